@@ -1,0 +1,117 @@
+"""Frames as text, in the format of the underflow/overflow guide: one line a tensor, ``abs min  abs max  metadata``.
+
+The only place that formats these lines; ``compat/underflow_overflow.py`` prints the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from numscope.record import Finding, Frame, Line
+from numscope.site import Phase
+
+PREFIX = " " * 17  # as wide as the two numbers and the blank between them
+HEADER = f"{'abs min':8} {'abs max':8} metadata"
+
+
+class Health(Protocol):
+    """What a line needs to know of a tensor; both ``record.Numbers`` and ``summary.state.Summary`` have it."""
+
+    @property
+    def numel(self) -> int: ...
+    @property
+    def num_nan(self) -> int: ...
+    @property
+    def num_pos_inf(self) -> int: ...
+    @property
+    def num_neg_inf(self) -> int: ...
+    @property
+    def num_zero(self) -> int: ...
+    @property
+    def abs_min(self) -> float | None: ...
+    @property
+    def abs_max(self) -> float | None: ...
+
+
+def magnitudes(health: Health) -> tuple[float, float]:
+    """The smallest and the largest magnitude as ``tensor.abs().min()`` and ``.max()`` give them.
+
+    Unlike the summary's extrema, zeros and infinities count and one nan makes both nan.
+
+    Args:
+        health: of a tensor with at least one element.
+
+    Returns:
+        ``(abs min, abs max)``.
+
+    Raises:
+        ValueError: the tensor is empty; it has no magnitudes.
+    """
+    if health.numel == 0:
+        raise ValueError("magnitudes: got an empty tensor, expected at least one element.")
+    if health.num_nan:
+        return math.nan, math.nan
+    num_inf = health.num_pos_inf + health.num_neg_inf
+    if health.num_zero:
+        low = 0.0
+    else:
+        low = math.inf if health.abs_min is None else health.abs_min
+    if num_inf:
+        return low, math.inf
+    return low, 0.0 if health.abs_max is None else health.abs_max
+
+
+def magnitude_line(low: object, high: object, slot: str) -> str:
+    """One tensor's line; ``low`` and ``high`` are anything that formats as ``8.2e``: a float, an int, a tensor of one element."""
+    return f"{low:8.2e} {high:8.2e} {slot}"
+
+
+def note_line(note: str, slot: str) -> str:
+    """The line of something that has no magnitudes: ``None``, ``not a tensor``, ``empty``."""
+    return f"{note:>17} {slot}"
+
+
+def module_line(module: str, cls: str) -> str:
+    """A frame's first line; the watched model itself has the empty name."""
+    return f"{PREFIX} {module} {cls}"
+
+
+def batch_line(batch: int) -> str:
+    """The line that announces a batch, and the two empty ones before it."""
+    return f"\n\n{PREFIX} *** Starting batch number={batch} ***"
+
+
+def line_text(line: Line) -> str:
+    """A record's line in the guide's format."""
+    if line.numbers is None:
+        return note_line(line.note or "None", line.slot)
+    if line.numbers.numel == 0:
+        return note_line("empty", line.slot)
+    return magnitude_line(*magnitudes(line.numbers), line.slot)
+
+
+def frame_text(frame: Frame) -> str:
+    """A frame in the guide's format: the module, then one line a tensor."""
+    return "\n".join([module_line(frame.module, frame.cls), *map(line_text, frame.lines)])
+
+
+def is_bad(line: Line) -> bool:
+    """Whether the line's tensor holds a nan or inf."""
+    return line.numbers is not None and line.numbers.num_nonfinite > 0
+
+
+def report_head(batch: int, num_frames: int, words: str = "forward frames") -> list[str]:
+    """The three lines that stand above the frames of a report."""
+    return [f"Detected inf/nan during batch_number={batch}", f"Last {num_frames} {words}:", HEADER]
+
+
+def finding_text(finding: Finding) -> str:
+    """The guide's report of a finding: its last frames, oldest first, ending at the first bad one.
+
+    Returns:
+        Text without a final newline; the word "forward" is left out when a frame of backward or of the optimizer is among them.
+    """
+    forward_only = all(frame.phase is Phase.FORWARD for frame in finding.frames)
+    words = "forward frames" if forward_only else "frames"
+    return "\n".join([*report_head(finding.batch, len(finding.frames), words), *map(frame_text, finding.frames)])
