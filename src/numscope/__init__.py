@@ -1,0 +1,66 @@
+"""Finds the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why.
+
+Importing the package loads nothing but itself: each name below is fetched when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numscope.errors import NonFiniteError, UsageError
+    from numscope.local import check
+    from numscope.record import Culprit, Finding
+    from numscope.remedy import high_precision
+    from numscope.scope import Scope, watch
+    from numscope.summary.dispatch import summarize
+    from numscope.summary.state import Summary
+
+__version__ = "0.1.0"
+
+# Name → the module it comes from. The imports above are the same table for type checkers; a test compares the two.
+_HOMES = {
+    "Culprit": "numscope.record",
+    "Finding": "numscope.record",
+    "NonFiniteError": "numscope.errors",
+    "Scope": "numscope.scope",
+    "Summary": "numscope.summary.state",
+    "UsageError": "numscope.errors",
+    "check": "numscope.local",
+    "high_precision": "numscope.remedy",
+    "summarize": "numscope.summary.dispatch",
+    "watch": "numscope.scope",
+}
+
+__all__ = [
+    "Culprit",
+    "Finding",
+    "NonFiniteError",
+    "Scope",
+    "Summary",
+    "UsageError",
+    "__version__",
+    "check",
+    "high_precision",
+    "summarize",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value  # the next use does not come here
+        return value
+    hint = ""
+    if not name.startswith("_"):  # probing for dunders (copy, inspect, doctest) is no typing mistake
+        import difflib
+
+        near = difflib.get_close_matches(name, _HOMES, n=1)
+        hint = f". Did you mean {near[0]!r}?" if near else f", expected one of {', '.join(sorted(_HOMES))}"
+    raise AttributeError(f"module 'numscope' has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,282 @@
+"""The house's own rules: floors, names, what an import loads, what a committed file may say."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import numscope
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "numscope"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# The floors, written here once (docs/architecture.md refers to this table). A key is a folder of the package or a file
+# directly in it. A file imports only from lower floors, its own folder, or, standing directly in the package, its own floor.
+FLOORS = {
+    # plain data, standard library only
+    "errors": 0,
+    "record": 0,
+    "registry": 0,
+    "site": 0,
+    # one subject each, knowing nothing of each other
+    "findings": 1,
+    "plan": 1,
+    "precision": 1,
+    "report": 1,
+    "sinks": 1,
+    "summary": 1,
+    # what sees tensors, what keeps and merges their rows
+    "distributed": 2,
+    "ledger": 2,
+    "probe": 2,
+    # a step's story, and the step again
+    "config": 3,
+    "culprit": 3,
+    "journal": 3,
+    "replay": 3,
+    # what a user holds
+    "autowatch": 4,
+    "local": 4,
+    "remedy": 4,
+    "scope": 4,
+    # other people's names and frameworks over it
+    "compat": 5,
+    "integrations": 5,
+    # the doors
+    "__init__": 6,
+    "__main__": 7,
+    "cli": 6,
+}
+DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
+WITHOUT_TORCH = {"errors", "record", "registry", "site", "plan", "sinks", "findings", "report"}
+AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
+FRAMEWORK_FOLDERS = {"integrations", "compat"}  # there, asking for the file is asking for its framework
+FORBIDDEN_NAMES = {"base", "common", "const", "constants", "helper", "helpers", "manager", "misc", "util", "utils"}
+
+
+def place_of(path: Path) -> str:
+    """The key in FLOORS that a file of the package belongs to."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else parts[0].removesuffix(".py")
+
+
+def is_place(name: str) -> bool:
+    return name in FLOORS or name == DOCTOR or (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
+
+
+def imports(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str, bool]]:
+    """Each import anywhere in the source: line, full dotted name, whether it runs when the file is imported."""
+    tree = ast.parse(source)
+    lazy = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        or (isinstance(outer, ast.If) and "TYPE_CHECKING" in ast.unparse(outer.test))
+        for node in ast.walk(outer)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, id(node) not in lazy) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = (*package[: len(package) - node.level + 1], node.module or "") if node.level else (node.module or "",)
+            module = ".".join(part for part in origin if part)
+            yield from ((node.lineno, f"{module}.{alias.name}", id(node) not in lazy) for alias in node.names)
+
+
+def complaints(path: Path, source: str) -> list[str]:
+    """What is wrong with a file's imports, a sentence each."""
+    place = place_of(path)
+    package = ("numscope", *path.relative_to(PACKAGE).parts[:-1])
+    found = []
+    for line, name, at_import in imports(source, package):
+        where = f"{path.relative_to(ROOT).as_posix()}:{line}"
+        top, *rest = name.split(".")
+        if top != "numscope":
+            if place in WITHOUT_TORCH and top == "torch":
+                found.append(f"{where}: imports {name}, but {place} stands on a floor without torch")
+            if FLOORS.get(place) == 0 and top not in sys.stdlib_module_names:
+                found.append(f"{where}: imports {name}, but floor 0 is the standard library only")
+            if at_import and top not in sys.stdlib_module_names | AT_IMPORT and place not in FRAMEWORK_FOLDERS:
+                found.append(f"{where}: imports {name} with the file; only {', '.join(sorted(AT_IMPORT))} may be, the rest when asked for")
+            if at_import and name.startswith("torch.distributed") and place != "distributed":
+                found.append(f"{where}: imports {name} with the file; put it into the function that needs it")
+            continue
+        if name == "numscope.__version__":
+            continue
+        target = rest[0] if rest and is_place(rest[0]) else "__init__"
+        if target == place:
+            continue
+        if DOCTOR in (place, target):
+            allowed = FLOORS.get(target) == 0 if place == DOCTOR else place == "cli"
+        elif target not in FLOORS or place not in FLOORS:
+            continue  # test_every_place_has_a_floor says it
+        else:
+            both_files = not (PACKAGE / place).is_dir() and not (PACKAGE / target).is_dir()
+            allowed = FLOORS[target] < FLOORS[place] or (FLOORS[target] == FLOORS[place] and both_files and target != "__init__")
+        if not allowed:
+            found.append(f"{where}: {place} (floor {FLOORS.get(place, 'apart')}) imports {target} (floor {FLOORS.get(target, 'apart')})")
+    return found
+
+
+def test_every_place_has_a_floor() -> None:
+    places = {place_of(path) for path in FILES} - {DOCTOR}
+    assert places <= set(FLOORS), f"give {', '.join(sorted(places - set(FLOORS)))} a floor in FLOORS"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_file_imports_only_from_lower_floors(path: Path) -> None:
+    assert not complaints(path, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("place", "source", "part"),
+    [
+        ("report/frames.py", "from numscope.scope import watch", "report (floor 1) imports scope (floor 4)"),
+        ("report/frames.py", "def f():\n    import numscope.ledger", "frames.py:2: report (floor 1) imports ledger (floor 2)"),
+        ("report/frames.py", "from ..summary import state", "report (floor 1) imports summary (floor 1)"),
+        (
+            "report/frames.py",
+            "if TYPE_CHECKING:\n    from numscope import scope",
+            "imports scope (floor 4)",
+        ),
+        ("report/frames.py", "def f():\n    import torch", "without torch"),
+        ("ledger.py", "import numscope", "imports __init__ (floor 6)"),
+        ("ledger.py", "import numpy", "only click, rich, torch"),
+        ("ledger.py", "from torch import distributed as dist", "torch.distributed with the file"),
+        ("record.py", "def f():\n    import rich", "standard library only"),
+        ("doctor/network.py", "from numscope.ledger import Ledger", "doctor (floor apart)"),
+    ],
+)
+def test_floors_test_sees_a_breach(place: str, source: str, part: str) -> None:
+    found = complaints(PACKAGE / place, source)
+    assert len(found) == 1
+    assert part in found[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("report/frames.py", "from .text import table\nfrom ..record import Frame\nimport rich"),
+        ("scope.py", "from numscope.report import text\nfrom numscope import __version__, local"),
+        ("integrations/transformers.py", "import transformers\nfrom numscope.scope import Scope"),
+        ("ledger.py", "def f():\n    import torch.distributed, numpy"),
+        ("cli/run.py", "from numscope.doctor import network"),
+    ],
+)
+def test_floors_test_lets_a_right_import_pass(place: str, source: str) -> None:
+    assert not complaints(PACKAGE / place, source)
+
+
+def test_file_names_say_what_is_in_them() -> None:
+    stems = {path.stem: path for folder in ("src", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")}
+    assert not FORBIDDEN_NAMES & set(stems), "name a file after its one concept"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_file_holds_one_concept(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450, "no file much above 400 lines: split it by concept"
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of the modules that a fresh interpreter holds after the statement."""
+    code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_numscope_loads_nothing_but_itself() -> None:
+    new = loaded_by("import numscope") - loaded_by("import importlib, typing")
+    assert {name for name in new if name.partition(".")[0] not in sys.stdlib_module_names} == {"numscope"}
+
+
+def test_import_of_the_scope_loads_no_more_of_torch_distributed_than_torch_does() -> None:
+    with_torch = loaded_by("import torch")
+    new = loaded_by("import numscope; numscope.watch") - with_torch
+    assert not {name for name in new if name.startswith("torch.distributed")}
+    absent = ("transformers", "accelerate", "tensorboard", "pandas", "pyarrow", "tensorflow", "triton")
+    assert not {name for name in new if name.partition(".")[0] in absent}
+
+
+def test_command_line_loads_torch_only_for_a_script_that_does() -> None:
+    assert "torch" not in loaded_by("import numscope.cli.command, numscope.cli.run, numscope.cli.launch")
+
+
+def test_public_names_are_the_table_and_the_type_checkers_imports() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed == numscope._HOMES
+    assert sorted(numscope.__all__) == sorted({*typed, "__version__"}) == dir(numscope)
+
+
+@pytest.mark.parametrize("name", sorted(numscope._HOMES))
+def test_public_name_is_there(name: str) -> None:
+    assert getattr(numscope, name).__module__ == numscope._HOMES[name]
+
+
+def test_unknown_public_name_suggests_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'numscope' has no attribute 'wach'\. Did you mean 'watch'\?$"):
+        _ = numscope.wach  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no attribute 'xyzzy', expected one of Culprit, Finding, "):
+        _ = numscope.xyzzy  # type: ignore[attr-defined]
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+
+
+def committed_texts() -> Iterator[tuple[str, str]]:
+    """Name and text of every text file that git tracks, or would track once added."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0"):
+        path = ROOT / name
+        if name and path.is_file():
+            data = path.read_bytes()
+            if b"\0" not in data:
+                yield name, data.decode("utf-8")
+
+
+MACHINE_PATH = re.compile(
+    r"""(?<![\w.}$/*])/(?:home|root|Users|tmp|work|opt|mnt|srv|data|scratch)\b(?=[/\s"'`:,)]|$)"""  # a root folder's name
+    r"""|\b[A-Z]:\\\w""",  # a Windows drive
+    re.MULTILINE,
+)
+
+
+def test_no_committed_file_names_a_machine() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: nothing is committed")
+    found = [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
+        for name, text in committed_texts()
+        for match in MACHINE_PATH.finditer(text)
+    ]
+    assert not found
+
+
+# The folders' names stand apart from their slash, so that this file passes its own test.
+@pytest.mark.parametrize(("text", "root"), [("open('/{}/ann/x')", "home"), ("/{}/x", "tmp"), ("at /{}:", "opt"), ("{}:\\Users", "C")])
+def test_machine_path_is_recognized(text: str, root: str) -> None:
+    assert MACHINE_PATH.search(text.format(root))
+
+
+@pytest.mark.parametrize("text", ["#!/usr/bin/env bash", "src/data/x", "tmp_path / 'x'", "https://a.org/home/x", "$HOME/work/x"])
+def test_innocent_path_is_not_a_machine_path(text: str) -> None:
+    assert not MACHINE_PATH.search(text)
+
+
+def test_constraints_pin_each_package_exactly_and_name_no_host() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    pin = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*( ; python_version (>=|<) \"3\.\d+\")?")
+    assert [line for line in pins if not pin.fullmatch(line)] == []
+    assert "torch==2.13.0" in pins
+    assert "://" not in "\n".join(lines)
