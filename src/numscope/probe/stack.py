@@ -1,0 +1,128 @@
+"""Finding the user's line: the Python stack, taken cheaply and read only when somebody asks.
+
+A capture keeps code objects and instruction offsets, never frames: a frame would keep its locals, that is activations, alive.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from types import CodeType, FrameType
+
+import torch
+
+USER, OURS, TORCH, STANDARD, ENGINE, RECOMPUTE = range(6)  # whose frame it is; ENGINE is torch calling the autograd engine
+
+Resolved = tuple[str, int, str, str]  # file, line, function, code
+
+
+def _folder(path: str) -> str:
+    return os.path.join(os.path.abspath(path), "")
+
+
+_TORCH = tuple(_folder(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), name)) for name in ("torch", "functorch"))
+_OURS = _folder(os.path.dirname(os.path.dirname(__file__)))
+_STANDARD = tuple({_folder(p) for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if p})
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # these lie inside the standard library's folder
+_CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
+
+
+@functools.lru_cache(maxsize=65536)  # by file: hashing a code object walks its instructions
+def _owner_of_file(path: str) -> int:
+    if path.startswith("<"):  # "<stdin>" and "<ipython-input-3>" are the user's
+        return STANDARD if path.startswith(("<frozen ", "<__array_function__")) else USER
+    path = os.path.abspath(path)
+    if path.startswith(_OURS):
+        return OURS
+    if path.startswith(_TORCH):
+        return RECOMPUTE if path == _CHECKPOINT else TORCH
+    if path.startswith(_STANDARD) and not any(part in path for part in _INSTALLED):
+        return STANDARD
+    return USER
+
+
+def owner(code: CodeType) -> int:
+    """Whose code it is: the user's (or a library's that is no part of torch), ours, torch's, the standard library's."""
+    whose = _owner_of_file(code.co_filename)
+    return ENGINE if whose == TORCH and code.co_name == "_engine_run_backward" else whose
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A captured stack, innermost frame first, of the frames that are the user's.
+
+    Args:
+        frames: code objects with the offset of the instruction at work.
+        inner: torch's own innermost frame, to fall back on where the user has none (an optimizer replayed by us).
+        recompute: activation checkpointing was computing a forward anew.
+    """
+
+    frames: tuple[tuple[CodeType, int], ...] = ()
+    inner: tuple[CodeType, int] | None = None
+    recompute: bool = False
+
+    def resolve(self) -> tuple[Resolved, ...]:
+        """``(file, line, function, code)`` from the outermost frame to the innermost; empty when no frame is known."""
+        frames = self.frames or ((self.inner,) if self.inner is not None else ())
+        return tuple(resolve(code, offset) for code, offset in reversed(frames))
+
+
+EMPTY = Stack()
+
+
+def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
+    """Take the user's frames from ``frame`` outward.
+
+    The walk ends at ``boundary`` (the function of ours that runs a step again: what lies outward is not the step's own stack) and where torch
+    called the autograd engine: what lies outward is the line of ``backward()``, not the line at fault.
+
+    Args:
+        frame: the innermost frame to look at.
+        boundary: code of the function at which to stop.
+
+    *Cost:* about 0.1 µs a frame; no line number is computed.
+    """
+    frames: list[tuple[CodeType, int]] = []
+    inner: tuple[CodeType, int] | None = None
+    recompute = False
+    while frame is not None:
+        code = frame.f_code
+        if code is boundary:
+            break
+        whose = owner(code)
+        if whose == USER:
+            frames.append((code, frame.f_lasti))
+        elif whose == ENGINE:
+            break
+        elif whose == RECOMPUTE:
+            recompute = True
+        elif whose == TORCH and inner is None and not code.co_filename.endswith(("_ops.py", "_python_dispatch.py")):
+            inner = (code, frame.f_lasti)
+        frame = frame.f_back
+    return Stack(tuple(frames), inner, recompute)
+
+
+def resolve(code: CodeType, offset: int) -> Resolved:
+    """File, line, function and code text of one captured instruction.
+
+    In a statement of several lines it is the line of the call at work, as Python's own traceback has it. ``code`` is "" when there is no
+    source to read.
+    """
+    line = _line(code, offset)
+    file = code.co_filename
+    text = linecache.getline(file, line).strip() if line else ""
+    if not file.startswith("<"):
+        file = os.path.abspath(file)
+    function = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+    return file, line, function, text
+
+
+def _line(code: CodeType, offset: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= max(offset, 0) < end:
+            return line or 0
+    return code.co_firstlineno

@@ -1,0 +1,393 @@
+"""The rules: one small function a family of operators, registered right above itself. Importing this file fills the registries."""
+
+from __future__ import annotations
+
+import math
+
+from numscope.reasons import FORWARD, GRADIENT, MASKED, Case, Range, Verdict, attribute, explain, explains, number, overflow
+from numscope.record import Reason
+
+__all__ = ["FORWARD", "GRADIENT", "MASKED", "Case", "explain"]  # with the rules registered
+
+
+def _first(case: Case, *names: str) -> Range | None:
+    """The first of these arguments that is there."""
+    return next((r for r in map(case.operand, names) if r is not None), None)
+
+
+# ---- products, sums, quotients
+
+
+@explains("mul", "multiply", "addcmul")
+def _product(case: Case) -> Verdict | None:
+    a, b = _first(case, "self", "tensor1"), _first(case, "other", "tensor2", "scalar", "tensors2")
+    if a is None or b is None or case.nonfinite_input:
+        return None
+    return overflow(case, f"Largest |self| {number(a.abs_max)} × |other| {number(b.abs_max)}")
+
+
+@explains("square", "pow")
+def _power(case: Case) -> Verdict | None:
+    base, exponent = case.operand("self"), case.operand("exponent") or Range.of_value(2.0)
+    if base is None or case.nonfinite_input:
+        return None
+    if exponent.low < 0 and base.num_zero:
+        return (
+            Reason.DIVISION_BY_ZERO,
+            f"{base.num_zero} of {base.numel} bases are 0, raised to {number(exponent.low)}.",
+            "Add a small eps to the base or clamp it away from 0.",
+        )
+    if case.has_nan and base.low < 0:
+        return (
+            Reason.DOMAIN,
+            f"Smallest base {number(base.low)} < 0 with exponent {number(exponent.high)}, which is no integer.",
+            "Clamp the base to >= 0, or raise its magnitude and put the sign back.",
+        )
+    return overflow(case, f"Largest |base| {number(base.abs_max)} to the power {number(exponent.high)}")
+
+
+@explains("add", "sub", "rsub", "add_relu")
+def _sum_of_two(case: Case) -> Verdict | None:
+    a, b = case.operand("self"), _first(case, "other", "scalar")
+    if a is None or b is None:
+        return None
+    if case.nonfinite_input and case.has_nan:
+        return (
+            Reason.INF_MINUS_INF,
+            f"self holds {a.num_inf} infinities, other {b.num_inf}; where they meet with opposite sign the result is nan.",
+            "Write masks with masked_fill and a large finite number (torch.finfo(dtype).min), not by arithmetic with inf.",
+        )
+    if case.nonfinite_input:
+        return None
+    alpha = case.operand("alpha")
+    scaled = f"{number(alpha.abs_max)} × {number(b.abs_max)}" if alpha is not None else number(b.abs_max)
+    return overflow(case, f"Largest |self| {number(a.abs_max)} + |other| {scaled}")
+
+
+@explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder")
+def _quotient(case: Case) -> Verdict | None:
+    divisor = case.operand("self") if case.op == "reciprocal" else _first(case, "other", "tensor2", "scalar", "tensors2")
+    top = Range.of_value(1.0) if case.op == "reciprocal" else _first(case, "self", "tensor1") if case.op != "addcdiv" else case.operand("tensor1")
+    if divisor is None or case.nonfinite_input:
+        return None
+    if divisor.num_zero:
+        nan = " (0/0 is nan)" if case.has_nan else ""
+        return (
+            Reason.DIVISION_BY_ZERO,
+            f"{divisor.num_zero} of {divisor.numel} divisors are 0{nan}.",
+            "Add a small eps to the divisor, or clamp it: x / y.clamp_min(eps).",
+        )
+    if top is None or not divisor.abs_min:
+        return None
+    return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
+
+
+@explains("mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "linear", "convolution", "_convolution", "convolution_overrideable",
+          "mkldnn_convolution", "cudnn_convolution", "_scaled_mm", "mkldnn_rnn_layer", "convolution_backward", "addr", "matmul")  # fmt: skip
+def _matrix_product(case: Case) -> Verdict | None:
+    tensors = [o for o in case.inputs if o.numbers is not None]
+    if case.nonfinite_input or len(tensors) < 2:
+        return None
+    a, b = _factors(case)
+    if a is None or b is None:
+        return overflow(case)
+    product = f"Largest |{a[0]}| {number(a[1].abs_max)} × |{b[0]}| {number(b[1].abs_max)}"
+    if a[1].abs_max * b[1].abs_max <= case.limit:
+        product += ", summed over the inner dimension,"
+    return overflow(case, product)
+
+
+def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | None]:
+    left = ("mat1", "batch1", "mat", "vec1", "grad_output") if case.operand("mat1") or case.operand("batch1") or case.operand("vec1") else ("self", "input", "grad_output")
+    right = ("mat2", "batch2", "vec", "vec2", "tensor", "other", "weight", "input")
+    found: list[tuple[str, Range] | None] = []
+    for names in (left, right):
+        taken = {f[0] for f in found if f is not None}
+        found.append(next(((n, r) for n in names if n not in taken and (r := case.operand(n)) is not None), None))
+    return found[0], found[1]
+
+
+@explains("sum", "mean", "cumsum", "nansum", "logcumsumexp", "norm", "linalg_vector_norm", "prod", "cumprod", "mse_loss", "smooth_l1_loss", "l1_loss",
+          "huber_loss", "dist", "_cdist_forward", "index_add", "scatter_add", "embedding_dense_backward", "avg_pool2d", "_adaptive_avg_pool2d")  # fmt: skip
+def _reduction(case: Case) -> Verdict | None:
+    x = _first(case, "self", "x1", "grad_output")
+    if x is None or case.nonfinite_input:
+        return None
+    if case.op in ("mean", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") and x.numel == 0:
+        return Reason.DIVISION_BY_ZERO, "The mean of no element is 0/0.", "Skip empty batches, or divide by max(count, 1)."
+    return overflow(case, f"{case.op} of {x.numel} elements, largest |element| {number(x.abs_max)}, result")
+
+
+@explains("var", "std", "var_mean", "std_mean")
+def _spread(case: Case) -> Verdict | None:
+    x = case.operand("self")
+    if x is None or case.nonfinite_input or case.output is None:
+        return None
+    correction = case.operand("correction")
+    degrees = x.numel / max(case.output.numel, 1) - (correction.high if correction is not None else 1)
+    if degrees <= 0:
+        return (
+            Reason.DIVISION_BY_ZERO,
+            f"{case.op} over {x.numel // max(case.output.numel, 1)} element(s) has no degree of freedom: 0/0.",
+            "Use correction=0 (unbiased=False), or more than one element.",
+        )
+    return overflow(case, f"Largest |element| {number(x.abs_max)} squared")
+
+
+@explains("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "native_group_norm", "_fused_rms_norm", "rms_norm", "cudnn_batch_norm",
+          "_batch_norm_with_update", "_native_batch_norm_legit_functional")  # fmt: skip
+def _normalization(case: Case) -> Verdict | None:
+    x, eps = case.operand("input"), case.operand("eps")
+    if x is None or case.nonfinite_input:
+        return None
+    if eps is not None and eps.high == 0:
+        return Reason.DIVISION_BY_ZERO, "The variance of a row is 0 and eps is 0.", "Give the normalization a positive eps (1e-5)."
+    variance = _first(case, "running_var")
+    if variance is not None and variance.low < 0:
+        return Reason.DOMAIN, f"Smallest running variance {number(variance.low)} < 0.", "Check how the running statistics were loaded or averaged."
+    return overflow(case, f"Largest |input| {number(x.abs_max)} squared")
+
+
+# ---- functions with a domain
+
+
+_DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, advice
+    "log": (0.0, math.inf, False, "Clamp the argument: torch.log(x.clamp_min(eps)); for log(softmax(x)) use F.log_softmax."),
+    "log2": (0.0, math.inf, False, "Clamp the argument: torch.log2(x.clamp_min(eps))."),
+    "log10": (0.0, math.inf, False, "Clamp the argument: torch.log10(x.clamp_min(eps))."),
+    "log1p": (-1.0, math.inf, False, "Keep the argument above -1: torch.log1p(x.clamp_min(-1 + eps))."),
+    "logit": (0.0, 1.0, False, "Give logit an eps: torch.logit(p, eps=1e-6)."),
+    "sqrt": (0.0, math.inf, True, "Clamp the argument to >= 0 before the root: rounding can make a variance negative."),
+    "acos": (-1.0, 1.0, True, "Clamp the argument to [-1, 1]: rounding can carry a cosine beyond."),
+    "asin": (-1.0, 1.0, True, "Clamp the argument to [-1, 1]."),
+    "atanh": (-1.0, 1.0, False, "Clamp the argument to within (-1, 1)."),
+    "acosh": (1.0, math.inf, True, "Clamp the argument to >= 1."),
+    "lgamma": (0.0, math.inf, False, "lgamma has poles at 0 and the negative integers: clamp the argument above 0."),
+    "digamma": (0.0, math.inf, False, "digamma has poles at 0 and the negative integers: clamp the argument above 0."),
+    "special_log_ndtr": (-math.inf, math.inf, True, "Clamp the argument."),
+    "erfinv": (-1.0, 1.0, False, "Clamp the argument to within (-1, 1)."),
+    "special_ndtri": (0.0, 1.0, False, "Clamp the argument to within (0, 1)."),
+}
+
+
+def _outside(case: Case, x: Range, op: str) -> Verdict | None:
+    low, high, inside, advice = _DOMAINS[op]
+    value = None
+    # NaN comes of what lies beyond an end; at an open end itself the result is infinite
+    if x.low < low or (not inside and (x.low == low or (low == 0 and x.num_zero))):
+        value, bound = min(x.low, low), f"{'<' if x.low < low else '='} {number(low)}"
+    elif x.high > high or (not inside and x.high == high):
+        value, bound = x.high, f"{'>' if x.high > high else '='} {number(high)}"
+    if value is None:
+        return None
+    zeros = f", {x.num_zero} of {x.numel} arguments are 0" if x.num_zero and low == 0 else ""
+    extreme = "Smallest" if value <= low else "Largest"
+    return Reason.DOMAIN, f"{extreme} argument of {op} {number(value)} {bound}{zeros}.", advice
+
+
+@explains(*_DOMAINS)
+def _domain(case: Case) -> Verdict | None:
+    x = _first(case, "self", "input")
+    return _outside(case, x, case.op) if x is not None else None
+
+
+@explains("xlogy", "special_xlogy", "special_xlog1py", "binary_cross_entropy")
+def _x_log_y(case: Case) -> Verdict | None:
+    y = case.operand("self") if case.op == "binary_cross_entropy" else case.operand("other")
+    return _outside(case, y, "log") if y is not None else None
+
+
+@explains("rsqrt")
+def _inverse_root(case: Case) -> Verdict | None:
+    x = case.operand("self")
+    if x is None:
+        return None
+    if case.has_nan and x.low < 0:
+        return Reason.DOMAIN, f"Smallest argument of rsqrt {number(x.low)} < 0.", "Clamp the argument to >= 0 and add eps: rounding can make a variance negative."
+    if x.num_zero:
+        return Reason.DIVISION_BY_ZERO, f"{x.num_zero} of {x.numel} arguments of rsqrt are 0.", "Add eps inside the root: torch.rsqrt(x + eps)."
+    return None
+
+
+@explains("exp", "exp2", "expm1", "sinh", "cosh", "special_expit", "softplus", "elu", "logaddexp")
+def _exponential(case: Case) -> Verdict | None:
+    x = case.operand("self")
+    if x is None or case.nonfinite_input:
+        return None
+    largest = x.abs_max if case.op in ("sinh", "cosh") else x.high
+    bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
+    return (
+        Reason.EXP_OVERFLOW,
+        f"Largest argument of {case.op} {number(largest)}; {case.dtype} holds results up to {number(bound)}.",
+        "Subtract the maximum first (softmax, logsumexp), use F.softplus or log-probabilities, or clamp the argument.",
+    )
+
+
+# ---- softmax, attention, losses
+
+
+@explains("_softmax", "_log_softmax", "softmax", "log_softmax", "_safe_softmax", "logsumexp", "_scaled_dot_product_flash_attention_for_cpu",
+          "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention", "_scaled_dot_product_attention_math",
+          "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable")  # fmt: skip
+def _softmax(case: Case) -> Verdict | None:
+    masked = [n for n in case.tensors if n.num_neg_inf]
+    if masked and case.has_nan:
+        return (
+            Reason.INF_MINUS_INF,
+            f"Every entry of some row is -inf ({masked[0].num_neg_inf} of {masked[0].numel} entries are): -inf minus the row's maximum -inf is nan.",
+            "Leave one entry of each row unmasked, or mask with a large finite number (torch.finfo(dtype).min) and zero such rows afterwards.",
+        )
+    if any(n.num_pos_inf for n in case.tensors):
+        return Reason.INF_MINUS_INF, "inf minus the row's maximum inf is nan.", "Find where the scores became inf: clamp or scale them before the softmax."
+    return None
+
+
+@explains("nll_loss_forward", "nll_loss2d_forward", "cross_entropy_loss", "nll_loss_nd")
+def _negative_log_likelihood(case: Case) -> Verdict | None:
+    total = case.outputs[1].numbers if len(case.outputs) > 1 else None
+    if case.has_nan and total is not None and total.num_zero:
+        return (
+            Reason.DIVISION_BY_ZERO,
+            "No target counts (all are ignore_index, or weigh 0): the mean is 0/0.",
+            "Skip such a batch, or use reduction='sum' and divide by max(count, 1).",
+        )
+    if case.nonfinite_input:
+        return (
+            Reason.UNKNOWN,
+            "The log-probability of a target is -inf.",
+            "A target points at a masked class: unmask it or ignore that position (ignore_index).",
+        )
+    return None
+
+
+# ---- casts
+
+
+@explains("_to_copy", "copy", "to", "_foreach_copy")
+def _cast(case: Case) -> Verdict | None:
+    x = _first(case, "self", "src")
+    source = case.tensors[0].dtype if case.tensors else ""
+    if x is None or case.nonfinite_input or source == case.dtype:
+        return None
+    if case.dtype.startswith("float8"):
+        return (
+            Reason.OVERFLOW,
+            f"Largest |value| {number(x.abs_max)} of {source} exceeds {case.dtype}'s maximum {number(case.limit)}.",
+            "Scale before the cast (amax scaling) and clamp to the format's maximum.",
+        )
+    verdict = overflow(case, f"Cast from {source}: largest |value| {number(x.abs_max)}")
+    return verdict
+
+
+# ---- gradients, by the forward operation
+
+
+def _advice_gradient(op: str) -> str:
+    return f"Add eps inside: torch.{op}(x + eps)." if op in ("sqrt", "rsqrt") else "Add eps under the root, or clamp the norm: x / norm.clamp_min(eps)."
+
+
+@explains("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist", registry=GRADIENT)
+def _root_at_zero(case: Case) -> Verdict | None:
+    forward = case.forward
+    if forward is None or forward.output is None:
+        return None
+    if forward.output.num_nan and forward.op == "sqrt":
+        return _domain(forward)
+    zeros = forward.output.num_zero
+    if not zeros:
+        return None
+    formula = "1/(2 sqrt(x)) is inf" if forward.op == "sqrt" else "x / norm(x) is 0/0"
+    return (
+        Reason.GRADIENT_AT_ZERO,
+        f"{zeros} of {forward.output.numel} results of {forward.op} are 0, where its gradient {formula}.",
+        _advice_gradient(forward.op),
+    )
+
+
+@explains("pow", registry=GRADIENT)
+def _power_at_zero(case: Case) -> Verdict | None:
+    forward = case.forward
+    base, exponent = (forward.operand("self"), forward.operand("exponent")) if forward is not None else (None, None)
+    if base is None or exponent is None:
+        return None
+    if base.num_zero and exponent.low < 0:
+        return Reason.DIVISION_BY_ZERO, f"{base.num_zero} of {base.numel} bases are 0, raised to {number(exponent.low)}.", "Add eps to the base."
+    if base.num_zero and exponent.low < 1:
+        return (
+            Reason.GRADIENT_AT_ZERO,
+            f"{base.num_zero} of {base.numel} bases are 0, where the gradient of x ** {number(exponent.low)} is inf.",
+            "Add eps to the base: (x + eps) ** p.",
+        )
+    if base.low < 0 and case.has_nan:
+        return Reason.DOMAIN, f"Smallest base {number(base.low)} < 0: the gradient needs its logarithm.", "Clamp the base to > 0."
+    return None
+
+
+@explains("log", "log2", "log10", "log1p", "logit", "xlogy", "special_xlogy", "binary_cross_entropy", "lgamma", "erfinv", registry=GRADIENT)
+def _gradient_outside_domain(case: Case) -> Verdict | None:
+    forward = case.forward
+    if forward is None:
+        return None
+    verdict = _domain(forward) if forward.op in _DOMAINS else _x_log_y(forward)
+    if verdict is None:
+        return None
+    reason, detail, advice = verdict
+    return (
+        reason,
+        f"{detail} Its gradient there is infinite, though the loss may not show it.",
+        f"{advice} A torch.where around it hides the value, not the gradient: clamp the argument inside.",
+    )
+
+
+@explains("acos", "asin", "acosh", "atanh", registry=GRADIENT)
+def _gradient_at_the_end(case: Case) -> Verdict | None:
+    forward = case.forward
+    x = forward.operand("self") if forward is not None else None
+    if forward is None or x is None:
+        return None
+    verdict = _domain(forward)
+    if verdict is not None:
+        return verdict
+    low, high, _, _ = _DOMAINS[forward.op]
+    at = [v for v, end in ((x.low, low), (x.high, high)) if v == end]
+    if not at:
+        return None
+    return (
+        Reason.DOMAIN,
+        f"An argument of {forward.op} is {number(at[0])}, where its gradient is infinite.",
+        "Clamp the argument to just inside the domain, e.g. x.clamp(-1 + 1e-6, 1 - 1e-6).",
+    )
+
+
+@explains("div", "reciprocal", "rsqrt", "addcdiv", registry=GRADIENT)
+def _gradient_of_quotient(case: Case) -> Verdict | None:
+    forward = case.forward
+    divisor = _first(forward, "other", "tensor2") if forward is not None and forward.op in ("div", "addcdiv") else None
+    if forward is not None and divisor is None:
+        divisor = forward.operand("self")
+    if forward is None or divisor is None:
+        return None
+    if divisor.num_zero:
+        return (
+            Reason.DIVISION_BY_ZERO,
+            f"{divisor.num_zero} of {divisor.numel} divisors of {forward.op} are 0, and so its gradient is not finite.",
+            "Add a small eps to the divisor, or clamp it. A torch.where around it hides the value, not the gradient.",
+        )
+    if not case.nonfinite_input and divisor.abs_min:
+        return overflow(case, f"The gradient divides by powers of the divisor, smallest {number(divisor.abs_min)}, and")
+    return None
+
+
+@explains("exp", "exp2", "expm1", "sinh", "cosh", "mul", "mm", "bmm", "addmm", registry=GRADIENT)
+def _zero_times_saved_infinity(case: Case) -> Verdict | None:
+    forward = case.forward
+    if forward is None or not case.nonfinite_input or not case.has_nan:
+        return None
+    made = _exponential(forward) if forward.op in ("exp", "exp2", "expm1", "sinh", "cosh") else None
+    why = f" ({made[1].rstrip('.')})" if made is not None else ""
+    where = attribute(case.module) if case.module else "the forward"
+    return (
+        Reason.ZERO_TIMES_INF,
+        f"The gradient of {forward.op} multiplies 0 by an inf that {where} made and the loss never saw{why}.",
+        "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it.",
+    )

@@ -1,0 +1,258 @@
+"""Why an operation made a non-finite value, decided from its operands' numbers, and what to do about it.
+
+A rule is a function registered for operators by their plain names; it returns the reason, one sentence of numbers, and advice, or None where it does
+not know. What no rule explains is tried for overflow and is else unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from numscope.record import Numbers, Operand, Reason
+from numscope.site import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One operation with its numbers, as the rules see it."""
+
+    op: str
+    phase: Phase
+    module: str
+    inputs: tuple[Operand, ...]
+    values: dict[str, Any]
+    output: Numbers | None
+    outputs: tuple[Operand, ...]
+    forward: Case | None = None  # of a backward operation
+    node: str = ""
+    accumulates: str = ""
+    deliberate: bool = False
+    root: tuple[str, Numbers | None, bool] | None = None  # name, numbers, whether it is an input
+    uninitialized: bool = False
+    contained: bool = False
+
+    @property
+    def tensors(self) -> list[Numbers]:
+        return [o.numbers for o in self.inputs if o.numbers is not None]
+
+    def operand(self, name: str) -> Range | None:
+        """A tensor's or a plain number's range by the argument's name (of a list's member too)."""
+        for o in self.inputs:
+            if o.numbers is not None and o.name.partition(" ")[0].partition("[")[0] == name:
+                return Range.of(o.numbers)
+        value = self.values.get(name)
+        return Range.of_value(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    @property
+    def dtype(self) -> str:
+        return self.output.dtype if self.output is not None else (self.tensors[0].dtype if self.tensors else "")
+
+    @property
+    def has_nan(self) -> bool:
+        return self.output is not None and self.output.num_nan > 0
+
+    @property
+    def nonfinite_input(self) -> bool:
+        return any(n.num_nonfinite for n in self.tensors) or any(isinstance(v, float) and not math.isfinite(v) for v in self.values.values())
+
+    @property
+    def limit(self) -> float:
+        """The dtype's largest finite value."""
+        dtype = getattr(torch, self.dtype, None)
+        return torch.finfo(dtype).max if isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex) else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a rule asks of an operand, be it a tensor or a plain number."""
+
+    low: float
+    high: float
+    abs_min: float
+    abs_max: float
+    num_zero: int
+    num_inf: int
+    numel: int
+
+    @classmethod
+    def of(cls, n: Numbers) -> Range:
+        return cls(
+            0.0 if n.min is None else n.min,
+            0.0 if n.max is None else n.max,
+            n.abs_min or 0.0,
+            n.abs_max or 0.0,
+            n.num_zero,
+            n.num_pos_inf + n.num_neg_inf,
+            n.numel,
+        )
+
+    @classmethod
+    def of_value(cls, v: float) -> Range:
+        if not math.isfinite(v):
+            return cls(0.0, 0.0, 0.0, 0.0, 0, 1, 1)
+        return cls(v, v, abs(v), abs(v), int(v == 0), 0, 1)
+
+
+Verdict = tuple[Reason, str, str]
+Rule = Callable[[Case], Verdict | None]
+FORWARD: dict[str, Rule] = {}
+GRADIENT: dict[str, Rule] = {}  # by the forward operation whose gradient is computed
+
+# Operations that take -inf as "masked".
+MASKED = frozenset(
+    {"_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "add", "sub", "where", "masked_fill", "exp", "amax", "max"}
+    | {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention"}
+    | {"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math"}
+)  # fmt: skip
+
+
+def explains(*ops: str, registry: dict[str, Rule] = FORWARD) -> Callable[[Rule], Rule]:
+    """Register a rule for operators by plain name; a second rule for the same one is refused."""
+
+    def register(rule: Rule) -> Rule:
+        for op in ops:
+            if op in registry:
+                raise ValueError(f"explains: got {op!r} twice, expected one rule an operator; {registry[op].__name__} has it already.")
+            registry[op] = rule
+        return rule
+
+    return register
+
+
+def explain(case: Case) -> Verdict:
+    """Reason, detail and advice for one case; never fails."""
+    try:
+        return _explain(case)
+    except (ArithmeticError, ValueError, TypeError):
+        return Reason.UNKNOWN, "No rule explains these numbers.", "Look at the operands' ranges."
+
+
+def _explain(case: Case) -> Verdict:
+    if case.root is not None:
+        return _root(case)
+    if case.uninitialized:
+        return (
+            Reason.UNKNOWN,
+            f"Memory that {case.op} left uninitialized was read before it was written.",
+            "Use torch.zeros, or write all of it before reading.",
+        )
+    if case.deliberate:
+        return _deliberate(case)
+    verdict = _by_rule(case)
+    if case.phase == Phase.OPTIMIZER:
+        reason, detail, advice = verdict
+        if reason == Reason.DIVISION_BY_ZERO:
+            advice = "Give the optimizer a positive eps."
+        elif reason == Reason.OVERFLOW:
+            advice = "Keep weights and the optimizer's state in float32 (autocast instead of a model in half precision), or clip gradients and lower the learning rate."
+        else:
+            advice = "Check the learning rate, eps and weight decay, and clip gradients."
+        return Reason.OPTIMIZER_UPDATE, f"{reason.value}: {detail}", advice
+    if case.accumulates:
+        reason, detail, advice = verdict
+        return reason, f"Gradient accumulation of {case.accumulates}: {detail}", advice
+    if case.contained:
+        reason, detail, advice = verdict
+        return (
+            reason,
+            f"{detail} The loss never saw it, but its gradient did.",
+            "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it, e.g. torch.where(ok, f(torch.where(ok, x, 1)), 0).",
+        )
+    return verdict
+
+
+def _by_rule(case: Case) -> Verdict:
+    if case.phase == Phase.BACKWARD and case.forward is not None and not case.accumulates:
+        rule = GRADIENT.get(case.forward.op)
+        verdict = rule(case) if rule is not None else None
+        if verdict is not None:
+            return verdict
+    rule = FORWARD.get(case.op)
+    verdict = rule(case) if rule is not None else None
+    return verdict or _from_infinities(case) or overflow(case) or _unknown(case)
+
+
+def _root(case: Case) -> Verdict:
+    assert case.root is not None
+    name, numbers, is_input = case.root
+    what = _counts(numbers)
+    if is_input:
+        return Reason.BAD_INPUT, f"{name} held {what} before any operation.", "Check the batch: how the data was loaded, normalized and augmented."
+    if name.startswith("grad "):
+        return Reason.BAD_INPUT, f"{name} held {what} when it reached the model.", "The fault lies in the loss's own backward: check the loss function."
+    return (
+        Reason.BAD_PARAMETER,
+        f"{name} held {what} before this step.",
+        "An earlier update or a checkpoint made it so: look at that step's gradients, the learning rate and what was loaded.",
+    )
+
+
+def _deliberate(case: Case) -> Verdict:
+    value = next((f"{v}" for v in case.values.values() if isinstance(v, float) and not math.isfinite(v)), "")
+    written = value or _counts(case.output)
+    return (
+        Reason.UNKNOWN,
+        f"{case.op} wrote {written} on purpose, and it reached what must be finite.",
+        "Use a large finite number (torch.finfo(dtype).min) or keep masked positions out of the loss.",
+    )
+
+
+def _counts(n: Numbers | None) -> str:
+    if n is None:
+        return "a non-finite value"
+    parts = [f"{count} {word}" for count, word in ((n.num_nan, "nan"), (n.num_pos_inf, "inf"), (n.num_neg_inf, "-inf")) if count]
+    return f"{' and '.join(parts)} of {n.numel} elements" if parts else "only finite values"
+
+
+def number(x: float) -> str:
+    """Three digits, as the guide prints them; integers as they are."""
+    return f"{x:.0f}" if x == int(x) and abs(x) < 1e6 else f"{x:.3g}"
+
+
+def attribute(module: str) -> str:
+    """A qualified name as Python writes it: ``block.2.wo`` → ``model.block[2].wo``."""
+    return "model" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in module.split(".") if part)
+
+
+def _precision_advice(case: Case) -> str:
+    if case.dtype in ("float16", "bfloat16") or case.dtype.startswith("float8"):
+        where = attribute(case.module) if case.module else "this part"
+        how = f"numscope.high_precision({where})" if case.module else "torch.autocast(..., enabled=False) around float32 operands"
+        other = " or train in bfloat16, whose range is float32's" if case.dtype == "float16" else ""
+        return f"Compute {where} in float32: {how},{other}." if other else f"Compute {where} in float32: {how}."
+    return "Values grew beyond all reason long before: lower the learning rate, clip gradients, normalize or scale the operands."
+
+
+def overflow(case: Case, text: str = "") -> Verdict | None:
+    """The dtype's largest value was exceeded; ``text`` shows by what."""
+    if case.output is None or not case.output.num_nonfinite or case.nonfinite_input:
+        return None
+    sizes = [n.abs_max or 0.0 for n in case.tensors]
+    if not text:
+        if not sizes or max(sizes) <= 1.0:
+            return None
+        text = f"largest |operand| {number(max(sizes))}, result"
+    return Reason.OVERFLOW, f"{text} exceeds {case.dtype}'s maximum {number(case.limit)}.", _precision_advice(case)
+
+
+def _unknown(case: Case) -> Verdict:
+    return Reason.UNKNOWN, f"{case.op} of finite operands gave {_counts(case.output)}.", "Look at the operands' ranges."
+
+
+def _from_infinities(case: Case) -> Verdict | None:
+    if not case.nonfinite_input or not case.has_nan:
+        return None
+    tensors = case.tensors
+    infinite = [n for n in tensors if n.num_nonfinite]
+    zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
+    if zeros or case.op in ("mul", "mv", "dot") or len(infinite) < 1:
+        return Reason.ZERO_TIMES_INF, f"0 was multiplied by {_counts(infinite[0]) if infinite else 'inf'}.", _INFINITE_ADVICE
+    return Reason.INF_MINUS_INF, f"Infinities of opposite sign met: {_counts(infinite[0])}.", _INFINITE_ADVICE
+
+
+_INFINITE_ADVICE = "Write masks with masked_fill and a large finite number (torch.finfo(dtype).min), not by arithmetic with inf."
