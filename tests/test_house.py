@@ -27,6 +27,7 @@ FLOORS = {
     "site": 0,
     # one subject each, knowing nothing of each other
     "findings": 1,
+    "options": 1,
     "plan": 1,
     "precision": 1,
     "report": 1,
@@ -39,7 +40,9 @@ FLOORS = {
     # a step's story, and the step again
     "config": 3,
     "culprit": 3,
+    "diagnosis": 3,
     "journal": 3,
+    "reasons": 3,
     "replay": 3,
     # what a user holds
     "autowatch": 4,
@@ -55,7 +58,7 @@ FLOORS = {
     "cli": 6,
 }
 DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
-WITHOUT_TORCH = {"errors", "record", "registry", "site", "plan", "sinks", "findings", "report"}
+WITHOUT_TORCH = {"errors", "record", "registry", "site", "options", "plan", "sinks", "findings", "report"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 FRAMEWORK_FOLDERS = {"integrations", "compat"}  # there, asking for the file is asking for its framework
 FORBIDDEN_NAMES = {"base", "common", "const", "constants", "helper", "helpers", "manager", "misc", "util", "utils"}

@@ -1,0 +1,67 @@
+"""The ``numscope`` command: its words, and how it refuses wrong ones."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import NoReturn
+
+import click
+from click import exceptions as wrong
+
+from numscope import __version__
+from numscope.cli.run import USAGE, run
+
+WRONG_USAGE = 2  # also what Python itself ends with
+
+
+@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …")
+@click.version_option(__version__, prog_name="numscope", message="%(prog)s %(version)s")
+def numscope() -> None:
+    """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
+
+
+numscope.add_command(run)
+
+
+def main() -> NoReturn:
+    """The console script's entry; also that of ``python -m numscope``."""
+    try:
+        outcome = numscope.main(prog_name="numscope", standalone_mode=False)
+    except click.ClickException as error:
+        print(explain(error), file=sys.stderr)
+        raise SystemExit(WRONG_USAGE) from None
+    except click.Abort:
+        raise SystemExit(130) from None
+    if callable(outcome):  # what is left to do once click is out of the way
+        outcome()
+    raise SystemExit(outcome if isinstance(outcome, int) else 0)
+
+
+def explain(error: click.ClickException) -> str:
+    """A refusal in the house's form: where, what was got, what is expected, what to do."""
+    word = next(iter(sys.argv[1:]), "")
+    command = numscope.commands.get(word, numscope)
+    where = f"numscope {word}" if command is not numscope else "numscope"
+    if isinstance(error, wrong.NoArgsIsHelpError):
+        return error.format_message()
+    if isinstance(error, wrong.NoSuchOption):
+        if command is numscope and any(word in p.opts for p in run.params):
+            return f'{where}: got {word!r}, expected a command first. Did you mean "numscope run {word}"?'
+        options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
+        return f"{where}: got {error.option_name!r}, expected one of {', '.join(options)}.{_nearest(error.option_name, options)}"
+    if isinstance(error, wrong.BadOptionUsage):
+        return f"{where}: {error.option_name}: got nothing, expected a value. See {where} --help."
+    if isinstance(error, wrong.MissingParameter):
+        return f"{where}: got no script, expected {USAGE}."
+    if isinstance(error, wrong.BadParameter) and error.param is not None:
+        return f"{where}: {error.param.opts[-1]}: {error.message}"
+    if command is numscope:
+        near = f' Did you mean "numscope run {word}"?' if word.endswith(".py") else _nearest(word, list(numscope.commands))
+        return f"{where}: got {word!r}, expected one of {', '.join(sorted(numscope.commands))}.{near}"
+    return f"{where}: {error.format_message()}"
+
+
+def _nearest(word: str, choices: list[str]) -> str:
+    near = difflib.get_close_matches(word, choices, n=1)
+    return f' Did you mean "{near[0]}"?' if near else ""

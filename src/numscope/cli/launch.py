@@ -1,0 +1,140 @@
+"""Runs a script inside this process as ``python`` itself would run it, and ends the process as ``python`` would.
+
+What differs from ``python train.py`` is listed nowhere because nothing should: ``__main__``, ``sys.argv``, ``sys.path[0]``,
+tracebacks, exit status, signals, child processes. The interpreter's own start (Modules/main.c, Lib/runpy.py) is the model.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import pkgutil
+import runpy
+import sys
+import types
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from typing import NoReturn, Protocol
+
+from numscope.cli.uncaught import exit_status, print_stop, print_uncaught
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to run: a script's path (also a folder or zip holding ``__main__.py``), or with ``is_module`` a module's name."""
+
+    name: str
+    args: tuple[str, ...] = ()
+    is_module: bool = False
+
+
+class Watch(Protocol):
+    """What stands guard while the script runs."""
+
+    def arm(self) -> None:
+        """Called when all is ready for the script's first line."""
+
+    def finish(self, *, completed: bool) -> None:
+        """Called once the script has ended, in the process that armed; ``completed`` if with status 0."""
+
+
+def launch(target: Target, watch: Watch) -> NoReturn:
+    """Runs the target under watch.
+
+    Args:
+        target: what to run.
+        watch: armed before the script's first line, finished after its last, not in processes forked meanwhile.
+
+    Raises:
+        SystemExit: always, with the status that the script would have ended with; a non-finite value's own status else.
+        KeyboardInterrupt: instead, if that ended the script; the interpreter then dies of SIGINT, as a shell expects.
+    """
+    owner = os.getpid()
+    ending: SystemExit | KeyboardInterrupt
+    try:
+        _run(target, watch)
+        ending = SystemExit()
+    except SystemExit as stop:
+        ending = stop
+    except KeyboardInterrupt as stop:
+        print_uncaught(stop)
+        ending = stop
+    except BaseException as error:
+        ending = SystemExit(_status_of(error))
+    if os.getpid() == owner:
+        completed = isinstance(ending, SystemExit) and not ending.code
+        try:
+            watch.finish(completed=completed)
+        except Exception as error:  # the last step's finding; a fault of our own is told, and changes no status
+            status = _status_of(error)
+            if completed and exit_status(error) is not None:
+                ending = SystemExit(status)
+    if isinstance(ending, KeyboardInterrupt):
+        sys.excepthook = lambda *_: None  # it has been printed
+    raise ending
+
+
+def _status_of(error: BaseException) -> int:
+    """Prints what ended the script; the status to end with."""
+    status = exit_status(error)
+    if status is None:
+        print_uncaught(error)
+        return 1
+    print_stop(error)
+    return status
+
+
+def _run(target: Target, watch: Watch) -> None:
+    main = types.ModuleType("__main__")  # ours keeps its own: pickle, multiprocessing and inspect must find the script's
+    main.__dict__["__builtins__"] = builtins
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
+    if target.is_module:
+        _set_path0(os.getcwd())
+        sys.argv = ["-m", *target.args]
+        sys.modules["__main__"] = main
+        watch.arm()
+        runpy._run_module_as_main(target.name)  # type: ignore[attr-defined]  # what ``python -m`` calls; in each version
+        return
+
+    path = os.path.join(os.getcwd(), target.name)  # absolute but not normalized: so __file__ and tracebacks show it
+    sys.argv = [target.name, *target.args]
+    if not os.path.isfile(path) and not os.path.isdir(path):
+        _refuse(f"can't open file {path!r}: [Errno 2] No such file or directory", 2)
+    if pkgutil.get_importer(path) is not None:  # a folder or a zip file: the importer finds __main__ in it
+        _set_path0(path, even_if_safe=True)
+        sys.modules["__main__"] = main
+        watch.arm()
+        runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
+        return
+
+    try:
+        with io.open_code(path) as file:  # the one that audit hooks see
+            source = file.read()
+    except OSError as error:
+        _refuse(f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}", 2)
+    _set_path0(os.path.dirname(os.path.realpath(path)))
+    main.__file__ = path
+    main.__loader__ = SourceFileLoader("__main__", path)
+    if sys.version_info < (3, 15):
+        main.__dict__["__cached__"] = None
+    sys.modules["__main__"] = main
+    code = compile(source, path, "exec", dont_inherit=True)
+    del source
+    watch.arm()
+    exec(code, main.__dict__)
+
+
+def _refuse(problem: str, status: int) -> NoReturn:
+    print(f"numscope: {problem}", file=sys.stderr)
+    raise SystemExit(status)
+
+
+def _set_path0(folder: str, *, even_if_safe: bool = False) -> None:
+    """Puts the script's folder where the interpreter had put that of ``numscope`` itself."""
+    safe = getattr(sys.flags, "safe_path", bool(sys.flags.isolated))  # Python 3.10 knows only -I
+    if not safe:
+        sys.path[0] = folder
+    elif even_if_safe:
+        sys.path.insert(0, folder)

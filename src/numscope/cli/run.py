@@ -1,0 +1,81 @@
+"""``numscope run``: a training script, unchanged, under watch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import click
+
+from numscope.cli.arrival import when_imported
+from numscope.cli.launch import Target, launch
+from numscope.cli.values import Batches, OutputFile, OutputFolder, Whole
+from numscope.errors import UsageError
+from numscope.options import LEVELS, ON_NONFINITE, WatchOptions
+
+USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
+DEFAULT = WatchOptions()
+
+
+class TorchWatch:
+    """Watches every model of this process, from the moment the script has imported torch."""
+
+    def __init__(self, options: WatchOptions) -> None:
+        self._options = options
+        self._open = ExitStack()
+        self._owner = os.getpid()
+        self._entered = False
+
+    def arm(self) -> None:
+        when_imported("torch", self._enter)
+
+    def _enter(self) -> None:
+        if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
+            return
+        from numscope.autowatch import AutoWatch
+
+        self._open.enter_context(AutoWatch(self._options))
+        self._entered = True
+
+    def finish(self, *, completed: bool) -> None:
+        if completed and not self._entered:
+            click.echo("numscope: nothing was watched: this process never imported torch", err=True)
+        self._open.close()
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},  # from the script's name on, every word is the script's
+    options_metavar="[options]",
+    short_help="Run a training script under watch.",
+)
+@click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
+@click.option("--on-nonfinite", metavar="|".join(ON_NONFINITE), help="Stop at a nan or inf that escapes (raise, the default), or note it.")
+@click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
+@click.option("--trace", type=Batches(), metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
+@click.option("--abort-after", type=Whole(), help="Stop after this batch, counted from 0.")
+@click.option("--frames", type=Whole(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
+@click.option("--max-scaler-skips", type=Whole(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
+@click.option("--json", type=OutputFile(), help="Write the findings to this file, for other programs.")
+@click.option("--log-dir", type=OutputFolder(), help="Keep the run's records in this folder.")
+@click.argument("target", metavar="train.py | -m module")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> Callable[[], None]:
+    """Run a training script as Python itself would, and stop it at the first nan or inf that reaches the loss, a gradient or a weight.
+
+    Options stand before the script's name; all that follows it is the script's own. Under torchrun:
+
+    torchrun --nproc-per-node 2 -m numscope run train.py ARGS…
+
+    Exit status: the script's own; 3 when a non-finite value stopped it; 2 for wrong usage.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        watch = TorchWatch(WatchOptions(**given))
+    except UsageError as error:  # "frames: got 0, …" about the option --frames
+        field, _, rest = str(error).partition(":")
+        raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
+    # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
+    return partial(launch, Target(target, args, is_module), watch)

@@ -1,0 +1,106 @@
+"""What stands on stderr when an exception ends a script: what ``python`` would print, without our frames."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from types import CodeType, TracebackType
+
+_CLI = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(_CLI)) + os.sep
+_STDLIB = os.path.dirname(os.__file__)
+
+
+def exit_status(error: BaseException) -> int | None:
+    """The status that the error asks the process to end with; None if it is an ordinary one."""
+    status = getattr(type(error), "exit_status", None)
+    return status if isinstance(status, int) else None
+
+
+def print_uncaught(error: BaseException) -> None:
+    """Gives the error to ``sys.excepthook``, the script's own if it set one, as the interpreter does.
+
+    Raises:
+        SystemExit: if the hook asks for it.
+    """
+    _hide_our_frames(error)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return
+    except SystemExit:
+        raise
+    except BaseException as fault:
+        broken = fault
+    broken.__context__ = None  # it is the original exception, printed below
+    _hide_our_frames(broken)
+    print("Error in sys.excepthook:", file=sys.stderr)
+    sys.__excepthook__(type(broken), broken, broken.__traceback__)
+    print("\nOriginal exception was:", file=sys.stderr)
+    sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def print_stop(error: BaseException) -> None:
+    """Prints in one line where the script stood when numscope stopped it; the report has been printed before.
+
+    A traceback would show the line that called the optimizer or ``backward``, above a dozen lines of torch, and be
+    taken for the cause.
+    """
+    said = "" if hasattr(error, "finding") else f"{error}: "
+    frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
+    if not frames:
+        print(f"numscope: {said}stopped at the end of the script", file=sys.stderr)
+        return
+    frame, line = frames[-1]
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+    print(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}: {text}", file=sys.stderr)
+
+
+def _is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(_PACKAGE)
+
+
+def _is_machinery(code: CodeType) -> bool:
+    """Whether a line belongs to numscope, to an installed library or to the interpreter, rather than to the user."""
+    name = code.co_filename
+    return _is_ours(code) or name.startswith("<frozen ") or f"{os.sep}site-packages{os.sep}" in name or os.path.dirname(name) == _STDLIB
+
+
+def _hide_our_frames(error: BaseException) -> None:
+    """Takes numscope's frames out of the tracebacks of an error and of all that hangs on it."""
+    for one in _family(error):
+        entries = list(_entries(one.__traceback__))
+        while entries and entries[0].tb_frame.f_code.co_filename.startswith(_CLI):  # the launcher, above the script
+            del entries[0]
+        if entries and not _is_ours(entries[-1].tb_frame.f_code):  # hooks between the script and torch; a fault of ours is shown
+            entries = [entry for entry in entries if not _is_ours(entry.tb_frame.f_code)]
+        kept: TracebackType | None = None
+        for entry in reversed(entries):
+            kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+        one.__traceback__ = kept
+
+
+def _entries(tb: TracebackType | None) -> Iterator[TracebackType]:
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
+
+
+def _family(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes and contexts, and the members of groups, each once."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        members = getattr(one, "exceptions", ())  # ExceptionGroup, Python 3.11
+        waiting += [one.__cause__, one.__context__, *(m for m in members if isinstance(m, BaseException))]

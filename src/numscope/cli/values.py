@@ -1,0 +1,65 @@
+"""The kinds of values that options take; each refusal says what was got and what is expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+
+class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A kind of value whose refusals read alike."""
+
+    def refuse(self, value: object, expected: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        self.fail(f"got {str(value)!r}, expected {expected}.", param, ctx)
+
+
+class Batches(_Value):
+    """Batch numbers, counted from 0, with commas in between."""
+
+    name = "N,N…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        try:
+            return tuple(int(word) for word in str(value).split(","))
+        except ValueError:
+            self.refuse(value, "batch numbers from 0 with commas in between, such as 149,150", param, ctx)
+
+
+class Whole(_Value):
+    """A whole number; how small it may be is for WatchOptions to say."""
+
+    name = "N"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return int(str(value))
+        except ValueError:
+            self.refuse(value, "a whole number", param, ctx)
+
+
+class OutputFile(_Value):
+    """A file to write; its folder must stand, so that the run does not end in a refusal."""
+
+    name = "FILE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        path = Path(str(value))
+        if path.is_dir():
+            self.refuse(value, "a file's path. It is a folder: add a file's name", param, ctx)
+        if not path.absolute().parent.is_dir():
+            self.refuse(value, f"a file in a folder that exists. Make {str(path.parent)!r} first", param, ctx)
+        return str(path)
+
+
+class OutputFolder(_Value):
+    """A folder to write into; it is made when it is missing."""
+
+    name = "DIR"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        path = Path(str(value))
+        if path.exists() and not path.is_dir():
+            self.refuse(value, "a folder, or a path where one can be made. It is a file", param, ctx)
+        return str(path)
