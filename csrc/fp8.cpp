@@ -1,0 +1,98 @@
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "summary.h"
+
+namespace numscope {
+namespace {
+
+constexpr double NAN_ = std::numeric_limits<double>::quiet_NaN();
+constexpr double INF_ = std::numeric_limits<double>::infinity();
+
+struct Table {
+    double value[256];
+    bool subnormal[256];
+};
+
+// Source: OCP 8-bit Floating Point Specification 1.0 for e4m3fn and e5m2; the fnuz formats have one zero, one nan at 0x80 and a bias one higher.
+void fill(Table& table, int exponent_bits, bool fnuz) {
+    const int fraction_bits = 7 - exponent_bits;
+    const int bias = (1 << (exponent_bits - 1)) - 1 + (fnuz ? 1 : 0);
+    const int top = (1 << exponent_bits) - 1;
+    for (int code = 0; code < 256; code++) {
+        const int exponent = (code >> fraction_bits) & top, fraction = code & ((1 << fraction_bits) - 1);
+        double v = exponent ? std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits) : std::ldexp(fraction, 1 - bias - fraction_bits);
+        if (fnuz) {
+            if (code == 0x80) v = NAN_;
+        } else if (exponent_bits == 5 && exponent == top) {
+            v = fraction ? NAN_ : INF_;
+        } else if (exponent_bits == 4 && (code & 0x7f) == 0x7f) {
+            v = NAN_;
+        }
+        table.value[code] = code & 0x80 ? -v : v;
+        table.subnormal[code] = exponent == 0 && fraction != 0;
+    }
+}
+
+struct Tables {
+    Table of[4];
+    Tables() {
+        fill(of[E4M3FN - E4M3FN], 4, false);
+        fill(of[E5M2 - E4M3FN], 5, false);
+        fill(of[E4M3FNUZ - E4M3FN], 4, true);
+        fill(of[E5M2FNUZ - E4M3FN], 5, true);
+    }
+};
+
+void add_code(Row& out, const Table& table, int code, double count, bool moments) {
+    const double x = table.value[code];
+    if (std::isnan(x)) {
+        out.num_nan += count;
+    } else if (std::isinf(x)) {
+        (x > 0 ? out.num_pos_inf : out.num_neg_inf) += count;
+    } else {
+        const double magnitude = std::fabs(x);
+        if (x < out.min) out.min = x + 0.0;
+        if (x > out.max) out.max = x + 0.0;
+        if (magnitude > out.abs_max) out.abs_max = magnitude;
+        if (magnitude == 0) {
+            out.num_zero += count;
+            return;
+        }
+        if (magnitude < out.abs_min) out.abs_min = magnitude;
+        if (table.subnormal[code]) out.num_subnormal += count;
+        if (!moments) return;
+        out.sum += count * x;
+        out.abs_sum += count * magnitude;
+        out.square_sum += count * (x * x);
+        out.cube_sum += count * (x * x * x);
+        out.fourth_sum += count * (x * x) * (x * x);
+    }
+}
+
+}  // namespace
+
+void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out) {
+    static const Tables tables;
+    const Table& table = tables.of[dtype - E4M3FN];
+    const bool moments = groups & MOMENTS;
+    reset(out);
+    out.numel = double(n);
+    uint32_t counts[8][256];  // eight histograms: equal neighbors would else wait for each other's store
+    memset(counts, 0, sizeof counts);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, data + i, 8);
+        for (int lane = 0; lane < 8; lane++) counts[lane][(eight >> (8 * lane)) & 0xff]++;
+    }
+    for (; i < n; i++) counts[0][data[i]]++;
+    for (int code = 0; code < 256; code++) {
+        uint32_t count = 0;
+        for (int lane = 0; lane < 8; lane++) count += counts[lane][code];
+        if (count) add_code(out, table, code, double(count), moments);
+    }
+}
+
+}  // namespace numscope

@@ -1,0 +1,22 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "summary.h"
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2")
+#endif
+#define VECTOR_BYTES 32
+#define ISA "avx2"
+#define KERNELS kernels_avx2
+#define USE_X86
+#include "kernel.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

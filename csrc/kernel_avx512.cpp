@@ -1,0 +1,22 @@
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "summary.h"
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2"))), apply_to = function)
+#else
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2")
+#endif
+#define VECTOR_BYTES 64
+#define ISA "avx512"
+#define KERNELS kernels_avx512
+#define USE_X86
+#include "kernel.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

@@ -1,0 +1,5 @@
+// 128-bit vectors: every x86-64 and every aarch64 has them.
+#define VECTOR_BYTES 16
+#define ISA "baseline"
+#define KERNELS kernels_baseline
+#include "kernel.h"

@@ -1,0 +1,133 @@
+// The Python face, `numscope.summary._native`. It takes addresses, so it needs no header of torch and fits every version of it; the caller
+// answers for them: memory that lives through the call, contiguous, of the dtype named.
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+
+#include <cmath>
+
+#include "observe.h"
+#include "select.h"
+
+namespace {
+
+using namespace numscope;
+
+constexpr int64_t RELEASE_NUMEL = 65536;  // some 10 µs of work; below, giving the interpreter lock away and taking it back costs more than it gives
+
+bool integers(PyObject* const* args, Py_ssize_t num_args, int64_t* out, Py_ssize_t expected, const char* signature) {
+    if (num_args != expected) {
+        PyErr_Format(PyExc_TypeError, "%s: got %zd arguments, expected %zd", signature, num_args, expected);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < expected; i++) {
+        out[i] = PyLong_AsLongLong(args[i]);
+        if (out[i] == -1 && PyErr_Occurred()) return false;
+    }
+    return true;
+}
+
+bool valid(const Entry& entry) {
+    if (entry.dtype >= 0 && entry.dtype < NUM_DTYPES && entry.numel >= 0 && entry.row_address && (entry.address || entry.numel == 0)) return true;
+    PyErr_Format(PyExc_ValueError, "observe: got address %lld, numel %lld, dtype code %lld, row address %lld; expected memory, a count, a code below %d, a row",
+                 (long long)entry.address, (long long)entry.numel, (long long)entry.dtype, (long long)entry.row_address, int(NUM_DTYPES));
+    return false;
+}
+
+void observe_and_share(const Entry* entries, int64_t num_entries, int64_t numel, int groups, int num_threads) {
+    if (numel < RELEASE_NUMEL) return observe(entries, num_entries, groups, num_threads);
+    PyThreadState* state = PyEval_SaveThread();
+    observe(entries, num_entries, groups, num_threads);
+    PyEval_RestoreThread(state);
+}
+
+PyObject* py_observe(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[6];
+    if (!integers(args, num_args, v, 6, "observe(address, numel, dtype_code, row_address, groups, num_threads)")) return nullptr;
+    const Entry entry{v[0], v[1], v[2], v[3]};
+    if (!valid(entry)) return nullptr;
+    observe_and_share(&entry, 1, entry.numel, int(v[4]), int(v[5]));
+    Py_RETURN_NONE;
+}
+
+PyObject* py_observe_many(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[4];
+    if (!integers(args, num_args, v, 4, "observe_many(entries_address, num_entries, groups, num_threads)")) return nullptr;
+    const Entry* entries = reinterpret_cast<const Entry*>(v[0]);
+    for (int64_t e = 0; e < v[1]; e++)
+        if (!valid(entries[e])) return nullptr;
+    observe_and_share(entries, v[1], total_numel(entries, v[1]), int(v[2]), int(v[3]));
+    Py_RETURN_NONE;
+}
+
+bool is_bad(const Row& row) { return !(row.num_nan + row.num_pos_inf + row.num_neg_inf == 0); }
+
+PyObject* py_first_bad(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[2];
+    if (!integers(args, num_args, v, 2, "first_bad(block_address, num_rows)")) return nullptr;
+    const Row* rows = reinterpret_cast<const Row*>(v[0]);
+    for (int64_t i = 0; i < v[1]; i++)
+        if (is_bad(rows[i])) return PyLong_FromLongLong(i);
+    return PyLong_FromLong(-1);
+}
+
+PyObject* py_bad_rows(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[2];
+    if (!integers(args, num_args, v, 2, "bad_rows(block_address, num_rows)")) return nullptr;
+    const Row* rows = reinterpret_cast<const Row*>(v[0]);
+    PyObject* list = PyList_New(0);
+    if (!list) return nullptr;
+    for (int64_t i = 0; i < v[1]; i++) {
+        if (!is_bad(rows[i])) continue;
+        PyObject* index = PyLong_FromLongLong(i);
+        const bool appended = index && PyList_Append(list, index) == 0;
+        Py_XDECREF(index);
+        if (!appended) {
+            Py_DECREF(list);
+            return nullptr;
+        }
+    }
+    return list;
+}
+
+PyObject* py_reset(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[2];
+    if (!integers(args, num_args, v, 2, "reset(block_address, num_rows)")) return nullptr;
+    Row* rows = reinterpret_cast<Row*>(v[0]);
+    for (int64_t i = 0; i < v[1]; i++) reset(rows[i]);
+    Py_RETURN_NONE;
+}
+
+PyObject* py_isa(PyObject*, PyObject* const*, Py_ssize_t) { return PyUnicode_FromString(isa()); }
+
+PyObject* py_choose_isa(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 1) return PyErr_Format(PyExc_TypeError, "choose_isa(name): got %zd arguments, expected 1", num_args);
+    PyObject* bytes = PyUnicode_AsUTF8String(args[0]);
+    if (!bytes) return nullptr;
+    const bool chosen = choose_isa(PyBytes_AsString(bytes));
+    Py_DECREF(bytes);
+    return PyBool_FromLong(chosen);
+}
+
+template <PyObject* (*F)(PyObject*, PyObject* const*, Py_ssize_t)>
+constexpr PyMethodDef method(const char* name, const char* doc) {
+    return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F)), METH_FASTCALL, doc};
+}
+
+PyMethodDef methods[] = {
+    method<py_observe>("observe", "observe(address, numel, dtype_code, row_address, groups, num_threads): merge one tensor's summary into a row."),
+    method<py_observe_many>("observe_many",
+                            "observe_many(entries_address, num_entries, groups, num_threads): merge many; an entry is four int64 (address, numel, dtype_code, row_address)."),
+    method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
+    method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
+    method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),
+    method<py_isa>("isa", "isa(): the instruction set in use."),
+    method<py_choose_isa>("choose_isa", "choose_isa(name): use \"baseline\", \"avx2\" or \"avx512\" from now on; False if this processor lacks it."),
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries of tensors in CPU memory.", 0, methods, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,92 @@
+#include "observe.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "pool.h"
+#include "select.h"
+
+namespace numscope {
+namespace {
+
+constexpr int64_t PARALLEL_NUMEL = 262144;  // below, waking a sleeping thread costs more than it saves
+
+int64_t num_chunks(int64_t numel) { return (numel + CHUNK - 1) / CHUNK; }
+
+void chunk_of(const Entry& entry, int64_t index, int groups, Row& out) {
+    const Dtype dtype = Dtype(entry.dtype);
+    const int64_t begin = index * CHUNK, left = entry.numel - begin;
+    const char* data = reinterpret_cast<const char*>(entry.address) + begin * element_bytes(dtype);
+    summarize_chunk(dtype, data, left < CHUNK ? left : CHUNK, groups, out);
+}
+
+// A tensor's chunks are folded by themselves first: what is added to the row does not depend on what the row held.
+template <class Part>
+void fold(const Entry& entry, Part part) {
+    Row total;
+    reset(total);
+    const int64_t chunks = num_chunks(entry.numel);
+    for (int64_t i = 0; i < chunks; i++) merge(total, part(i));
+    merge(*reinterpret_cast<Row*>(entry.row_address), total);
+}
+
+struct Batch {
+    const Entry* entries;
+    int64_t num_entries;
+    int groups;
+    const int64_t* first_task;  // of each entry
+    Row* parts;                 // of each task
+
+    static void task(void* context, int64_t index) {
+        const Batch& batch = *static_cast<Batch*>(context);
+        int64_t low = 0, high = batch.num_entries - 1;  // the last entry whose first task is not after index; entries without tasks share a start
+        while (low < high) {
+            const int64_t middle = (low + high + 1) / 2;
+            if (batch.first_task[middle] <= index) low = middle;
+            else high = middle - 1;
+        }
+        chunk_of(batch.entries[low], index - batch.first_task[low], batch.groups, batch.parts[index]);
+    }
+};
+
+bool observe_parallel(const Entry* entries, int64_t num_entries, int groups, int num_threads) {
+    int64_t tasks = 0;
+    int64_t* first_task = static_cast<int64_t*>(malloc(sizeof(int64_t) * num_entries));
+    if (!first_task) return false;
+    for (int64_t e = 0; e < num_entries; e++) {
+        first_task[e] = tasks;
+        tasks += num_chunks(entries[e].numel);
+    }
+    Row* parts = static_cast<Row*>(malloc(sizeof(Row) * tasks));
+    if (!parts) {
+        free(first_task);
+        return false;
+    }
+    Batch batch{entries, num_entries, groups, first_task, parts};
+    run_tasks(tasks, num_threads, Batch::task, &batch);
+    for (int64_t e = 0; e < num_entries; e++) fold(entries[e], [&](int64_t i) -> const Row& { return parts[first_task[e] + i]; });
+    free(parts);
+    free(first_task);
+    return true;
+}
+
+}  // namespace
+
+int64_t total_numel(const Entry* entries, int64_t num_entries) {
+    int64_t total = 0;
+    for (int64_t e = 0; e < num_entries; e++) total += entries[e].numel;
+    return total;
+}
+
+void observe(const Entry* entries, int64_t num_entries, int groups, int num_threads) {
+    if (num_threads > 1 && total_numel(entries, num_entries) >= PARALLEL_NUMEL && observe_parallel(entries, num_entries, groups, num_threads)) return;
+    Row part;
+    for (int64_t e = 0; e < num_entries; e++) {
+        fold(entries[e], [&](int64_t i) -> const Row& {
+            chunk_of(entries[e], i, groups, part);
+            return part;
+        });
+    }
+}
+
+}  // namespace numscope

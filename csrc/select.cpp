@@ -1,0 +1,50 @@
+#include "select.h"
+
+#include <cstring>
+#include <initializer_list>
+
+namespace numscope {
+namespace {
+
+const Kernels* supported(const char* isa) {
+#if defined(__x86_64__)
+    if (!strcmp(isa, "avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return &kernels_avx512;
+    if (!strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return &kernels_avx2;
+#endif
+    return strcmp(isa, "baseline") ? nullptr : &kernels_baseline;
+}
+
+const Kernels* best() {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+#endif
+    for (const char* isa : {"avx512", "avx2"})
+        if (const Kernels* kernels = supported(isa)) return kernels;
+    return &kernels_baseline;
+}
+
+const Kernels* chosen = best();
+
+}  // namespace
+
+const char* isa() { return chosen->isa; }
+
+bool choose_isa(const char* name) {
+    const Kernels* kernels = supported(name);
+    if (kernels) chosen = kernels;
+    return kernels != nullptr;
+}
+
+void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& out) {
+    switch (dtype) {
+        case F32: return chosen->f32(data, n, groups, out);
+        case F64: return chosen->f64(data, n, groups, out);
+        case BF16: return chosen->bf16(data, n, groups, out);
+        case F16: return chosen->f16(data, n, groups, out);
+        default: return chunk_fp8(dtype, static_cast<const uint8_t*>(data), n, groups, out);
+    }
+}
+
+}  // namespace numscope

@@ -1,0 +1,13 @@
+// Which instruction set's kernels run: the widest that this processor has, unless a test chose another.
+#pragma once
+
+#include "summary.h"
+
+namespace numscope {
+
+const char* isa();
+bool choose_isa(const char* name);  // false if unknown or not supported here
+
+void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& out);
+
+}  // namespace numscope

@@ -1,0 +1,52 @@
+// One tensor's summary as kernels see it: a row of 16 doubles (numscope/summary/state.py fixes the order) and the chunk kernels that fill it.
+#pragma once
+
+#include <cstdint>
+
+namespace numscope {
+
+// Order and width mirror FIELDS and ROW_WIDTH of state.py; a test compares them.
+struct Row {
+    double numel, num_nan, num_pos_inf, num_neg_inf, num_zero, num_subnormal;
+    double min, max, abs_min, abs_max;
+    double sum, abs_sum, square_sum, cube_sum, fourth_sum;
+    double spare;
+};
+static_assert(sizeof(Row) == 128, "a row is 16 doubles, two cache lines");
+
+void reset(Row& row);
+void merge(Row& into, const Row& part);
+
+enum Dtype : int { F32, F64, BF16, F16, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ, NUM_DTYPES };
+enum Groups : int { HEALTH = 1, MOMENTS = 2 };  // health is always computed: sums need to know which elements are finite
+
+// Elements a task takes. Sums are folded chunk by chunk in order, so they do not depend on the number of threads.
+constexpr int64_t CHUNK = 65536;
+
+// Summarizes n <= CHUNK elements into `out`, which it overwrites.
+using ChunkKernel = void (*)(const void* data, int64_t n, int groups, Row& out);
+
+// One table of the wide formats for each instruction set that was compiled in; the same source, kernel.h, makes them all.
+struct Kernels {
+    const char* isa;
+    ChunkKernel f32, f64, bf16, f16;
+};
+extern const Kernels kernels_baseline;
+#if defined(__x86_64__)
+extern const Kernels kernels_avx2;
+extern const Kernels kernels_avx512;
+#endif
+
+// fp8 has 256 codes: a histogram of codes holds everything.
+void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out);
+
+inline int element_bytes(Dtype dtype) {
+    switch (dtype) {
+        case F64: return 8;
+        case F32: return 4;
+        case BF16: case F16: return 2;
+        default: return 1;
+    }
+}
+
+}  // namespace numscope

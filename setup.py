@@ -1,0 +1,24 @@
+"""The native kernel. All else about the package is in pyproject.toml."""
+
+import sys
+
+from setuptools import Extension, setup
+
+SOURCES = ["module", "observe", "pool", "row", "fp8", "select", "kernel_baseline", "kernel_avx2", "kernel_avx512"]
+
+native = Extension(
+    "numscope.summary._native",
+    sources=[f"csrc/{name}.cpp" for name in SOURCES],
+    depends=[f"csrc/{name}.h" for name in ("summary", "kernel", "observe", "pool", "select")],
+    # No -march: the instruction set is chosen at run time. No -ffast-math: a kernel that hunts for nan must not be told there is none.
+    extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
+    extra_link_args=["-pthread"],
+    language="c++",
+    py_limited_api=True,  # one build serves every Python from 3.10 on
+    optional=True,  # without a compiler the package works on its torch backend
+)
+
+setup(
+    ext_modules=[] if sys.platform == "win32" else [native],  # the kernels are written in GCC's and clang's vector types
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+)

@@ -1,0 +1,39 @@
+"""``torch.ops.numscope.observe``: observing from within a compiled graph, which can call an operator but no Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from numscope.summary.dispatch import observe
+
+_library: Any = None
+
+
+def register() -> None:
+    """Make ``torch.ops.numscope.observe(Tensor x, Tensor(a!) block, int row, int groups) -> ()`` callable; calling twice does no harm.
+
+    The operator merges ``x``'s summary into ``block[row]``. It has no gradient. A graph that calls it compiles with ``fullgraph=True``.
+
+    *Cost:* some 3 µs a call besides the pass over memory. A compiled graph must write ``x`` out for it, also where it had fused it away.
+    """
+    global _library
+    if _library is not None:
+        return
+    untyped: Any = torch.library
+    library = untyped.Library("numscope", "FRAGMENT")
+    library.define("observe(Tensor x, Tensor(a!) block, int row, int groups) -> ()", tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl("observe", _observe, "CompositeExplicitAutograd")
+    library.impl("observe", torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake("numscope::observe", _observe_nothing, lib=library)
+    _library = library  # the registration lives as long as this object
+
+
+def _observe(x: Tensor, block: Tensor, row: int, groups: int) -> None:
+    observe(x, block, block.data_ptr(), row, groups)
+
+
+def _observe_nothing(x: Tensor, block: Tensor, row: int, groups: int) -> None:
+    return None

@@ -1,0 +1,155 @@
+"""The one chooser: any tensor, the fastest backend that can read it, never an exception.
+
+Reading is invisible to what runs around it: no autograd graph, no random number, no autocast, no torch function or dispatch mode sees it.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _disable_current_modes
+
+from numscope.errors import UsageError
+from numscope.summary import native, reference
+from numscope.summary.state import ROW_BYTES, Groups, Summary
+from numscope.summary.unwrap import Unsummarizable, describe, plain
+
+__all__ = ["describe", "observe", "observe_many", "summarize"]
+
+_log = logging.getLogger("numscope")
+_function_mode_on = torch._C._is_torch_function_mode_enabled
+_num_threads = torch.get_num_threads
+_codes = native.CODES
+_native = native.module
+_native_observe = native.module.observe if native.module is not None else None
+_PARALLEL_NUMEL = native.PARALLEL_NUMEL
+
+
+def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int) -> bool:
+    """Merge a tensor's summary into ``block[row]``.
+
+    Args:
+        tensor: any.
+        block: float64[N, 16], contiguous, on the tensor's device.
+        block_address: ``block.data_ptr()``, which the caller asks for once.
+        row: index into the block.
+        groups: which fields to compute.
+
+    Returns:
+        Whether the tensor could be summarized; ``describe`` says what it is if not.
+
+    *Cost:* one pass over memory; besides, 0.6 µs for a contiguous tensor in CPU memory, 3 µs for a transposed one, 20 µs for what must be
+    unwrapped or copied first. No host sync.
+    """
+    kind = type(tensor)
+    if (kind is Tensor or kind is Parameter) and _native_observe is not None and not _function_mode_on():
+        try:
+            code = _codes.get(tensor.dtype)
+            if code is not None and tensor.is_cpu and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
+                numel = tensor.numel()
+                threads = 1 if numel < _PARALLEL_NUMEL else _num_threads()
+                _native_observe(tensor.data_ptr(), numel, code, block_address + row * ROW_BYTES, groups, threads)
+                return True
+        except (RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, a tensor of efficient zeros
+            pass
+    return _observe_any(tensor, block, block_address, row, groups)
+
+
+def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, rows: Sequence[int], groups: int) -> list[bool]:
+    """Merge many tensors' summaries, each into its row of one block: one native call, threads balanced over the whole batch.
+
+    Args:
+        tensors, rows: as many of one as of the other.
+        block, block_address, groups: as for ``observe``.
+
+    Returns:
+        For each tensor whether it could be summarized.
+    """
+    done = [True] * len(tensors)
+    entries = array("q")
+    others = []
+    plain_calls = _native is not None and not _function_mode_on()
+    for i, tensor in enumerate(tensors):
+        kind = type(tensor)
+        if plain_calls and (kind is Tensor or kind is Parameter):
+            try:
+                code = _codes.get(tensor.dtype)
+                if code is not None and tensor.is_cpu and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
+                    address, numel = tensor.data_ptr(), tensor.numel()
+                    if address or not numel:
+                        entries.extend((address, numel, code, block_address + rows[i] * ROW_BYTES))
+                        continue
+            except RuntimeError:
+                pass
+        others.append(i)
+    if entries and _native is not None:
+        _native.observe_many(entries.buffer_info()[0], len(entries) // 4, groups, _num_threads())
+    for i in others:
+        done[i] = _observe_any(tensors[i], block, block_address, rows[i], groups)
+    return done
+
+
+def summarize(tensor: Tensor, groups: int = Groups.ALL) -> Summary:
+    """The summary of one tensor.
+
+    Args:
+        tensor: any whose elements can be read.
+        groups: which fields to compute.
+
+    Raises:
+        UsageError: of what is no tensor, or one whose elements can't be read (meta, fake, quantized).
+
+    *Cost:* one pass over memory, and a host sync for a tensor on a device.
+    """
+    if not isinstance(tensor, Tensor):
+        raise UsageError(f"summarize: got {type(tensor).__name__}, expected a torch.Tensor. Wrap plain numbers in torch.as_tensor first.")
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+        try:
+            device = plain(tensor).device
+            block = reference.empty_block(1, device)
+            _observe_plain(plain(tensor), block, block.data_ptr(), 0, groups)
+        except (Unsummarizable, TypeError, NotImplementedError) as error:
+            raise UsageError(f"summarize: got {describe(tensor)}, expected a tensor whose elements can be read.") from error
+        return Summary.from_row(block[0].tolist())
+
+
+def _observe_any(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int) -> bool:
+    try:
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+            _observe_plain(plain(tensor), block, block_address, row, groups)
+        return True
+    except Exception as error:
+        _log.debug("not summarized: %s: %s", describe(tensor), error)
+        return False
+
+
+def _observe_plain(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int) -> None:
+    if tensor.is_complex() and tensor.layout is torch.strided:
+        tensor = torch.view_as_real(tensor)
+    if tensor.is_cpu and block.is_cpu and tensor.layout is torch.strided and tensor.dtype in _codes and native.available():
+        if not (tensor.is_contiguous() or _is_dense(tensor)):
+            tensor = tensor.contiguous()
+        threads = _num_threads()
+        assert _native is not None
+        _native.observe(tensor.data_ptr(), tensor.numel(), _codes[tensor.dtype], block_address + row * ROW_BYTES, groups, threads)
+    elif tensor.device == block.device:
+        with torch.autocast(tensor.device.type, enabled=False):
+            reference.observe_into(tensor, block[row], groups)
+    else:
+        raise Unsummarizable(f"on {tensor.device}, its row on {block.device}")
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill a stretch of memory without gap or overlap, in whatever order: the order does not matter to a summary."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True

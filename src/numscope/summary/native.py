@@ -1,0 +1,42 @@
+"""The compiled CPU kernel, if it was built."""
+
+from __future__ import annotations
+
+import logging
+from types import ModuleType
+
+import torch
+
+try:
+    from numscope.summary import _native
+
+    module: ModuleType | None = _native
+except ImportError:
+    module = None
+
+# Order mirrors enum Dtype in csrc/summary.h
+CODES: dict[torch.dtype, int] = {
+    torch.float32: 0,
+    torch.float64: 1,
+    torch.bfloat16: 2,
+    torch.float16: 3,
+    torch.float8_e4m3fn: 4,
+    torch.float8_e5m2: 5,
+    torch.float8_e4m3fnuz: 6,
+    torch.float8_e5m2fnuz: 7,
+}
+PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
+
+_said = False
+
+
+def available() -> bool:
+    """Whether the kernel was built; says once in the log where it was not."""
+    global _said
+    if module is None and not _said:
+        _said = True
+        logging.getLogger("numscope").warning(
+            "the native kernel was not built (no C++ compiler at install time?): tensors are summarized by torch, some 30 times slower. "
+            "Install a C++ compiler and reinstall numscope to get it."
+        )
+    return module is not None

@@ -1,0 +1,104 @@
+"""Summaries in plain torch: the oracle, and the backend wherever no other fits.
+
+*Cost:* some twenty passes over memory in float64, no host sync (but coalescing a sparse tensor syncs on CUDA).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from numscope.summary.state import EMPTY_ROW, Groups
+
+PIECE = 1 << 20  # elements summarized at a time: float64 copies of a whole large tensor would multiply its memory
+
+
+def observe_into(tensor: Tensor, row: Tensor, groups: int = Groups.ALL) -> None:
+    """Merge a tensor's summary into a row.
+
+    A complex number is two elements. A sparse tensor's implied zeros are elements like any other. Integers are taken as float64 numbers,
+    which is exact up to 2^53. A boolean is 0 or 1.
+
+    Args:
+        tensor: any shape, layout (strided, COO, CSR, CSC, BSR, BSC) and real or complex dtype; not quantized, not meta.
+        row: float64[16] on the tensor's device.
+        groups: which fields to compute.
+
+    Raises:
+        TypeError: of a dtype that holds no numbers one by one (quantized, packed).
+    """
+    values, num_implied_zeros = _stored_values(tensor.detach())
+    if values.is_complex():
+        values = torch.view_as_real(values.resolve_conj())
+        num_implied_zeros *= 2
+    if values.is_quantized or values.dtype not in _SMALLEST_NORMAL:
+        raise TypeError(f"observe_into: got dtype {tensor.dtype}, expected bool, an integer of 8 bits or more, a float or a complex dtype")
+    if num_implied_zeros:
+        _merge_zeros(row, num_implied_zeros)
+    if values.numel():
+        for piece in torch.split(values.reshape(-1), PIECE):
+            _merge_dense(piece, row, groups)
+
+
+def _stored_values(tensor: Tensor) -> tuple[Tensor, int]:
+    if tensor.layout is torch.strided:
+        return tensor, 0
+    if tensor.layout is torch.sparse_coo:
+        values = tensor.coalesce().values()
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        values = tensor.values()
+    else:
+        return tensor.to_dense(), 0
+    return values, tensor.numel() - values.numel()
+
+
+_SMALLEST_NORMAL: dict[torch.dtype, float] = {
+    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)},
+    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float8_e4m3fn, torch.float8_e5m2)},
+    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)},
+    torch.float8_e8m0fnu: 0.0,  # powers of two alone: nothing is subnormal
+    **{dtype: 0.0 for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
+    **{dtype: 0.0 for dtype in (torch.uint16, torch.uint32, torch.uint64)},
+}
+
+
+def _merge_zeros(row: Tensor, count: int) -> None:
+    row[0] += count
+    row[4] += count
+    row[6:10:2].copy_(torch.stack([row[6].clamp(max=0.0), row[8]]))
+    row[7:10:2].clamp_(min=0.0)
+
+
+def _merge_dense(values: Tensor, row: Tensor, groups: int) -> None:
+    # fp8 has no direct way to float64 on every device; float32 holds all of it
+    exact = values.to(torch.float32) if values.element_size() == 1 and values.is_floating_point() else values
+    x = exact.to(torch.float64)
+    finite = torch.isfinite(x)
+    magnitude = x.abs()
+    is_zero = magnitude == 0
+    counts = torch.stack(
+        [
+            torch.isnan(x).sum(),
+            (x == math.inf).sum(),
+            (x == -math.inf).sum(),
+            is_zero.sum(),
+            ((magnitude < _SMALLEST_NORMAL[values.dtype]) & ~is_zero).sum(),
+        ]
+    )
+    row[0] += values.numel()
+    row[1:6].add_(counts.to(torch.float64))
+    lowest = torch.stack([torch.where(finite, x, math.inf).amin(), torch.where(is_zero | ~finite, math.inf, magnitude).amin()])
+    highest = torch.stack([torch.where(finite, x, -math.inf).amax(), torch.where(finite, magnitude, -math.inf).amax()])
+    row[6:10:2].copy_(torch.minimum(row[6:10:2], lowest + 0.0))  # + 0.0 makes -0.0 plain 0.0
+    row[7:10:2].copy_(torch.maximum(row[7:10:2], highest + 0.0))
+    if groups & Groups.MOMENTS:
+        x = torch.where(finite, x, 0.0)
+        square = x * x
+        row[10:15].add_(torch.stack([x.sum(), x.abs().sum(), square.sum(), (square * x).sum(), (square * square).sum()]))
+
+
+def empty_block(num_rows: int, device: torch.device | str = "cpu") -> Tensor:
+    """Rows to observe into: float64[num_rows, 16], each empty."""
+    return torch.tensor(EMPTY_ROW, dtype=torch.float64, device=device).repeat(num_rows, 1)

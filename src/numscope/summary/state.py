@@ -1,0 +1,215 @@
+"""A tensor's summary: fixed-layout numbers, merged by exact laws.
+
+A *row* is ``ROW_WIDTH`` float64 numbers in the order of ``FIELDS``: what kernels fill, ledgers hold and copies move. Counts are exact in
+float64 up to 2^53 elements. A ``Summary`` is one finished row in plain Python numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+
+FIELDS = (
+    "numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal",
+    "min", "max", "abs_min", "abs_max",
+    "sum", "abs_sum", "square_sum", "cube_sum", "fourth_sum",
+)  # fmt: skip
+ROW_WIDTH = 16  # one spare: a row is two cache lines
+ROW_BYTES = ROW_WIDTH * 8
+NUM_COUNTS = 6  # FIELDS[:6] are counts
+EMPTY_ROW: tuple[float, ...] = (0.0,) * 6 + (math.inf, -math.inf, math.inf, -math.inf) + (0.0,) * 6
+
+
+class Groups(IntFlag):
+    """Which fields a pass computes; a field of a group left out keeps its unit value.
+
+    Health is computed whatever is asked: sums run over the finite elements, so a pass must know them.
+    """
+
+    HEALTH = 1  # counts and extrema
+    MOMENTS = 2  # sums of powers
+    ALL = 3
+
+
+DERIVED = (
+    "num_finite", "num_nonfinite", "num_inf", "zero_pct", "subnormal_pct", "amax", "dynamic_range",
+    "mean", "var", "std", "sample_std", "skewness", "kurtosis", "rms", "l1_norm", "l2_norm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One tensor's numbers, or those of several tensors merged.
+
+    Counts are over all elements, all else is over the finite ones; a complex number is two elements, its real and its imaginary part.
+    Extrema are None where no finite element is (``abs_min``, the smallest non-zero magnitude, where none is non-zero); ``num_subnormal``
+    counts subnormals of the tensor's own dtype. Sums are accumulated in float64; those of a float64 tensor may overflow to inf (its fourth
+    powers from 1e77 on).
+
+    What is derived from counts and extrema is always there: ``num_finite``, ``num_nonfinite``, ``num_inf``, ``zero_pct``,
+    ``subnormal_pct``, ``amax``, ``dynamic_range``. What needs sums is None where the pass left them out (``has_moments`` is False)
+    or where it is undefined (the mean of nothing, the skewness of a constant): ``mean``, ``var``, ``std``, ``sample_std``,
+    ``skewness``, ``kurtosis``, ``rms``, ``l1_norm``, ``l2_norm``.
+
+    Laws: ``summarize(cat(a, b)) == summarize(a).merge(summarize(b))``; ``merge`` is associative and commutative and its unit is
+    ``Summary.empty()``: exactly for counts and extrema, to float64 rounding for sums.
+    """
+
+    numel: int = 0
+    num_nan: int = 0
+    num_pos_inf: int = 0
+    num_neg_inf: int = 0
+    num_zero: int = 0
+    num_subnormal: int = 0
+    min: float | None = None
+    max: float | None = None
+    abs_min: float | None = None
+    abs_max: float | None = None
+    sum: float = 0.0
+    abs_sum: float = 0.0
+    square_sum: float = 0.0
+    cube_sum: float = 0.0
+    fourth_sum: float = 0.0
+
+    @classmethod
+    def empty(cls) -> Summary:
+        """The summary of no element: the unit of ``merge``."""
+        return cls()
+
+    @classmethod
+    def from_row(cls, row: Sequence[float]) -> Summary:
+        """The summary that a row holds.
+
+        Args:
+            row: at least ``len(FIELDS)`` numbers in the order of ``FIELDS``, such as ``block[i].tolist()``.
+        """
+        extrema = (None if math.isinf(x) else x for x in row[6:10])  # a finite element's extremum is finite
+        return cls(*(int(x) for x in row[:NUM_COUNTS]), *extrema, *row[10:15])
+
+    def to_row(self) -> list[float]:
+        """The row: ``from_row(s.to_row()) == s``."""
+        present = (self.min, self.max, self.abs_min, self.abs_max)
+        extrema = (empty if x is None else x for x, empty in zip(present, EMPTY_ROW[6:10], strict=True))
+        counts = (self.numel, self.num_nan, self.num_pos_inf, self.num_neg_inf, self.num_zero, self.num_subnormal)
+        sums = (self.sum, self.abs_sum, self.square_sum, self.cube_sum, self.fourth_sum)
+        return [*map(float, counts), *extrema, *sums, 0.0]
+
+    def merge(self, other: Summary) -> Summary:
+        """The summary of both tensors' elements together. Merge only what computed the same groups."""
+        return Summary.from_row(merge_rows(self.to_row(), other.to_row()))
+
+    # ---- from counts and extrema
+
+    @property
+    def num_inf(self) -> int:
+        return self.num_pos_inf + self.num_neg_inf
+
+    @property
+    def num_nonfinite(self) -> int:
+        return self.num_nan + self.num_pos_inf + self.num_neg_inf
+
+    @property
+    def num_finite(self) -> int:
+        return self.numel - self.num_nonfinite
+
+    @property
+    def zero_pct(self) -> float | None:
+        """Zeros per hundred elements; None of no element."""
+        return 100.0 * self.num_zero / self.numel if self.numel else None
+
+    @property
+    def subnormal_pct(self) -> float | None:
+        """Subnormals per hundred elements; None of no element."""
+        return 100.0 * self.num_subnormal / self.numel if self.numel else None
+
+    @property
+    def amax(self) -> float | None:
+        """The largest finite magnitude."""
+        return self.abs_max
+
+    @property
+    def dynamic_range(self) -> float | None:
+        """Powers of two between the smallest non-zero magnitude and the largest."""
+        return math.log2(self.abs_max) - math.log2(self.abs_min) if self.abs_max is not None and self.abs_min is not None else None
+
+    # ---- from sums
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether sums were computed: where something is not zero, the sum of magnitudes is not either."""
+        return self.abs_min is None or self.abs_sum != 0.0
+
+    def _mean_of(self, total: float) -> float | None:
+        return total / self.num_finite if self.num_finite and self.has_moments else None
+
+    @property
+    def mean(self) -> float | None:
+        return self._mean_of(self.sum)
+
+    @property
+    def var(self) -> float | None:
+        """Population variance (NumPy's ``ddof=0``).
+
+        From sums of powers: its relative error is about 1e-16 (1 + (mean / std)^2), 1e-10 where the mean is a thousand times the std.
+        """
+        mean, square = self.mean, self._mean_of(self.square_sum)
+        if mean is None or square is None:
+            return None
+        return 0.0 if self.min == self.max else max(square - mean * mean, 0.0)
+
+    @property
+    def std(self) -> float | None:
+        """Population standard deviation (NumPy's ``ddof=0``)."""
+        var = self.var
+        return None if var is None else math.sqrt(var)
+
+    @property
+    def sample_std(self) -> float | None:
+        """Standard deviation with Bessel's correction (``torch.std``'s default); None of fewer than two elements."""
+        var, n = self.var, self.num_finite
+        return None if var is None or n < 2 else math.sqrt(var * n / (n - 1))
+
+    @property
+    def skewness(self) -> float | None:
+        """Third standardized moment; None where nothing varies."""
+        mean, var, square, cube = self.mean, self.var, self._mean_of(self.square_sum), self._mean_of(self.cube_sum)
+        if mean is None or square is None or cube is None or not var:
+            return None
+        return (cube - 3.0 * mean * square + 2.0 * mean * mean * mean) / (var * math.sqrt(var))
+
+    @property
+    def kurtosis(self) -> float | None:
+        """Fourth standardized moment, 3 for a normal distribution; None where nothing varies."""
+        mean, var, square, cube, fourth = (
+            self.mean, self.var, self._mean_of(self.square_sum), self._mean_of(self.cube_sum), self._mean_of(self.fourth_sum)
+        )  # fmt: skip
+        if mean is None or square is None or cube is None or fourth is None or not var:
+            return None
+        return (fourth - 4.0 * mean * cube + 6.0 * mean * mean * square - 3.0 * mean * mean * mean * mean) / (var * var)
+
+    @property
+    def rms(self) -> float | None:
+        """Root of the mean square."""
+        square = self._mean_of(self.square_sum)
+        return None if square is None else math.sqrt(square)
+
+    @property
+    def l1_norm(self) -> float | None:
+        return self.abs_sum if self.has_moments else None
+
+    @property
+    def l2_norm(self) -> float | None:
+        return math.sqrt(self.square_sum) if self.has_moments else None
+
+    def finalize(self) -> dict[str, int | float | None]:
+        """All stored and derived numbers by name, in the order of ``FIELDS`` and ``DERIVED``."""
+        return {name: getattr(self, name) for name in (*FIELDS, *DERIVED)}
+
+
+def merge_rows(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """Two rows as one: counts and sums add up, extrema combine."""
+    merged = [x + y for x, y in zip(a, b, strict=True)]
+    merged[6:10] = min(a[6], b[6]), max(a[7], b[7]), min(a[8], b[8]), max(a[9], b[9])
+    return merged

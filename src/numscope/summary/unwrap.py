@@ -1,0 +1,99 @@
+"""From any tensor to a plain one whose elements can be read, or to a word on why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+_MAX_NESTING = 8
+
+
+class Unsummarizable(TypeError):
+    """A tensor whose elements can't be read; the message says what it is."""
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The plain tensor that holds a tensor's elements, detached.
+
+    A DTensor gives its local part, an asynchronous collective's result is waited for, a jagged tensor gives its values, a wrapper subclass
+    its dequantized tensor or its only inner tensor.
+
+    Raises:
+        Unsummarizable: of meta and fake tensors, tensors within a functorch transform, quantized and unknown wrapper tensors.
+    """
+    for _ in range(_MAX_NESTING):
+        functorch = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        if functorch or tensor.device.type == "meta" or _is_fake(tensor) or _is_quantized(tensor):
+            raise Unsummarizable(describe(tensor))
+        if not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
+            tensor = tensor.detach()  # a plain tensor of a subclass in name only: its memory is its own
+            if tensor._is_zerotensor():  # has no memory
+                return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor
+        tensor = _inner(tensor)
+    raise Unsummarizable(describe(tensor))
+
+
+def _inner(tensor: Any) -> Tensor:  # Any: what it asks for, only some subclasses have
+    kind = type(tensor)
+    names = {base.__name__ for base in kind.__mro__}  # by name: importing torch.distributed.tensor to ask would load all of it
+    inner: Tensor
+    if "DTensor" in names:
+        inner = tensor._local_tensor
+    elif "AsyncCollectiveTensor" in names:
+        inner = tensor.trigger_wait()
+    elif "NestedTensor" in names:
+        inner = tensor._values
+    elif kind.dequantize is not Tensor.dequantize:
+        inner = tensor.dequantize()
+    else:
+        parts = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]] if is_traceable_wrapper_subclass(tensor) else []
+        if len(parts) != 1 or parts[0].shape != tensor.shape:
+            raise Unsummarizable(describe(tensor))
+        inner = parts[0]
+    return inner
+
+
+def _is_fake(tensor: Tensor) -> bool:
+    return any(base.__name__ in ("FakeTensor", "FunctionalTensor") for base in type(tensor).__mro__)
+
+
+def _is_quantized(tensor: Tensor) -> bool:
+    return not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python) and tensor.is_quantized
+
+
+def describe(tensor: object) -> str:
+    """What a tensor is, in a few words: ``meta tensor float32[2, 3]``. Never raises.
+
+    Args:
+        tensor: a tensor of any kind, or what stands in a tensor's place.
+    """
+    if not isinstance(tensor, Tensor):
+        return f"{type(tensor).__name__}, not a tensor"
+    try:
+        with torch._C.DisableTorchFunction():
+            return f"{_kind(tensor)} {str(tensor.dtype).removeprefix('torch.')}{_shape(tensor)}"
+    except Exception:  # an uninitialized parameter has no shape; others may refuse more
+        return f"{type(tensor).__name__} of unknown shape"
+
+
+def _kind(tensor: Tensor) -> str:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return "functorch tensor"
+    if _is_fake(tensor):
+        return "fake tensor"
+    if tensor.device.type == "meta":
+        return "meta tensor"
+    if _is_quantized(tensor):
+        return "quantized tensor"
+    if tensor.layout is not torch.strided:
+        return f"{str(tensor.layout).removeprefix('torch.')} tensor"
+    kind = type(tensor)
+    return "tensor" if kind in (Tensor, torch.nn.Parameter) else kind.__name__
+
+
+def _shape(tensor: Tensor) -> str:
+    return "[" + ", ".join(str(size) for size in tensor.shape) + "]"
