@@ -1,0 +1,145 @@
+"""From a step that went bad to a finding: which tensor was first, and which operation made it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from numscope.culprit import find_culprit
+from numscope.journal import Journal
+from numscope.probe.stretch import LossStretch
+from numscope.record import Culprit, Finding, Kind, Numbers, Reason
+from numscope.replay import REPRODUCED, BufferCopies, Call, Replay, replay_call
+from numscope.site import Phase, Site
+
+BadLeaf = tuple[int, str]  # index of event, slot
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that is kept of the step at work, for the judge."""
+
+    model: str
+    names: Mapping[nn.Module, str]
+    journal: Journal
+    stretch: LossStretch
+    buffers: BufferCopies
+    frames: int
+    rank: int
+    calls: list[Call] = field(default_factory=list)
+    step: int = 0
+
+    def forget(self) -> None:
+        """The step is over."""
+        self.journal.reset()
+        self.stretch.reset()
+        self.calls.clear()
+
+
+def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
+    """The bad leaves that reached the loss, a gradient or a weight, or the user where no backward follows.
+
+    Args:
+        known_weights: names of weights that were non-finite when the watch began; they are no news.
+    """
+    events = evidence.journal.events
+    weights = evidence.journal.weights.ledger
+    no_backward = {c.index for c in evidence.calls if not c.grad_enabled}
+    found = []
+    for index, slot in bad:
+        event = events[index]
+        if event.phase is not Phase.FORWARD:
+            found.append((index, slot))
+        elif any(name == slot and ledger is weights for name, ledger, _ in event.items):
+            if f"{event.entry.name}.{slot}" not in known_weights:
+                found.append((index, slot))
+        elif event.call in no_backward and event.entry.name == "" and slot.startswith("output"):
+            numbers = evidence.journal.numbers(index, slot)
+            if numbers is not None and (numbers.num_nan or numbers.num_pos_inf):  # -inf alone is how scores are masked
+                found.append((index, slot))
+    return found
+
+
+def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
+    """Name the culprit of what escaped. *Cost:* at most a replay of each suspected call."""
+    replay = _find(evidence, bad)
+    index, slot = _first(evidence, bad, reached, replay.culprit)
+    journal = evidence.journal
+    numbers = journal.numbers(index, slot)
+    event = journal.events[index]
+    return Finding(
+        step=evidence.step,
+        batch=event.call,
+        phase=event.phase,
+        rank=evidence.rank,
+        site=journal.site(index, slot),
+        kind=kind_of(numbers),
+        contained=False,
+        culprit=replay.culprit,
+        replay=replay.status,
+        frames=journal.frames(index, evidence.frames),
+        model=evidence.model,
+        numbers=numbers,
+    )
+
+
+def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
+    """One note a site for what was bad and went nowhere."""
+    found: dict[Site, Finding] = {}
+    for index, slot in bad:
+        site = evidence.journal.site(index, slot)
+        if site not in found:
+            numbers = evidence.journal.numbers(index, slot)
+            event = evidence.journal.events[index]
+            found[site] = Finding(
+                evidence.step, event.call, event.phase, evidence.rank, site, kind_of(numbers), True, None,
+                "not replayed: it never reached the loss, a gradient or a weight", model=evidence.model, numbers=numbers,
+            )  # fmt: skip
+    return list(found.values())
+
+
+def kind_of(numbers: Numbers | None) -> Kind:
+    return Kind.INF if numbers is not None and not numbers.num_nan else Kind.NAN
+
+
+def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
+    """The stretch outside the model first, where it is the first to go bad; then the calls, the most suspected first."""
+    events = evidence.journal.events
+    bad_events = [events[index] for index, _ in bad]
+    forward = [e.call for e in bad_events if e.phase is Phase.FORWARD]
+    stretch = evidence.stretch
+    outside = find_culprit(stretch.tape, stretch.roots, stretch.ledger)
+    if outside is None and not forward:
+        outside = find_culprit(stretch.tape, stretch.backward, stretch.ledger)
+    if outside is not None and not _handed_on(outside):
+        return Replay(outside, REPRODUCED)
+    suspects = [*forward, *(e.call for e in bad_events if e.phase is not Phase.FORWARD), *(c.index for c in evidence.calls)]
+    status = "not reproduced: the call's arguments were not kept"
+    for number in dict.fromkeys(suspects):
+        call = next((c for c in evidence.calls if c.index == number), None)
+        if call is not None:
+            replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward)
+            if replay.culprit is not None:
+                return replay
+            status = replay.status
+    return Replay(outside, status if outside is None else REPRODUCED)
+
+
+def _handed_on(culprit: Culprit) -> bool:
+    """Whether a culprit of the loss was given its bad values: by the model, which is then asked first, or by the data."""
+    return culprit.reason in (Reason.BAD_INPUT, Reason.UNKNOWN)
+
+
+def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], culprit: Culprit | None) -> BadLeaf:
+    """The first bad leaf of the culprit's phase. -inf alone comes last: it is how scores are masked."""
+    events = evidence.journal.events
+    phase = Phase.FORWARD if culprit is None else culprit.phase
+    found = [leaf for leaf in bad if events[leaf[0]].phase is phase] or list(reached)
+
+    def only_masked(leaf: BadLeaf) -> bool:
+        numbers = evidence.journal.numbers(*leaf)
+        return numbers is not None and not numbers.num_nan and not numbers.num_pos_inf
+
+    return next((leaf for leaf in found if not only_masked(leaf)), found[0])

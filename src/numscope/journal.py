@@ -1,0 +1,183 @@
+"""A step's journal: what was seen, in order, with a ledger handle for each tensor; read into frames and sites."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from numscope.ledger import UNOBSERVED, Ledger
+from numscope.probe import walk
+from numscope.probe.module import Entry, Leaves
+from numscope.record import Frame, Line, Numbers
+from numscope.site import Phase, Site
+from numscope.summary.dispatch import describe
+
+# One order over all scopes of the process: which of several models went bad first.
+_clock = itertools.count()
+
+
+class Event:
+    """One module call, or one gradient, or one optimizer's step.
+
+    ``items`` holds, for each leaf, its slot and what there is of it: ``(book, handle)``, or a note in words.
+    """
+
+    __slots__ = ("call", "entry", "items", "order", "phase")
+
+    def __init__(self, entry: Entry, phase: Phase, call: int, items: list[tuple[str, Ledger | None, int | str]]) -> None:
+        self.entry = entry
+        self.phase = phase
+        self.call = call
+        self.items = items
+        self.order = next(_clock)
+
+
+class Weights:
+    """The rows of parameters: kept over steps, written again only when a parameter changed.
+
+    A parameter is told changed by its version counter and address. ``recheck`` forgets both, for updates that move neither (``p.data``).
+    """
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(capacity=256)
+        self._rows: dict[int, tuple[int, int, int]] = {}  # id(parameter) → handle, version, address
+
+    def observe(self, parameter: Tensor) -> int:
+        key = id(parameter)
+        try:
+            version, address = parameter._version, parameter.data_ptr()
+        except RuntimeError:
+            version, address = -1, 0
+        known = self._rows.get(key)
+        if known is None:
+            handle = self.ledger.observe(parameter)
+        else:
+            handle = known[0]
+            if handle == UNOBSERVED or (known[1] == version >= 0 and known[2] == address):
+                return handle
+            if not self.ledger.rewrite(handle, parameter):
+                handle = UNOBSERVED
+        self._rows[key] = (handle, version, address)
+        return handle
+
+    def handle(self, parameter: Tensor) -> int:
+        """The row of a parameter, ``UNOBSERVED`` if it has none."""
+        return self._rows.get(id(parameter), (UNOBSERVED,))[0]
+
+    def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
+        """All of them again in one native call, as after an optimizer's step."""
+        known = [p for p in parameters if self._rows.get(id(p), (UNOBSERVED,))[0] != UNOBSERVED]
+        known_set = {id(p) for p in known}
+        fresh = [p for p in parameters if id(p) not in known_set]
+        if known:
+            self.ledger.rewrite_many([self._rows[id(p)][0] for p in known], known)
+        handles = self.ledger.observe_many(fresh) if fresh else []
+        for p, handle in (*((p, self._rows[id(p)][0]) for p in known), *zip(fresh, handles, strict=True)):
+            try:
+                self._rows[id(p)] = (handle, p._version, p.data_ptr())
+            except RuntimeError:
+                self._rows[id(p)] = (handle, -1, 0)
+        return [self._rows[id(p)][0] for p in parameters]
+
+    def recheck(self) -> None:
+        """Read each parameter anew when it is next seen."""
+        self._rows = {key: (handle, -1, 0) for key, (handle, _, _) in self._rows.items()}
+
+
+class Journal:
+    """Appends events; answers, after ``read``, which were bad and what the frames were."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.weights = Weights()
+        self.events: list[Event] = []
+        self.call = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.ledger.nbytes + self.weights.ledger.nbytes
+
+    def add(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> Event:
+        items: list[tuple[str, Ledger | None, int | str]] = []
+        for slot, weight in weights.items():
+            if weight is not None:
+                handle = self.weights.observe(weight)
+                items.append((slot, self.weights.ledger, handle) if handle >= 0 else (slot, None, describe(weight)))
+        ledger = self.ledger
+        for slot, leaf in leaves:
+            if isinstance(leaf, Tensor):
+                handle = ledger.observe(leaf)
+                items.append((slot, ledger, handle) if handle >= 0 else (slot, None, describe(leaf)))
+            else:
+                items.append((slot, None, walk.NONE if leaf is None else walk.NOT_A_TENSOR))
+        event = Event(entry, phase, self.call, items)
+        self.events.append(event)
+        return event
+
+    def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> Event:
+        """An event whose tensors were observed already."""
+        event = Event(entry, phase, self.call, [(slot, ledger, h) if h >= 0 else (slot, None, "not seen") for slot, h in handles])
+        self.events.append(event)
+        return event
+
+    def read(self) -> None:
+        self.ledger.read()
+        self.weights.ledger.read()
+
+    def bad(self) -> list[tuple[int, str]]:
+        """(index of event, slot) of each non-finite leaf, in order."""
+        books = {id(self.ledger): set(self.ledger.bad()), id(self.weights.ledger): set(self.weights.ledger.bad())}
+        if not any(books.values()):
+            return []
+        return [
+            (index, slot)
+            for index, event in enumerate(self.events)
+            for slot, ledger, handle in event.items
+            if ledger is not None and handle in books[id(ledger)]
+        ]
+
+    def any_bad(self) -> bool:
+        return bool(self.ledger.bad() or self.weights.ledger.bad())
+
+    def numbers(self, index: int, slot: str) -> Numbers | None:
+        for name, ledger, handle in self.events[index].items:
+            if name == slot and ledger is not None:
+                return ledger.numbers(int(handle))
+        return None
+
+    def site(self, index: int, slot: str) -> Site:
+        event = self.events[index]
+        return Site(event.entry.name, event.entry.cls, event.phase, slot)
+
+    def frames(self, last: int, count: int) -> tuple[Frame, ...]:
+        """The ``count`` frames that end with event ``last``. Gradients of one module that came together share a frame."""
+        return tuple(frame(event) for event in self.events[max(0, last + 1 - count) : last + 1])
+
+    def reset(self) -> None:
+        """Forget the step; weights' rows stay."""
+        self.events.clear()
+        self.ledger.reset()
+
+
+def frame(event: Event) -> Frame:
+    lines = [
+        Line(slot, None, str(handle)) if ledger is None else Line(slot, ledger.numbers(int(handle))) for slot, ledger, handle in event.items
+    ]
+    return Frame(event.entry.name, event.entry.cls, event.phase, tuple(lines))
+
+
+def parameters_of(names: Mapping[nn.Module, str]) -> list[tuple[str, str, nn.Parameter]]:
+    """Each parameter once: (module name, slot, parameter)."""
+    seen: set[int] = set()
+    found: list[tuple[str, str, nn.Parameter]] = []
+    for module, name in names.items():
+        for slot, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                found.append((name, slot, parameter))
+    return found
+
+

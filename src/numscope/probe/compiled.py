@@ -1,0 +1,89 @@
+"""Observation inside compiled graphs: a custom operator that merges a tensor's summary into a row.
+
+Inside a graph nothing can be appended to a list at run time, so each place gets a fixed row when it is traced, and a second call in the same step
+merges into it. Gradients of outputs inside a compiled graph are not visible to hooks; those of parameters and of the graph's own outputs are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from numscope.probe import walk
+from numscope.site import Phase
+from numscope.summary.state import EMPTY_ROW, ROW_BYTES, Groups
+
+if TYPE_CHECKING:
+    from numscope.journal import Journal
+    from numscope.probe.module import Entry
+
+CAPACITY = 8192  # rows a device: 1 MiB; places traced beyond it stay unseen
+
+
+class CompiledRows:
+    """Rows of the places inside compiled graphs, in the order in which they were traced."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[Entry, str, str, torch.dtype, tuple[int, ...]]] = []  # entry, slot, device, dtype, shape
+        self.blocks: dict[str, Tensor] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.blocks) * CAPACITY * ROW_BYTES
+
+    def allocate(self, entry: Entry, slot: str, device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+        """A row for a place; -1 when there is none left. Runs while dynamo traces, never in the graph."""
+        for row, place in enumerate(self.places):
+            if place[0] is entry and place[1] == slot and place[2] == device:
+                return row
+        if len(self.places) >= CAPACITY:
+            return -1
+        if device not in self.blocks:
+            self.blocks[device] = torch.tensor(EMPTY_ROW, dtype=torch.float64).repeat(CAPACITY, 1).to(device)
+        self.places.append((entry, slot, device, dtype, shape))
+        return len(self.places) - 1
+
+    def read(self, journal: Journal) -> None:
+        """Move what the graphs' rows hold into a journal, one event a module, and empty them. *Cost:* one copy a device, if any graph ran."""
+        if not self.places:
+            return
+        host = {device: block[: len(self.places)].to("cpu") for device, block in self.blocks.items()}
+        events: dict[int, tuple[Entry, list[tuple[str, int]]]] = {}
+        for row, (entry, slot, device, dtype, shape) in enumerate(self.places):
+            numbers = host[device][row].tolist()
+            if any(numbers[:6]):
+                events.setdefault(id(entry), (entry, []))[1].append((slot, journal.ledger.absorb(numbers, dtype, shape)))
+        for entry, handles in events.values():
+            journal.add_handles(entry, Phase.FORWARD, journal.ledger, handles)
+        for block in self.blocks.values():
+            block[: len(self.places)] = torch.tensor(EMPTY_ROW, dtype=torch.float64)
+
+    def trace(self, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+        """Put an observing operator into the graph for each floating-point tensor of a module call."""
+        for slot, leaf in walk.leaves(args, kwargs, output):
+            if isinstance(leaf, Tensor) and leaf.is_floating_point():
+                device = str(leaf.device)
+                row = _place(self, entry, slot, device, leaf.dtype, tuple(leaf.shape))
+                if row >= 0:
+                    torch.ops.numscope.observe(leaf.detach(), self.blocks[device], row, int(Groups.HEALTH))
+
+
+@torch.compiler.assume_constant_result
+def _place(rows: CompiledRows, entry: Entry, slot: str, device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    return rows.allocate(entry, slot, device, dtype, shape)
+
+
+def prepare_dynamo() -> None:
+    """Let compiled code be guarded by the hooks on its modules, so that graphs made without hooks are not taken for watched ones.
+
+    Only where dynamo is loaded already: a model compiled later is traced with its hooks anyway. Graphs made so far are dropped, since torch keeps
+    no note of which were made before.
+    """
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:
+        dynamo.config.skip_nnmodule_hook_guards = False
+        dynamo.reset()

@@ -1,0 +1,220 @@
+"""The module probe: forward hooks and output-gradient hooks make a model's tensors visible to a tap.
+
+Tensor hooks rather than full-backward module hooks: the latter wrap inputs and outputs in an extra autograd node, which breaks in-place operations
+and changes the graph. A tensor hook that returns None changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from numscope.probe import walk
+from numscope.probe.compiled import CompiledRows
+from numscope.probe.naming import class_name, qualified_names
+from numscope.site import Phase
+
+Leaves = list[tuple[str, Any]]
+
+
+class Entry:
+    """One watched module as probes and journals know it; the module itself is not kept."""
+
+    __slots__ = ("cls", "gradient_slots", "name")
+
+    def __init__(self, name: str, cls: str) -> None:
+        self.name = name
+        self.cls = cls
+        self.gradient_slots: dict[str, str] = {}
+
+    def gradient_slot(self, slot: str) -> str:
+        found = self.gradient_slots.get(slot)
+        if found is None:
+            found = self.gradient_slots[slot] = f"grad {slot}"
+        return found
+
+
+class Listener(Protocol):
+    """What a module probe tells; all that it knows of the rest."""
+
+    def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """An outermost call begins."""
+
+    def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
+        """An outermost call has returned, or raised."""
+
+    def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
+        """A module was called (or an output's gradient came): its own weights, its leaves with their slots, in order."""
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed; the probe is off."""
+
+
+def in_backward() -> bool:
+    """Whether autograd is at work on this thread: a forward that runs now is a recomputation for activation checkpointing."""
+    return torch._C._current_graph_task_id() != -1
+
+
+_NO_WEIGHTS: dict[str, Tensor | None] = {}
+
+
+class ModuleProbe:
+    """Hooks on every module below ``root`` (or on the root alone), until ``detach``.
+
+    Args:
+        root: the watched model.
+        listener: gets the calls.
+        deep: every module; otherwise only the root's outermost calls are told.
+        gradients: hook the gradients of outputs.
+        errors: exceptions that go through to the training script.
+
+    *Cost:* 2 hook calls a module call, about 5 µs together; one tensor hook an output.
+    """
+
+    def __init__(
+        self, root: nn.Module, listener: Listener, *, deep: bool = True, gradients: bool = True, errors: tuple[type[Exception], ...] = ()
+    ) -> None:
+        self.root = root
+        self.listener = listener
+        self.deep = deep
+        self.gradients = gradients
+        self.errors = errors
+        self.paused = False  # during a replay, and on batches that are off schedule
+        self.names = qualified_names(root)
+        self.entries = {module: Entry(name, class_name(module)) for module, name in self.names.items()}
+        self._by_name = {entry.name: entry for entry in self.entries.values()}
+        self.compiled = CompiledRows()
+        self._active: nn.Module | None = None
+        self._depth = 0
+        self._handles: list[Any] = []
+        self._compiled_calls: list[tuple[nn.Module, Any]] = []
+        self._deep_handles: list[Any] = []
+        self._hook(root, self.entries[root], self._handles)
+        for module, entry in self.entries.items():
+            if module._compiled_call_impl is not None:  # module.compile(): its own hooks run inside the graph, so its call is wrapped
+                self._wrap_compiled(module, entry)
+        if deep:
+            self.deepen()
+
+    def deepen(self) -> None:
+        """Hook every module below the root."""
+        self.deep = True
+        if not self._deep_handles:
+            for module, entry in self.entries.items():
+                if module is not self.root:
+                    self._hook(module, entry, self._deep_handles)
+
+    def flatten(self) -> None:
+        """Leave the root's hooks alone; the modules below run bare."""
+        self.deep = False
+        while self._deep_handles:
+            self._deep_handles.pop().remove()
+
+    def _hook(self, module: nn.Module, entry: Entry, handles: list[Any]) -> None:
+        handles.append(module.register_forward_pre_hook(partial(self._before, entry), with_kwargs=True))
+        handles.append(module.register_forward_hook(partial(self._after, entry), with_kwargs=True, always_call=True))
+
+    @property
+    def active(self) -> bool:
+        """Whether an outermost call is running."""
+        return self._active is not None
+
+    def entry_of(self, module_name: str) -> Entry:
+        """The entry of a module by its name."""
+        return self._by_name[module_name]
+
+    def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Begin the outermost call of the root that is already on its way (the probe was attached inside it)."""
+        self._active, self._depth = self.root, 1
+        self._guard(self.listener.enter, self.root, self.entries[self.root], args, kwargs)
+
+    def detach(self) -> None:
+        """Remove every hook."""
+        self.flatten()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for module, impl in self._compiled_calls:
+            module._compiled_call_impl = impl
+        self._compiled_calls.clear()
+        self._active = None
+
+    # ---- hooks
+
+    def _before(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() or self.paused:
+            return
+        if self._active is not None:
+            if module is self._active:
+                self._depth += 1
+        elif not in_backward():
+            self._active, self._depth = module, 1
+            self._guard(self.listener.enter, module, entry, args, kwargs)
+
+    def _after(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if torch.compiler.is_compiling():
+            if self.deep:
+                self.compiled.trace(entry, args, kwargs, output)
+            return
+        if self.paused:
+            return
+        failed = output is None and sys.exc_info()[0] is not None
+        if not failed and self.deep:
+            self._guard(self._see, entry, module, args, kwargs, output)
+        if module is self._active:
+            self._depth -= 1
+            if self._depth == 0:
+                self._active = None
+                self._guard(self.listener.leave, module, entry, output, failed)
+
+    def _see(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        plain = isinstance(output, Tensor)
+        if not in_backward():
+            if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
+                found: Leaves = [("input[0]", args[0]), ("output", output)]
+            else:
+                found = walk.leaves(args, kwargs, output)
+            self.listener.tap(entry, Phase.FORWARD, module._parameters, found)
+        if self.gradients and torch.is_grad_enabled():
+            for slot, leaf in (("output", output),) if plain else walk.tensors(output, "output"):
+                # A hook on a leaf would outlive the step.
+                if leaf.requires_grad and not leaf.is_leaf:
+                    leaf.register_hook(partial(self._gradient, entry, entry.gradient_slot(slot)))
+
+    def _gradient(self, entry: Entry, slot: str, gradient: Tensor) -> None:
+        if not self.paused and not torch.compiler.is_compiling():
+            self._guard(self.listener.tap, entry, Phase.BACKWARD, _NO_WEIGHTS, [(slot, gradient)])
+
+    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except self.errors:
+            raise
+        except Exception as error:  # ours: never the run's end
+            self.detach()
+            self.paused = True
+            self.listener.failed(error)
+
+    def _wrap_compiled(self, module: nn.Module, entry: Entry) -> None:
+        impl: Any = module._compiled_call_impl
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._before(entry, module, args, kwargs)
+            output = None
+            try:
+                output = impl(*args, **kwargs)
+                return output
+            finally:
+                if module is self._active:
+                    self._depth -= 1
+                    if self._depth == 0:
+                        self._active = None
+                        self._guard(self.listener.leave, module, entry, output, output is None and sys.exc_info()[0] is not None)
+
+        self._compiled_calls.append((module, impl))
+        module._compiled_call_impl = call

@@ -1,0 +1,64 @@
+"""Names of a model's modules and parameters, as the model's author knows them."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from numscope.site import WRAPPER_SEGMENTS
+
+
+def peel(model: nn.Module) -> nn.Module:
+    """The module inside DataParallel and DistributedDataParallel: its own call is the one to watch and to do again.
+
+    A compiled wrapper (``torch.compile(model)``) stays: its call is the last that runs as plain Python.
+    """
+    while type(model).__name__ in WRAPPER_SEGMENTS["module"] and isinstance(inner := getattr(model, "module", None), nn.Module):
+        model = inner
+    return model
+
+
+def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
+    """Each module below ``root`` once, with its first name; segments that only wrappers own are left out."""
+    names: dict[nn.Module, str] = {}
+
+    def descend(module: nn.Module, name: str) -> None:
+        if module in names:
+            return
+        names[module] = name
+        owner = _class_names(module)
+        for segment, child in module._modules.items():
+            if child is None:
+                continue
+            transparent = not owner.isdisjoint(WRAPPER_SEGMENTS.get(segment, frozenset()))
+            descend(child, name if transparent else f"{name}.{segment}" if name else segment)
+
+    descend(root, "")
+    return names
+
+
+def class_name(module: nn.Module) -> str:
+    """The class as its author wrote it: fully_shard swaps in a subclass ``FSDPX`` of ``X``."""
+    cls = type(module)
+    if cls.__name__.startswith("FSDP") and any(b.__name__ == "FSDPModule" for b in cls.__mro__):
+        for parent in cls.__mro__[1:]:
+            if parent.__name__ != "FSDPModule":
+                return parent.__name__
+    if cls.__name__.startswith("Parametrized") and cls.__mro__[1] is not nn.Module:
+        return cls.__mro__[1].__name__
+    return cls.__name__
+
+
+def named_state(names: dict[nn.Module, str]) -> list[tuple[str, str, Tensor]]:
+    """Each parameter and buffer once: (module name, slot, tensor), in the modules' order."""
+    seen: set[int] = set()
+    found: list[tuple[str, str, Tensor]] = []
+    for module, name in names.items():
+        for slot, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found.append((name, slot, tensor))
+    return found
+
+
+def _class_names(module: nn.Module) -> frozenset[str]:
+    return frozenset(cls.__name__ for cls in type(module).__mro__)

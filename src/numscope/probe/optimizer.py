@@ -1,0 +1,146 @@
+"""The optimizer probe: an optimizer's step before and after weights are touched, GradScaler's skips, and what backward is called on.
+
+All of it is process-wide in torch, so it is installed while any listener is there and taken away with the last one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+
+class StepListener(Protocol):
+    """What the optimizer probe tells."""
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        """``backward`` is about to run from these tensors; their graphs are whole."""
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Gradients are final, weights are untouched."""
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Weights have been updated."""
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """GradScaler saw a non-finite gradient and left the step out."""
+
+
+_listeners: list[StepListener] = []
+_undo: list[Callable[[], None]] = []
+_stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the GradScaler.step at work
+_paused = False
+
+
+def listen(listener: StepListener) -> None:
+    """Tell a listener of each step until ``unlisten``."""
+    if not _listeners:
+        _install()
+    _listeners.append(listener)
+
+
+def unlisten(listener: StepListener) -> None:
+    if listener in _listeners:
+        _listeners.remove(listener)
+        if not _listeners:
+            while _undo:
+                _undo.pop()()
+
+
+class paused:
+    """While a replay runs the optimizer or backward, nobody is told."""
+
+    def __enter__(self) -> None:
+        global _paused
+        self._was, _paused = _paused, True
+
+    def __exit__(self, *_: object) -> None:
+        global _paused
+        _paused = self._was
+
+
+def _told() -> tuple[StepListener, ...]:
+    return () if _paused else tuple(_listeners)
+
+
+def _install() -> None:
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if _stepped is not None:
+            _stepped.append(optimizer)
+        if not _skips_inside(optimizer):
+            for listener in _told():
+                listener.before_step(optimizer)
+
+    def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        skipped = _skips_inside(optimizer)
+        for listener in _told():
+            (listener.skipped_step if skipped else listener.after_step)(optimizer)
+
+    _undo.append(register_optimizer_step_pre_hook(before).remove)
+    _undo.append(register_optimizer_step_post_hook(after).remove)
+    _patch(torch.autograd, "backward", _backward)
+    _patch(torch.autograd, "grad", _grad)
+    _patch(torch.amp.GradScaler, "step", _scaler_step)
+
+
+def _skips_inside(optimizer: Optimizer) -> bool:
+    """Fused optimizers get GradScaler's verdict and leave their own step out by it. *Cost:* a sync, only with such an optimizer."""
+    found_inf = getattr(optimizer, "found_inf", None)
+    return isinstance(found_inf, Tensor) and bool(found_inf.item())
+
+
+def _patch(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    original = owner.__dict__[name]
+    wrapped = functools.wraps(original)(wrap(original))
+    setattr(owner, name, wrapped)
+
+    def undo() -> None:
+        if owner.__dict__.get(name) is wrapped:  # somebody patched on top of it: theirs stays, ours is told nothing any more
+            setattr(owner, name, original)
+
+    _undo.append(undo)
+
+
+def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        _announce(tensors)
+        return original(tensors, *args, **kwargs)
+
+    return backward
+
+
+def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
+    def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        _announce(outputs)
+        return original(outputs, *args, **kwargs)
+
+    return grad
+
+
+def _announce(roots: Any) -> None:
+    told = _told()
+    if told and not torch.compiler.is_compiling():
+        found = [roots] if isinstance(roots, Tensor) else [r for r in roots if isinstance(r, Tensor)] if isinstance(roots, list | tuple) else []
+        for listener in told:
+            listener.before_backward(found)
+
+
+def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:
+    def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        global _stepped
+        outer, _stepped = _stepped, []
+        try:
+            result = original(self, optimizer, *args, **kwargs)
+            if self.is_enabled() and not any(o is optimizer for o in _stepped):
+                for listener in _told():
+                    listener.skipped_step(optimizer)
+        finally:
+            _stepped = outer
+        return result
+
+    return step

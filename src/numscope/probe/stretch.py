@@ -1,0 +1,111 @@
+"""The stretch between the outermost forward's return and ``backward``: the loss, computed outside the model.
+
+It is a few operations that no module hook sees, and its graph is gone once backward has run, so it is watched op by op as it happens. Its backward is
+watched by hooks on its few autograd nodes, which go with the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+
+from numscope.ledger import Ledger
+from numscope.probe.op import ACCUMULATE, OperandRecord, OpProbe, OpRecord, OpTape, State
+from numscope.site import Phase
+
+MODEL_OUTPUT = "input from the model:"  # how the stretch's operands are called that the model made
+MAX_NODES = 512  # of a loss's graph; a stretch longer than that has a model in it
+
+
+class LossStretch:
+    """Watches from ``begin`` to ``end``; may be begun again in the same step (micro-batches, several models).
+
+    Args:
+        ledger: rows for the operands; read with the step's others.
+
+    *Cost:* about 50 µs an operation, plus one pass over each operand not seen before.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.tape = OpTape(limit=4096)
+        self.roots: list[State] = []  # what backward was called on
+        self.backward: list[State] = []  # gradients that came out of the stretch's nodes, in order
+        self._mode: OpProbe | None = None
+
+    @property
+    def watching(self) -> bool:
+        return self._mode is not None
+
+    def begin(self, names: dict[int, str]) -> None:
+        """Watch from here on. Not where a dispatch mode of somebody else's is at work: ours must not outlive it in the wrong order."""
+        if self._mode is None and not _get_current_dispatch_mode_stack():
+            self._mode = OpProbe(self.tape, self.ledger, phase=Phase.LOSS, names=names)
+            _push_mode(self._mode)
+
+    def end(self) -> None:
+        """Stop watching."""
+        mode, self._mode = self._mode, None
+        if mode is None:
+            return
+        above: list[Any] = []
+        stack = _get_current_dispatch_mode_stack()
+        if mode not in stack:  # somebody unwound the stack
+            return
+        while (top := _pop_mode()) is not mode:
+            above.append(top)
+        for other in reversed(above):
+            _push_mode(other)
+
+    def see_backward(self, roots: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        """Note what backward is called on, and watch the backward of the stretch's own nodes, down to those that made the model's outputs."""
+        self.roots += [state for root in roots if (state := self.tape.state_of(root)) is not None]
+        stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
+        todo = [t.grad_fn for t in roots if t.grad_fn is not None and t.grad_fn not in stop]
+        seen: set[Any] = set(todo)
+        nodes: list[Any] = []
+        while todo:
+            node = todo.pop()
+            nodes.append(node)
+            if len(nodes) > MAX_NODES:
+                return
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen and following not in stop and following.name() != ACCUMULATE:
+                    seen.add(following)
+                    todo.append(following)
+        for node in nodes:
+            forward = self.tape.forward_of(node.name(), node._sequence_nr())
+            if forward is not None:
+                node.register_hook(partial(self._node_ran, node.name(), forward))
+
+    def _node_ran(self, node: str, forward: OpRecord, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
+        """A record of the backward operation, as the op probe would have made it: incoming gradients, what the forward had saved, results."""
+        name = f"{forward.op.rstrip('_')}_backward"
+        index = self.tape.first + len(self.tape.records)
+        record = OpRecord(index, name, "", Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
+        for i, gradient in enumerate(coming):
+            if isinstance(gradient, Tensor):
+                record.inputs.append(self._operand(f"grad_output[{i}]", gradient, ()))
+        record.inputs += [o for o in (*forward.inputs, *forward.outputs) if o.state is not None]
+        for i, gradient in enumerate(going):
+            if isinstance(gradient, Tensor):
+                result = self._operand(f"grad_input[{i}]", gradient, (index,))
+                record.outputs.append(result)
+                if result.state is not None:
+                    self.backward.append(result.state)
+        self.tape.records.append(record)
+
+    def _operand(self, name: str, tensor: Tensor, writers: tuple[int, ...]) -> OperandRecord:
+        return OperandRecord(name, State(self.ledger.observe(tensor), writers), None, tensor.dtype, tuple(tensor.shape))
+
+    def reset(self) -> None:
+        """Forget the step."""
+        self.tape = OpTape(limit=4096)
+        self.roots.clear()
+        self.backward.clear()
+        if self._mode is not None:
+            self._mode.tape = self.tape

@@ -1,0 +1,64 @@
+"""Tensors inside nested values, each with its slot's name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+# What a slot holds that is no tensor; the guide's words.
+NONE = "None"
+NOT_A_TENSOR = "not a tensor"
+MAX_DEPTH = 8  # deeper than any output seen; a cycle ends here
+
+
+def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = MAX_DEPTH) -> None:
+    """Call ``see(slot, leaf)`` for each leaf of a nest of tuples, lists, mappings and dataclasses.
+
+    A leaf is a tensor, None, or a value of any other type. Slots are named as the guide names them: ``output[0][1]``, and
+    ``output[logits]`` for mappings, dataclasses and ModelOutput. An empty container is one leaf that is no tensor.
+    """
+    if value is None or isinstance(value, Tensor):
+        see(slot, value)
+    elif isinstance(value, tuple | list) and value and depth:
+        for i, item in enumerate(value):
+            visit(item, f"{slot}[{i}]", see, depth - 1)
+    elif isinstance(value, Mapping) and value and depth:
+        for key, item in value.items():
+            visit(item, f"{slot}[{key}]", see, depth - 1)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and depth:
+        for f in dataclasses.fields(value):
+            if (item := getattr(value, f.name, None)) is not None:
+                visit(item, f"{slot}[{f.name}]", see, depth - 1)
+    else:
+        see(slot, value)
+
+
+def tensors(value: Any, slot: str) -> list[tuple[str, Tensor]]:
+    """The tensors of a nest with their slots, in order."""
+    found: list[tuple[str, Tensor]] = []
+
+    def see(name: str, leaf: Any) -> None:
+        if isinstance(leaf, Tensor):
+            found.append((name, leaf))
+
+    visit(value, slot, see)
+    return found
+
+
+def leaves(args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> list[tuple[str, Any]]:
+    """A module call's leaves: ``input[i]…``, ``input[name]…`` for keyword arguments, ``output…``."""
+    found: list[tuple[str, Any]] = []
+
+    def see(name: str, leaf: Any) -> None:
+        found.append((name, leaf))
+
+    for i, value in enumerate(args):
+        visit(value, f"input[{i}]", see)
+    for key, value in kwargs.items():
+        if value is not None and not isinstance(value, bool | int | float | str):  # flags are no inputs worth a line
+            visit(value, f"input[{key}]", see)
+    visit(output, "output", see)
+    return found

@@ -1,0 +1,383 @@
+"""The same step again, op by op, from what it began with.
+
+Only references and small states are kept while training runs: the outermost call's arguments, random states, autocast state, small or changing
+buffers, and the gradients that the call's outputs received. They are dropped when the step is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.culprit import find_culprit
+from numscope.ledger import Ledger
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe import walk
+from numscope.probe.naming import named_state
+from numscope.probe.op import OpProbe, OpTape
+from numscope.record import Culprit
+from numscope.site import Phase
+
+REPRODUCED = "reproduced"
+SMALL_BUFFER_BYTES = 1 << 16  # copied at each call's start; larger ones from the second time they are seen to change
+
+
+class BufferCopies:
+    """Copies of the buffers that forward calls change, as they were when a call began."""
+
+    def __init__(self, names: Mapping[nn.Module, str]) -> None:
+        self._places = [(m, slot) for m in names for slot in m._buffers]
+        self._versions: dict[int, int] = {}
+        self._volatile: set[int] = set()
+
+    def capture(self) -> dict[int, Tensor]:
+        """Copies by the buffer's id. *Cost:* a copy of each small or changing buffer."""
+        copies: dict[int, Tensor] = {}
+        for module, slot in self._places:
+            buffer = module._buffers.get(slot)
+            if buffer is None or buffer.device.type == "meta":
+                continue
+            key = id(buffer)
+            if self._versions.get(key, buffer._version) != buffer._version:
+                self._volatile.add(key)
+            self._versions[key] = buffer._version
+            if key not in copies and (key in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES):
+                copies[key] = buffer.detach().clone()
+        return copies
+
+    @contextlib.contextmanager
+    def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
+        """Stand-ins with the captured values in the buffers' places; the buffers themselves are not written to."""
+        originals = [(module, slot, module._buffers.get(slot)) for module, slot in self._places]
+        stand_ins: dict[int, Tensor] = {}
+        try:
+            for module, slot, buffer in originals:
+                if buffer is not None and buffer.device.type != "meta":
+                    if id(buffer) not in stand_ins:
+                        stand_ins[id(buffer)] = copies.get(id(buffer), buffer).detach().clone()
+                    module._buffers[slot] = stand_ins[id(buffer)]
+            yield
+        finally:
+            for module, slot, buffer in originals:
+                module._buffers[slot] = buffer
+
+
+@dataclass(slots=True)
+class RandomState:
+    """Every generator that a forward may draw from."""
+
+    torch_cpu: Tensor
+    python: Any
+    numpy: Any
+    devices: dict[int, Tensor]
+
+    @classmethod
+    def capture(cls) -> RandomState:
+        numpy = sys.modules.get("numpy")
+        devices: dict[int, Tensor] = {}
+        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
+        return cls(torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, devices)
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.torch_cpu)
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)
+        for device, state in self.devices.items():
+            torch.cuda.set_rng_state(state, device)
+
+
+@dataclass(slots=True)
+class AutocastState:
+    """Autocast as it stood, for the CPU and the accelerator."""
+
+    types: list[tuple[str, bool, torch.dtype]]
+    cache: bool
+
+    @classmethod
+    def capture(cls) -> AutocastState:
+        kinds = ["cpu"]
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        if accelerator is not None:
+            kinds.append(accelerator.type)
+        return cls([(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in kinds], torch.is_autocast_cache_enabled())
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for kind, enabled, dtype in self.types:
+                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self.cache))
+            yield
+
+
+@dataclass(eq=False)  # no slots: it is referred to weakly
+class Call:
+    """One outermost forward call, with what it takes to do it again."""
+
+    module: nn.Module
+    index: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    versions: list[tuple[Tensor, int]]
+    random: RandomState
+    autocast: AutocastState
+    buffers: dict[int, Tensor]
+    training: list[bool]
+    grad_enabled: bool
+    inference: bool
+    outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
+    gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
+    gradients_dropped: bool = False
+    had_backward: bool = False
+
+    @classmethod
+    def capture(
+        cls, module: nn.Module, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], buffers: BufferCopies, modules: Sequence[nn.Module]
+    ) -> Call:
+        given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
+        return cls(
+            module=module,
+            index=index,
+            args=args,
+            kwargs=dict(kwargs),
+            versions=[(t, t._version) for t in given if not t.is_inference()],
+            random=RandomState.capture(),
+            autocast=AutocastState.capture(),
+            buffers=buffers.capture(),
+            training=[m.training for m in modules],
+            grad_enabled=torch.is_grad_enabled(),
+            inference=torch.is_inference_mode_enabled(),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of tensors kept alive for a replay."""
+        kept = [t for t, _ in self.versions] + [g for grads in self.gradients.values() for g in grads]
+        return sum(t.numel() * t.element_size() for t in kept)
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a replay showed: a culprit, or the reason why there is none."""
+
+    culprit: Culprit | None
+    status: str
+
+
+def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, *, backward: bool) -> Replay:
+    """Do one outermost call again under the op probe, and its backward too where asked, and find the culprit.
+
+    Nothing of the run is changed: random states, buffers, gradients and training flags are as before afterwards.
+
+    Args:
+        call: what was captured when it began.
+        names: the model's modules and their names.
+        buffers: the keeper of the model's buffers.
+        backward: also from the gradients that its outputs had received.
+
+    *Cost:* one step under a dispatch mode, some 50 µs an operation.
+    """
+    for tensor, version in call.versions:
+        if tensor._version != version:
+            return Replay(None, "not reproduced: an argument of the model was changed in place after the call began")
+    before = RandomState.capture()
+    flags = [m.training for m in names]
+    try:
+        with buffers.restored(call.buffers), optimizer_probe.paused(), _eager():
+            for module, training in zip(names, call.training, strict=True):
+                module.training = training
+            call.random.restore()
+            return _run(call, names, backward)
+    except Exception as error:  # whatever the model raises the second time is news, not a crash
+        return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
+    finally:
+        for module, training in zip(names, flags, strict=True):
+            module.training = training
+        before.restore()
+
+
+def _run(call: Call, names: Mapping[nn.Module, str], backward: bool) -> Replay:
+    tape, rows = OpTape(), Ledger()
+    slots = slot_names(call, names)
+    stack = ModuleStack(names)
+    with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored(), stack:
+        with OpProbe(tape, rows, phase=Phase.FORWARD, module_name=stack.current, names=slots, boundary=_run.__code__):
+            output = call.module(*call.args, **call.kwargs)
+    rows.read()
+    outputs = walk.tensors(output, "output")
+    escaped = [t for _, t in outputs if _nonfinite(t)]
+    if escaped:
+        culprit = find_culprit(tape, escaped, rows)
+        if culprit is not None:
+            return Replay(culprit, REPRODUCED)
+    if not backward:
+        return Replay(None, "not reproduced: the forward was finite the second time")
+    return _run_backward(call, names, tape, rows, outputs, slots)
+
+
+def _run_backward(
+    call: Call, names: Mapping[nn.Module, str], tape: OpTape, rows: Ledger, outputs: list[tuple[str, Tensor]], slots: Mapping[int, str]
+) -> Replay:
+    given = [(t, g) for slot, t in outputs if t.requires_grad for g in call.gradients.get(slot, ())]
+    if not given:
+        if call.gradients_dropped:
+            return Replay(None, "not reproduced: the gradients of the model's outputs were too large to keep")
+        return Replay(None, "not reproduced: no gradient reached the model's outputs")
+    parameters = [t for _, _, t in named_state(dict(names)) if t.requires_grad and t.is_leaf]
+    if any(needs_accumulation(p) and getattr(p, "_post_accumulate_grad_hooks", None) for p in parameters):
+        return Replay(None, "not reproduced: hooks on gradient accumulation can't be run twice")
+    with OpProbe(tape, rows, phase=Phase.BACKWARD, names=slots, boundary=_run.__code__):
+        gradients = _gradients(given, parameters)
+    rows.read()
+    escaped = [g for g in gradients if g is not None and _nonfinite(g)]
+    culprit = find_culprit(tape, escaped, rows)
+    if culprit is None:
+        return Replay(None, "not reproduced: forward and backward were finite the second time")
+    return Replay(culprit, REPRODUCED)
+
+
+def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> list[Tensor | None]:
+    """Gradients of the parameters, without running what hangs on their accumulation (DDP's reducer, optimizers inside backward)."""
+    outputs, grads = [t for t, _ in given], [g for _, g in given]
+    if not any(needs_accumulation(p) for p in parameters):
+        return list(torch.autograd.grad(outputs, parameters, grads, allow_unused=True))
+    saved = [p.grad for p in parameters]
+    try:
+        for p in parameters:
+            p.grad = None
+        torch.autograd.backward(outputs, grads)
+        return [p.grad for p in parameters]
+    finally:
+        for p, gradient in zip(parameters, saved, strict=True):
+            p.grad = gradient
+
+
+def needs_accumulation(parameter: Tensor) -> bool:
+    """FSDP2's graphs begin at unsharded tensors of its own; only a real backward brings the gradients to the sharded parameters."""
+    return hasattr(parameter, "placements")
+
+
+def _nonfinite(tensor: Tensor) -> bool:
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    return not bool(torch.isfinite(tensor.detach()).all())
+
+
+@contextlib.contextmanager
+def _eager() -> Iterator[None]:
+    """Compiled models run their Python again: only so is there an op and a line to name."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+class ModuleStack:
+    """The qualified name of the innermost module at work; a context manager that hooks every module call."""
+
+    def __init__(self, names: Mapping[nn.Module, str]) -> None:
+        self._names = names
+        self._stack: list[str] = []
+        self._handles: list[Any] = []
+
+    def current(self) -> str:
+        return self._stack[-1] if self._stack else ""
+
+    def __enter__(self) -> ModuleStack:
+        def push(module: nn.Module, args: Any) -> None:
+            self._stack.append(self._names.get(module, self.current()))
+
+        def pop(module: nn.Module, args: Any, output: Any) -> None:
+            self._stack.pop()
+
+        for module in self._names:
+            self._handles.append(module.register_forward_pre_hook(push, prepend=True))
+            self._handles.append(module.register_forward_hook(pop, always_call=True))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._stack.clear()
+
+
+def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
+    """What the op probe calls the tensors that were there before the call, by id."""
+    slots = {id(t): slot for slot, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))}
+    for module, slot, tensor in named_state(dict(names)):
+        slots[id(tensor)] = f"{module}.{slot}" if module else slot
+    for _, grads in call.gradients.items():
+        for gradient in grads:
+            slots[id(gradient)] = "gradient of the model's output"
+    return slots
+
+
+def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
+    """Do an optimizer's step again under the op probe, on copies, from the state that it left behind.
+
+    The weights from before the step are gone, so their non-finite elements are taken as zero; an update that is bad by its own state and gradients
+    (a zero denominator, an overflowed square, a non-finite rate) is bad again. Weights, state and gradients are put back exactly.
+
+    Args:
+        optimizer: its parameters still have the gradients of the bad step.
+        names: names of parameters by id.
+
+    *Cost:* a copy of weights and state, for the time of the replay.
+    """
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
+    state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
+    kept_state = [(t, t.detach().clone()) for s in state.values() for _, t in walk.tensors(s, "state")]
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+    random_state = RandomState.capture()
+    tape, rows = OpTape(), Ledger()
+    status = "not reproduced: the optimizer's step was finite the second time"
+    culprit: Culprit | None = None
+    try:
+        with torch.no_grad(), optimizer_probe.paused(), _eager():
+            for p in params:
+                torch.nan_to_num_(p.detach(), nan=0.0, posinf=0.0, neginf=0.0)
+            for s in optimizer.state.values():
+                _make_finite(s)
+            with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names)):
+                optimizer.step()
+            rows.read()
+            bad = [p.detach() for p in params if _nonfinite(p)]
+            bad += [t for s in optimizer.state.values() for _, t in walk.tensors(s, "state") if _nonfinite(t)]
+            culprit = find_culprit(tape, bad, rows) if bad else None
+            if culprit is not None:
+                status = REPRODUCED
+    except Exception as error:
+        status = f"not reproduced: the optimizer's second step raised {type(error).__name__}: {error}"
+    finally:
+        with torch.no_grad():
+            for p, value, gradient in kept:
+                p.detach().copy_(value)
+                if gradient is not None and p.grad is not None:
+                    p.grad.copy_(gradient)
+            for tensor, value in kept_state:
+                tensor.detach().copy_(value)
+        optimizer.state.clear()
+        optimizer.state.update(state)
+        for group, values in zip(optimizer.param_groups, groups, strict=True):
+            group.update(values)
+        random_state.restore()
+    return Replay(culprit, status)
+
+
+def _make_finite(value: Any) -> None:
+    for _, tensor in walk.tensors(value, "state"):
+        if tensor.is_floating_point():
+            torch.nan_to_num_(tensor, nan=0.0, posinf=0.0, neginf=0.0)
+

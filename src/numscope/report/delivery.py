@@ -1,0 +1,74 @@
+"""Where findings go: the terminal, a JSON file, a folder with a file a rank."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from numscope.record import Finding, Frame
+from numscope.report.frames import HEADER, batch_line, finding_text, frame_text
+from numscope.report.json import write_findings
+from numscope.report.text import one_line, print_finding
+
+log = logging.getLogger("numscope")
+
+
+class Delivery:
+    """Tells of findings as they come and writes the files at the end.
+
+    Args:
+        json: file for all findings; on other ranks than 0 the rank is put before its suffix.
+        log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``.
+        rank: this process's.
+    """
+
+    def __init__(self, json: str | None, log_dir: str | None, model: str, rank: int) -> None:
+        self._json = None if json is None else _of_rank(json, rank)
+        self._log_dir = log_dir
+        self._model = model
+        self._rank = rank
+        self._text: list[str] = []
+
+    def finding(self, finding: Finding) -> None:
+        """Report a finding: in full on the rank it began on, one line elsewhere."""
+        if finding.rank == self._rank:
+            print_finding(finding, file=sys.stderr)
+        else:
+            print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
+        self._text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
+
+    def contained(self, finding: Finding) -> None:
+        """Note what went nowhere, quietly."""
+        log.info("%s", one_line(finding))
+
+    def event(self, step: int, text: str) -> None:
+        """Note what is no finding."""
+        log.info("step %d: %s", step, text)
+
+    def trace(self, batch: int, frames: Sequence[Frame]) -> None:
+        """Print a traced batch's frames."""
+        text = "\n".join([batch_line(batch), HEADER, *map(frame_text, frames)])
+        print(text)
+        self._text.append(text)
+
+    def close(self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int) -> None:
+        """Write the files."""
+        meta = {"model": self._model, "rank": self._rank, "steps": steps, "batches": batches, "events": [list(e) for e in events]}
+        try:
+            if self._json is not None:
+                write_findings(self._json, findings, contained, meta)
+            if self._log_dir is not None:
+                os.makedirs(self._log_dir, exist_ok=True)
+                write_findings(os.path.join(self._log_dir, f"findings-rank{self._rank}.json"), findings, contained, meta)
+                if self._text:
+                    with open(os.path.join(self._log_dir, f"report-rank{self._rank}.txt"), "w", encoding="utf-8") as file:
+                        file.write("\n".join(self._text))
+        except OSError as error:
+            log.error("numscope could not write its files: %s", error)
+
+
+def _of_rank(path: str, rank: int) -> str:
+    stem, suffix = os.path.splitext(path)
+    return path if rank == 0 else f"{stem}-rank{rank}{suffix}"

@@ -1,0 +1,393 @@
+"""A scope watches one model: probes fill its journal, the step's end reads it, what is wrong becomes a finding.
+
+The host reads numbers once a step, after the gradients are final and before the optimizer touches a weight. On CPU reading waits for nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.diagnosis import Evidence
+from numscope.distributed import agree
+from numscope.errors import AbortAfter, NonFiniteError, UsageError
+from numscope.journal import Journal, frame, parameters_of
+from numscope.judge import Judge
+from numscope.options import WatchOptions
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe import walk
+from numscope.probe.compiled import prepare_dynamo
+from numscope.probe.module import Entry, Leaves, ModuleProbe, in_backward
+from numscope.probe.naming import class_name, peel
+from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
+from numscope.record import Finding
+from numscope.replay import BufferCopies, Call
+from numscope.report.delivery import Delivery
+from numscope.site import Phase
+
+log = logging.getLogger("numscope")
+
+REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
+_ASKED_FOR = (NonFiniteError, AbortAfter)
+
+_live: list[Scope] = []
+
+
+class Scope:
+    """What ``watch`` returns: the watch on one model, until ``close``.
+
+    Attributes:
+        events: (step, text) of the steps that GradScaler left out.
+        batch: outermost calls so far.
+        closed: nothing is watched any more.
+    """
+
+    def __init__(self, model: nn.Module, options: WatchOptions, *, optimizer: Optimizer | None = None) -> None:
+        self.options = options
+        self.events: list[tuple[int, str]] = []
+        self.batch = 0
+        self.closed = False
+        self._model = peel(model)
+        self._detecting = options.on_nonfinite is not None and not options.trace
+        prepare_dynamo()
+        deep = self._detecting and options.level == "modules"
+        self._probe = ModuleProbe(self._model, self, deep=deep, errors=_ASKED_FOR)
+        self._modules = tuple(self._probe.names)
+        self._parameters = [(self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)]
+        journal = Journal()
+        name = class_name(getattr(self._model, "_orig_mod", self._model))
+        self._step = Evidence(
+            name, self._probe.names, journal, LossStretch(journal.ledger), BufferCopies(self._probe.names), options.frames, agree.rank()
+        )
+        self._delivery = Delivery(options.json, options.log_dir, name, agree.rank())
+        self._judge = Judge(self._step, self._probe, options, self._delivery, agree.group_of(self._model, model))
+        self._loss_entry = Entry("", "")
+        self._optimizers: list[weakref.ref[Optimizer]] = [weakref.ref(optimizer)] if optimizer is not None else []
+        self._looked_for_optimizers = optimizer is not None
+        self._stepped = False  # an optimizer has stepped since the last outermost call began
+        self._judged = False  # this step has been
+        if self._detecting:
+            self._judge.bad_from_start = self._weights_bad_now()
+        optimizer_probe.listen(self)
+        _live.append(self)
+
+    # ---- what users call
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What escaped, in order; with ``on_nonfinite="raise"`` the same is raised."""
+        return self._judge.findings
+
+    @property
+    def contained(self) -> list[Finding]:
+        """What was non-finite and went nowhere, a note a site."""
+        return self._judge.contained
+
+    @property
+    def step_number(self) -> int:
+        """Training steps so far."""
+        return self._step.step
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the ledgers take."""
+        return self._step.journal.nbytes + self._probe.compiled.nbytes
+
+    def step(self) -> None:
+        """Say that a training step is over, where no torch optimizer says it."""
+        if self._detecting:
+            self._guard(self._end_of_step)
+
+    def close(self) -> None:
+        """Judge what is left, remove every hook and patch, write the files. Safe to call twice."""
+        if self.closed:
+            return
+        try:
+            self._step.stretch.end()
+            if self._detecting and self._step.calls and not self._judged and sys.exc_info()[0] is None:
+                self._guard(self._end_of_step)
+        finally:
+            self._detach()
+            self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what an automatic watch needs
+
+    @property
+    def active(self) -> bool:
+        """Whether the model's outermost call is running, or is done again by the tool."""
+        return self._probe.active or self._probe.paused
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    def owns(self, module: nn.Module) -> bool:
+        """Whether a module is part of the watched model."""
+        return module in self._probe.names
+
+    def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Begin with the outermost call that is already on its way."""
+        self._probe.adopt(args, kwargs)
+
+    # ---- what the module probe tells
+
+    def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        for scope in _live:
+            scope._step.stretch.end()
+        if not self._detecting:
+            if self.batch in self.options.trace:
+                self._probe.deepen()
+            return
+        if self._step.calls:
+            self._between_calls()
+        self._step.journal.call = self.batch
+        self._step.calls.append(Call.capture(module, self.batch, args, kwargs, self._step.buffers, self._modules))
+        self._judged = False
+
+    def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
+        batch, self.batch = self.batch, self.batch + 1
+        if not self._detecting:
+            self._print_trace(batch)
+        elif failed:
+            self._step.calls.pop()
+        else:
+            self._watch_outputs(entry, output)
+        if self.options.abort_after is not None and batch >= self.options.abort_after:
+            raise AbortAfter(batch)
+
+    def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
+        self._step.journal.add(entry, phase, weights, leaves)
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed: it says so once and is gone; training goes on."""
+        self._detach()
+        name = self._step.model
+        log.error("numscope is off for %s: %s: %s\n%s", name, type(error).__name__, error, "".join(traceback.format_exception(error)))
+
+    # ---- what the optimizer probe tells
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        self._step.stretch.end()
+        if self._detecting and self._step.calls and not in_backward():
+            self._guard(self._see_loss, roots)
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self._detecting and self._updates(optimizer):
+            self._guard(self._before_step, optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        if self._detecting and self._updates(optimizer) and not in_backward():
+            self._guard(self._after_step, optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        if self._detecting and self._updates(optimizer):
+            self._guard(self._skipped_step)
+
+    # ---- the course of a step
+
+    def _watch_outputs(self, entry: Entry, output: Any) -> None:
+        call = self._step.calls[-1]
+        found = walk.tensors(output, "output")
+        call.outputs = [(slot, weakref.ref(t)) for slot, t in found]
+        if not self._probe.deep or self._probe.compiled.places:
+            self._step.journal.add(entry, Phase.FORWARD, {}, list(found))
+        live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
+        call_ref = weakref.ref(call)
+        for slot, t in live:
+            t.register_hook(partial(self._keep_gradient, call_ref, entry, slot))
+        if live:
+            self._step.stretch.begin({id(t): f"{MODEL_OUTPUT} {slot}" for slot, t in found})
+        elif not call.grad_enabled and self._on_host():
+            self._judge.judge()  # no backward can follow
+            self._forget()
+
+    def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor) -> None:
+        call = call_ref()
+        if call is not None and not self._probe.paused:
+            if not self._probe.deep:
+                self._guard(self._step.journal.add, entry, Phase.BACKWARD, {}, [(entry.gradient_slot(slot), gradient)])
+            if call.nbytes + gradient.numel() * gradient.element_size() > REPLAY_BYTES:
+                call.gradients_dropped = True
+            else:
+                call.gradients.setdefault(slot, []).append(gradient.detach())
+
+    def _see_loss(self, roots: Sequence[Tensor]) -> None:
+        journal = self._step.journal
+        for call in self._step.calls:
+            call.had_backward = True
+        handles = [(f"loss[{i}]" if len(roots) > 1 else "loss", journal.ledger.observe(t)) for i, t in enumerate(roots)]
+        journal.add_handles(self._loss_entry, Phase.LOSS, journal.ledger, handles)
+        outputs = [t for call in self._step.calls for _, ref in call.outputs if (t := ref()) is not None]
+        self._step.stretch.see_backward(roots, outputs)
+
+    def _between_calls(self) -> None:
+        """A call begins and the one before is not judged: a micro-batch is over, or a step that no optimizer ended."""
+        step = self._step
+        last = step.calls[-1]
+        if self._stepped:
+            self._next_step()
+            return
+        if not self._optimizers and not self._looked_for_optimizers and last.had_backward:
+            self._looked_for_optimizers = True
+            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if isinstance(o, Optimizer) and self._updates(o)]
+        if not last.had_backward:
+            if all(ref() is None for _, ref in last.outputs):  # nobody can call backward on it any more
+                self._judge.judge()
+                self._forget()
+        elif not self._optimizers:
+            self._end_of_step()
+        elif self._on_host() and not step.journal.any_bad():
+            step.journal.reset()
+            step.stretch.reset()
+            while len(step.calls) > 1 and sum(c.nbytes for c in step.calls) > REPLAY_BYTES:
+                del step.calls[0]
+
+    def _before_step(self, optimizer: Optimizer) -> None:
+        if not any(ref() is optimizer for ref in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+        if in_backward():  # an optimizer that steps inside backward: its own gradients are judged, the step goes on
+            handles = self._see_gradients({id(p) for group in optimizer.param_groups for p in group["params"]})
+            if self._step.journal.any_bad():
+                self._judge.judge(handles)
+        elif not self._stepped:  # a second optimizer of the same step finds nothing new
+            self._stepped = True
+            self._judge.stepped()
+            handles = self._see_gradients(None)
+            self._judged = True
+            self._judge.judge(handles)
+            for call in self._step.calls:
+                call.gradients.clear()
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        places = [(entry, slot, p) for entry, slot, p in self._parameters if id(p) in mine]
+        handles = self._step.journal.weights.observe_many([p for _, _, p in places])
+        if self._on_host():  # elsewhere they are read with the next step's rows: no second sync
+            known = [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(places, handles, strict=True)]
+            self._judge.judge_update(optimizer, known)
+
+    def _skipped_step(self) -> None:
+        self._step.stretch.end()
+        self.events.append((self.step_number, "GradScaler left the step out: a gradient was not finite"))
+        self._delivery.event(*self.events[-1])
+        self._stepped = self._judged = True
+        self._judge.skipped(self._see_gradients(None))
+
+    def _end_of_step(self) -> None:
+        """A step is over that no optimizer of torch ended."""
+        self._step.stretch.end()
+        trained = bool(self._step.calls) and self._step.calls[-1].had_backward
+        if not self._judged:
+            self._judged = True
+            self._judge.judge(self._see_gradients(None) if trained else ())
+        if not self._optimizers:
+            self._step.journal.weights.recheck()
+        if trained or self._stepped:
+            self._next_step()
+        else:
+            self._forget()
+
+    def _next_step(self) -> None:
+        self._step.step += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        self._stepped = False
+        self._step.forget()
+
+    def _see_gradients(self, only: set[int] | None) -> list[int]:
+        journal = self._step.journal
+        places = [(e, s, g) for e, s, p in self._parameters if (g := p.grad) is not None and (only is None or id(p) in only)]
+        handles = journal.ledger.observe_many([g for _, _, g in places])
+        for (entry, slot, _), handle in zip(places, handles, strict=True):
+            journal.add_handles(entry, Phase.BACKWARD, journal.ledger, [(entry.gradient_slot(slot), handle)])
+        return handles
+
+    # ---- small things
+
+    def _updates(self, optimizer: Optimizer) -> bool:
+        mine = self._parameter_ids()
+        return any(id(p) in mine for group in optimizer.param_groups for p in group["params"])
+
+    def _parameter_ids(self) -> set[int]:
+        return {id(p) for _, _, p in self._parameters}
+
+    def _weights_bad_now(self) -> frozenset[str]:
+        weights = self._step.journal.weights
+        handles = weights.observe_many([p for _, _, p in self._parameters])
+        weights.ledger.read()
+        bad = set(weights.ledger.bad())
+        return frozenset(f"{e.name}.{s}" for (e, s, _), handle in zip(self._parameters, handles, strict=True) if handle in bad)
+
+    def _on_host(self) -> bool:
+        return self._step.journal.ledger.on_host and self._step.journal.weights.ledger.on_host
+
+    def _print_trace(self, batch: int) -> None:
+        if batch in self.options.trace:
+            self._probe.flatten()
+            journal = self._step.journal
+            journal.read()
+            self._delivery.trace(batch, [frame(event) for event in journal.events])
+            journal.reset()
+
+    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+        """Run a piece of the tool; what goes wrong in it never reaches the training script."""
+        if self.closed:
+            return
+        try:
+            call(*args)
+        except _ASKED_FOR:
+            raise
+        except Exception as error:
+            self.failed(error)
+
+    def _detach(self) -> None:
+        self.closed = True
+        self._step.stretch.end()
+        self._probe.detach()
+        self._probe.paused = True
+        optimizer_probe.unlisten(self)
+        self._judge.close()
+        self._step.forget()
+        if self in _live:
+            _live.remove(self)
+
+
+def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:
+    """Watch a model until ``close``: find the first bad number of each step, its operation and its line.
+
+    Args:
+        model: any module; wrappers (DDP, DataParallel, FSDP2, torch.compile) are seen through.
+        optimizer: only where its steps can't be found through torch's hooks.
+        options: those of ``WatchOptions``.
+
+    Returns: a Scope, also a context manager.
+
+    Raises: UsageError for a wrong option; later, from the training step itself, NonFiniteError.
+
+    *Cost:* one pass over each tensor at its module's boundary; see benchmarks/.
+    """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"watch: got {type(model).__name__}, expected an nn.Module.")
+    return Scope(model, WatchOptions.of(**options), optimizer=optimizer)
+
+
+def live() -> tuple[Scope, ...]:
+    """Scopes at work in this process, in the order of watching."""
+    return tuple(_live)
