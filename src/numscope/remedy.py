@@ -29,8 +29,8 @@ def high_precision(module: nn.Module, dtype: torch.dtype = torch.float32, *, out
 
     The outputs' own dtypes are learned once for each combination of input dtypes and autocast state, by running the forward's code on
     tensors without data and a likeness of the module without hooks. Where that fails (data-dependent control flow, foreign objects such as
-    a cache among the arguments, ``torch.compile``) a rule stands in: a Linear or convolution under autocast gives autocast's dtype, anything
-    else the widest dtype among its inputs (without autocast: and its parameters).
+    a cache among the arguments, ``torch.compile``) a rule stands in: a Linear or convolution under autocast gives autocast's dtype,
+    anything else the widest dtype among its inputs (without autocast: and its parameters).
 
     **A result too large for its own dtype overflows again when it is cast back.** Then make the larger module that also brings it back
     into range compute in high precision, or let the wide values out with ``output_dtype=torch.float32`` if what follows can take them.
@@ -46,7 +46,7 @@ def high_precision(module: nn.Module, dtype: torch.dtype = torch.float32, *, out
         A handle with ``remove()``, also a context manager. After it, nothing is left on the module.
 
     Raises:
-        UsageError: an argument that is no module or no such dtype, or a module that is not supported; at the call, a weight that is a DTensor.
+        UsageError: no module, no such dtype, or a module that is not supported; at the call, a weight that is a DTensor.
 
     *Cost:* a cast copy of inputs and weights a call, kept until backward; the computation's own price in ``dtype``.
     """

@@ -77,6 +77,11 @@ def module_line(module: str, cls: str) -> str:
     return f"{PREFIX} {module} {cls}"
 
 
+def head_line(frame: Frame) -> str:
+    """A frame's first line; one that belongs to no module (the loss) is called by its phase."""
+    return module_line(frame.module, frame.cls) if frame.module or frame.cls else f"{PREFIX} ({frame.phase.value})"
+
+
 def batch_line(batch: int) -> str:
     """The line that announces a batch, and the two empty ones before it."""
     return f"\n\n{PREFIX} *** Starting batch number={batch} ***"
@@ -93,7 +98,7 @@ def line_text(line: Line) -> str:
 
 def frame_text(frame: Frame) -> str:
     """A frame in the guide's format: the module, then one line a tensor."""
-    return "\n".join([module_line(frame.module, frame.cls), *map(line_text, frame.lines)])
+    return "\n".join([head_line(frame), *map(line_text, frame.lines)])
 
 
 def is_bad(line: Line) -> bool:

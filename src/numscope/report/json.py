@@ -1,0 +1,57 @@
+"""Findings as a JSON file; ``docs/json.md`` describes it, ``schema.json`` beside this file checks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numscope.record import Finding, plain
+
+# Grows by one when a reader of the version before would misread the file; a key that is added is no such change.
+SCHEMA_VERSION = 1
+
+
+def document(findings: Sequence[Finding], contained: Sequence[Finding], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``write_findings`` writes, as plain dicts, lists, strings and numbers.
+
+    Args:
+        findings: what escaped, in order.
+        contained: what was non-finite and went nowhere.
+        meta: facts on the run, by name.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "meta": plain(dict(meta)),
+        "findings": [plain(finding) for finding in findings],
+        "contained": [plain(finding) for finding in contained],
+    }
+
+
+def write_findings(
+    path: str | os.PathLike[str], findings: Sequence[Finding], contained: Sequence[Finding], meta: Mapping[str, Any]
+) -> None:
+    """Write the findings of a run as JSON: written aside, then renamed, so that a reader never sees half a file.
+
+    Args:
+        path: the file; folders on the way to it are made.
+        findings: what escaped, in order.
+        contained: what was non-finite and went nowhere.
+        meta: facts on the run, by name; what JSON does not know is written as its ``str``.
+
+    Raises:
+        OSError: the file cannot be written; the one that stood there is untouched.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    # ensure_ascii: a lone surrogate out of a file name is no UTF-8, but an escape it can be.
+    text = json.dumps(document(findings, contained, meta), indent=1, allow_nan=False, default=str)
+    try:
+        aside.write_text(text + "\n", encoding="ascii")
+        os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,222 @@
+"""A finding as a report to read in a terminal: what is bad, the line at fault, why, what to do, and the frames up to it.
+
+Names and code come from models and files: they are shown as they are, never read as markup, and what would steer a terminal is escaped.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from numscope.record import Culprit, Finding, Frame, Kind, Numbers, Operand
+from numscope.report import frames as frames_text
+
+NUM_FRAMES = 4  # of those that the finding holds
+NUM_CALLERS = 3
+CONTEXT_LINES = 2
+_BAD = "bold red"
+_QUIET = "dim"
+_NAME = "bold cyan"
+
+
+def print_finding(finding: Finding, file: TextIO | None = None, width: int | None = None) -> None:
+    """Print the report of a finding.
+
+    Args:
+        finding: what to report.
+        file: where to; stderr if not given. Colors only on a terminal.
+        width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
+    """
+    file = sys.stderr if file is None else file
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(render(finding), crop=False)
+    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # a pipe in ASCII must not end the training
+    file.flush()
+
+
+def one_line(finding: Finding) -> str:
+    """A finding in one line, for logs and for notes on what was contained."""
+    where = f"{finding.site} ({finding.phase.value}) at step {finding.step}, rank {finding.rank}"
+    if finding.contained:
+        line = f"contained: {finding.kind.value} in {where}; it never reached the loss, a gradient, a weight or the optimizer's state"
+        if finding.culprit is not None:
+            line += f"; {finding.culprit.op} at {finding.culprit.file}:{finding.culprit.line}"
+    elif finding.kind in (Kind.SCALER_SKIPS, Kind.DEAD_GRADIENTS):
+        line = f"{finding.kind.value}: {finding.note} (step {finding.step}, rank {finding.rank})"
+    else:
+        line = finding.headline()
+    return escape(line)
+
+
+def escape(text: str) -> str:
+    """The text with everything that a terminal would not print written as its escape: line breaks, colors, bells, direction marks."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def render(finding: Finding) -> RenderableType:
+    """The report of a finding, for any rich console."""
+    blocks: list[list[RenderableType]] = [_head(finding)]
+    if finding.culprit is not None:
+        blocks += [_culprit(finding.culprit), _operands(finding.culprit)]
+    elif finding.kind in (Kind.NAN, Kind.INF):
+        blocks.append([_field("Culprit", f"unknown: {finding.replay}")])
+        if finding.frames:
+            blocks[-1].append(_field("", "The frames below end at the first bad value.", _QUIET))
+    blocks.append(_frames(finding))
+    lines: list[RenderableType] = []
+    for block in filter(None, blocks):
+        lines += [*block, Text("")]
+    return Group(*lines[:-1], Rule(style=_BAD))
+
+
+def _head(finding: Finding) -> list[RenderableType]:
+    word = {Kind.SCALER_SKIPS: "skipped steps", Kind.DEAD_GRADIENTS: "dead gradients"}.get(finding.kind, finding.kind.value)
+    facts = [f"step {finding.step}", f"batch {finding.batch}", finding.phase.value, f"rank {finding.rank}"]
+    if finding.model:
+        facts.append(finding.model)
+    title = Text.assemble(("numscope: ", "bold"), (f"{'contained ' if finding.contained else ''}{word}", _BAD))
+    lines: list[RenderableType] = [Rule(title, align="left", style=_BAD), _field("Where", str(finding.site), _NAME)]
+    lines.append(_field("When", ", ".join(facts)))
+    if finding.numbers is not None:
+        lines.append(_field("What", _sentence(finding.numbers)))
+    if finding.note:
+        lines.append(_field("Note", finding.note))
+    return lines
+
+
+def _culprit(culprit: Culprit) -> list[RenderableType]:
+    module = f" in {culprit.module}" if culprit.module else ""
+    lines: list[RenderableType] = [_field("Culprit", f"{culprit.op} ({culprit.phase.value}){module}", _NAME)]
+    if culprit.file:
+        lines.append(_long(Text.assemble(("Line     ", "bold"), (escape(f"{culprit.file}:{culprit.line}"), "bold"))))
+        lines.append(_source(culprit))
+    for file, number, function, _ in _callers(culprit):
+        lines.append(_long(Text(escape(f"         called from {file}:{number} in {function}"), style=_QUIET)))
+    lines.append(_field("Reason", f"{culprit.reason.value}. {culprit.detail}".strip(), "bold"))
+    if culprit.advice:
+        lines.append(_field("Advice", culprit.advice, "green"))
+    return lines
+
+
+def _callers(culprit: Culprit) -> Sequence[tuple[str, int, str, str]]:
+    """The innermost callers of the line at fault, innermost first."""
+    stack = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)]
+    return stack[::-1][:NUM_CALLERS]
+
+
+def _source(culprit: Culprit) -> RenderableType:
+    """The line at fault between its neighbors; alone where the file has gone or says something else by now."""
+    try:
+        linecache.checkcache(culprit.file)
+        lines = linecache.getlines(culprit.file)
+    except (OSError, ValueError):  # no such name in this file system
+        lines = []
+    first = culprit.code.strip().split("\n")[0].strip()
+    text = _long(Text())
+    if not (0 < culprit.line <= len(lines)) or first not in lines[culprit.line - 1]:
+        return _long(Text(f"{'> ':>12}{escape(culprit.code.strip())}", style=_BAD))
+    numbers = range(max(1, culprit.line - CONTEXT_LINES), min(len(lines), culprit.line + CONTEXT_LINES) + 1)
+    margin = min((len(s) - len(s.lstrip()) for n in numbers if (s := lines[n - 1].expandtabs(4)).strip()), default=0)
+    for number in numbers:
+        mark, style = (">", _BAD) if number == culprit.line else (" ", "")
+        code = escape(lines[number - 1].rstrip().expandtabs(4)[margin:])
+        text.append(f"{mark:>3}{number:>6} | {code}".rstrip() + ("\n" if number != numbers[-1] else ""), style=style)
+    return text
+
+
+def _operands(culprit: Culprit) -> list[RenderableType]:
+    if not culprit.inputs and not culprit.outputs:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("operand", "dtype", "shape"):
+        table.add_column(name, overflow="fold")
+    for name in ("abs min", "abs max", "nan", "inf"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for operand in culprit.inputs:
+        table.add_row(*_operand_cells(operand, "", "input"))
+    for operand in culprit.outputs:
+        table.add_row(*_operand_cells(operand, "-> ", "output"))
+    return [table]
+
+
+def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:
+    name = Text(mark + escape(operand.name or default))
+    n = operand.numbers
+    if n is None:
+        return [name, Text(escape(operand.value))]
+    bad = n.num_nonfinite > 0
+    cells = [_dtype(n), "x".join(map(str, n.shape)) or "scalar"]
+    cells += [_magnitude(0.0 if n.num_zero else n.abs_min), _magnitude(n.abs_max), _count(n.num_nan), _count(n.num_pos_inf + n.num_neg_inf)]
+    return [name, *(Text(escape(cell), style=_BAD if bad and i >= 4 else "") for i, cell in enumerate(cells))]
+
+
+def _frames(finding: Finding) -> list[RenderableType]:
+    if not finding.frames:
+        return []
+    shown = finding.frames[-NUM_FRAMES:]
+    title = f"Last {len(shown)} of {len(finding.frames)} frames" if len(shown) < len(finding.frames) else "Frames"
+    text = _long(Text())
+    text.append(f"{title}\n", style="bold")
+    text.append(frames_text.HEADER, style=_QUIET)
+    bad = _bad_line(shown[-1], finding)
+    for frame in shown:
+        text.append("\n" + escape(frames_text.head_line(frame)), style=_NAME)
+        for i, line in enumerate(frame.lines):
+            first = frame is shown[-1] and i == bad
+            text.append("\n" + escape(frames_text.line_text(line)), style=_BAD if first else "")
+            if first:
+                text.append("   <-- here", style=_BAD)
+    return [text]
+
+
+def _bad_line(frame: Frame, finding: Finding) -> int | None:
+    """Which line of the last frame to point at: the finding's own slot, or else the first bad one."""
+    bad = [i for i, line in enumerate(frame.lines) if frames_text.is_bad(line)]
+    return next((i for i in bad if frame.lines[i].slot == finding.site.slot), bad[0] if bad else None)
+
+
+def _long(text: Text) -> Text:
+    """Text whose lines the terminal wraps, not we: a path in two halves can be neither clicked nor copied."""
+    text.no_wrap, text.overflow = True, "ignore"
+    return text
+
+
+def _field(name: str, value: str, style: str = "") -> RenderableType:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=8, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(name, style="bold"), Text(escape(value), style=style, overflow="fold"))
+    return grid
+
+
+def _sentence(n: Numbers) -> str:
+    shape = "x".join(map(str, n.shape)) or "scalar"
+    counts = [f"{count:,} {word}" for count, word in ((n.num_nan, "nan"), (n.num_pos_inf, "inf"), (n.num_neg_inf, "-inf")) if count]
+    parts = [f"{_dtype(n)} {shape}: {', '.join(counts) or 'no nan or inf'} of {n.numel:,}"]
+    if n.abs_max is not None:
+        parts.append(f"finite magnitudes {_magnitude(0.0 if n.num_zero else n.abs_min)} to {_magnitude(n.abs_max)}")
+    return "; ".join(parts)
+
+
+def _dtype(n: Numbers) -> str:
+    return n.dtype.removeprefix("torch.")
+
+
+def _magnitude(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2e}"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+from torch import nn
+
+import numscope
+from numscope import record
+from numscope.record import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
+from numscope.report import json as report
+from numscope.site import Phase, Site
+
+SCHEMA = json.loads(Path(report.__file__).with_name("schema.json").read_text(encoding="utf-8"))
+CHECK = jsonschema.Draft202012Validator(SCHEMA)
+
+N = Numbers("float16", (2, 3), 6, 1, 2, 0, 0, 1, -1.5, 2.0, 6e-8, 2.0)
+NONE_FINITE = Numbers("float32", (), 1, 1, 0, 0, 0, 0, None, None, None, None)
+CULPRIT = Culprit(
+    "aten.log", Phase.FORWARD, "head", "/home/u/[x]\ud800.py", 3, "y = x.log()", Reason.DOMAIN, "log(-1).", "Clamp.",
+    (Operand("self", N), Operand("alpha", None, "inf")), (Operand("", NONE_FINITE),), (("/home/u/t.py", 1, "main", "m(x)"),),
+)  # fmt: skip
+FINDING = Finding(
+    3, 4, Phase.LOSS, 1, Site("head", "Head", Phase.LOSS, "loss"), Kind.NAN, False, CULPRIT, "reproduced",
+    (Frame("head", "Head", Phase.FORWARD, (Line("output", N), Line("output[1]", None, "None"))),), "Net", N, "",
+)  # fmt: skip
+
+
+def test_file_reads_back_as_the_same_findings(tmp_path):
+    path = tmp_path / "deep" / "findings.json"
+    report.write_findings(path, [FINDING], [FINDING], {"steps": 5, "path": tmp_path, "loss": math.nan})
+    data = json.loads(path.read_text(encoding="utf-8"))
+    CHECK.validate(data)
+    assert data["meta"] == {"steps": 5, "path": str(tmp_path), "loss": "nan"}
+    assert data["schema_version"] == report.SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
+    assert [parse_finding(f) for f in data["findings"]] == [parse_finding(f) for f in data["contained"]] == [FINDING]
+
+
+def test_every_field_and_every_choice_is_in_the_schema():
+    homes = {"finding": Finding, "culprit": Culprit, "numbers": Numbers, "operand": Operand, "frame": Frame, "site": Site}
+    for name, cls in homes.items():
+        fields = set(cls.__dataclass_fields__)
+        assert fields == set(SCHEMA["$defs"][name]["required"]) == set(SCHEMA["$defs"][name]["properties"]), name
+    assert SCHEMA["$defs"]["culprit"]["properties"]["reason"]["enum"] == [r.value for r in Reason]
+    assert SCHEMA["$defs"]["finding"]["properties"]["kind"]["enum"] == [k.value for k in Kind]
+    assert SCHEMA["$defs"]["phase"]["enum"] == [p.value for p in Phase]
+
+
+def test_every_key_is_described_in_the_docs():
+    text = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    for name, definition in SCHEMA["$defs"].items():
+        for key in definition.get("properties", {}):
+            assert f"`{key}`" in text, f"{name}.{key}"
+    for value in [*Reason, *Kind, *Phase]:
+        assert f"`{value.value}`" in text, value
+
+
+def test_schema_refuses_a_wrong_file():
+    data = json.loads(json.dumps(report.document([FINDING], [], {})))
+    data["findings"][0]["kind"] = "odd"
+    with pytest.raises(jsonschema.ValidationError, match="odd"):
+        CHECK.validate(data)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "findings.json"
+    report.write_findings(path, [], [], {"run": 1})
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        report.write_findings(path, [FINDING], [], {})
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["findings.json"]
+
+
+def test_real_run_writes_what_the_schema_says(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    optimizer = torch.optim.AdamW(model.parameters())
+    path = tmp_path / "out.json"
+    with numscope.watch(model, json=str(path), on_nonfinite="warn") as scope:
+        for _ in range(2):
+            (model(torch.randn(3, 4)) - 1e30).exp().log().sum().backward()
+            optimizer.step()
+    data = json.loads(path.read_text(encoding="utf-8"))
+    CHECK.validate(data)
+    assert len(data["findings"]) == len(scope.findings) > 0
+    assert data["findings"][0]["culprit"]["file"] == __file__
+    assert record.parse_finding(data["findings"][0]) == scope.findings[0]

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+import linecache
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from numscope.record import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason
+from numscope.report.text import escape, one_line, print_finding, render
+from numscope.site import Phase, Site
+
+GOLDEN = Path(__file__).parent / "golden"
+FILE = "/home/user/train/modeling_t5.py"
+SOURCE = """\
+    def forward(self, hidden_states):
+        hidden_gelu = self.act(self.wi_0(hidden_states))
+        hidden_linear = self.wi_1(hidden_states)
+        hidden_states = hidden_gelu * hidden_linear
+        hidden_states = self.dropout(hidden_states)
+
+        return self.wo(hidden_states)
+"""
+
+
+@pytest.fixture(autouse=True)
+def source(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["\n"] * 94 + SOURCE.splitlines(keepends=True)
+    # Without a modification time linecache takes the entry as it is.
+    monkeypatch.setitem(linecache.cache, FILE, (len(SOURCE), None, lines, FILE))
+
+
+def numbers(low: float | None, high: float | None, nan: int = 0, pos: int = 0, neg: int = 0, zero: int = 0, shape=(2, 7, 32)) -> Numbers:
+    numel = 1
+    for size in shape:
+        numel *= size
+    return Numbers("float16", shape, numel, nan, pos, neg, zero, 0, None if high is None else -high, high, low, high)
+
+
+FEED_FORWARD = "encoder.block.2.layer.1.DenseReluDense"
+OVERFLOW = Finding(
+    step=12,
+    batch=25,
+    phase=Phase.FORWARD,
+    rank=1,
+    site=Site(f"{FEED_FORWARD}.dropout", "Dropout", Phase.FORWARD, "input[0]"),
+    kind=Kind.INF,
+    contained=False,
+    culprit=Culprit(
+        op="aten.mul",
+        phase=Phase.FORWARD,
+        module=FEED_FORWARD,
+        file=FILE,
+        line=98,
+        code="hidden_states = hidden_gelu * hidden_linear",
+        reason=Reason.OVERFLOW,
+        detail="4.50e+03 × 2.37e+02 = 1.07e+06 is beyond float16's largest number, 6.55e+04.",
+        advice=f"Compute this module in float32: numscope.high_precision(model.{FEED_FORWARD}), or train in bfloat16.",
+        inputs=(
+            Operand("self", numbers(2.68e-6, 4.5e3)),
+            Operand("other", numbers(1.27e-4, 2.37e2, zero=3)),
+            Operand("alpha", None, "1"),
+        ),
+        outputs=(Operand("", numbers(1e-5, 6.5e4, pos=3, neg=2, zero=3)),),
+        stack=(
+            ("/home/user/train/train.py", 41, "main", "loss = model(**batch).loss"),
+            ("/home/user/train/modeling_t5.py", 310, "forward", "x = self.DenseReluDense(x)"),
+            (FILE, 98, "forward", "hidden_states = hidden_gelu * hidden_linear"),
+        ),
+    ),
+    replay="reproduced",
+    frames=tuple(
+        Frame(f"{FEED_FORWARD}.wi_{i}", "Linear", Phase.FORWARD, (Line("weight", numbers(2e-7, 4.5)), Line("output", numbers(3e-6, 37.0))))
+        for i in range(6)
+    )
+    + (
+        Frame(
+            f"{FEED_FORWARD}.dropout",
+            "Dropout",
+            Phase.FORWARD,
+            (Line("input[0]", numbers(1e-5, 6.5e4, pos=5, zero=1)), Line("mask", None, "None")),
+        ),
+    ),
+    model="T5ForConditionalGeneration",
+    numbers=numbers(1e-5, 6.5e4, pos=3, neg=2, zero=3),
+)
+NOT_REPRODUCED = dataclasses.replace(OVERFLOW, culprit=None, replay="not reproduced: the step done again stayed finite")
+HOSTILE = dataclasses.replace(
+    OVERFLOW,
+    site=Site("[red]x[/red].\x1b[2J\u202eevil", "[/]", Phase.FORWARD, "output[[bold]]"),
+    model="a\nb",
+    culprit=dataclasses.replace(OVERFLOW.culprit, code="print('\x07[link=x]')", line=7, file="/gone/[b]\ud800.py", stack=()),
+    frames=(Frame("[red]x\x1b[2J", "[/]", Phase.FORWARD, (Line("output[\x9b0]", numbers(None, None, nan=448)),)),),
+)
+SKIPS = Finding(
+    9, 9, Phase.BACKWARD, 0, Site("", "Net", Phase.BACKWARD, "grad weight"), Kind.SCALER_SKIPS, False, None,
+    "not replayed", note="GradScaler left out 10 steps in a row",
+)  # fmt: skip
+CONTAINED = dataclasses.replace(NOT_REPRODUCED, contained=True, frames=(), replay="not replayed")
+CASES = {"overflow": OVERFLOW, "not-reproduced": NOT_REPRODUCED, "hostile-names": HOSTILE, "scaler-skips": SKIPS, "contained": CONTAINED}
+
+
+def printed(finding: Finding, width: int) -> str:
+    print_finding(finding, out := io.StringIO(), width)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("case", CASES)
+def test_report_is_the_golden_one(case, width):
+    # A wanted change: delete the file, run once (it is written and the test fails), look at it, run again.
+    golden = GOLDEN / f"{case}-{width}.txt"
+    got = printed(CASES[case], width)
+    if not golden.exists():
+        golden.write_text(got, encoding="utf-8", errors="backslashreplace")
+        pytest.fail(f"{golden.name} was missing and is written now: look at it")
+    assert got == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pipe_gets_no_color_nor_anything_else_unprintable(case):
+    assert all(line.isprintable() for line in printed(CASES[case], 80).split("\n"))
+
+
+def test_terminal_gets_colors_around_the_same_words():
+    console = Console(file=(out := io.StringIO()), width=80, force_terminal=True, color_system="standard", _environ={})
+    console.print(render(OVERFLOW), crop=False)
+    assert "\x1b[1;31m" in out.getvalue()
+    plain = Console(file=(bare := io.StringIO()), width=80, _environ={})
+    plain.print(render(OVERFLOW), crop=False)
+    import re
+
+    assert re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) == bare.getvalue()
+
+
+def test_stream_in_ascii_gets_escapes_not_an_error():
+    stream = io.TextIOWrapper(raw := io.BytesIO(), encoding="ascii")
+    print_finding(OVERFLOW, stream, 80)
+    assert b"4.50e+03 \\xd7 2.37e+02" in raw.getvalue()
+
+
+def test_default_stream_is_stderr(capsys):
+    print_finding(OVERFLOW)
+    out, err = capsys.readouterr()
+    assert out == "" and f"{FILE}:98\n" in err
+
+
+def test_a_long_path_is_in_one_piece():
+    path = "/home/" + "x" * 150 + ".py"
+    culprit = dataclasses.replace(OVERFLOW.culprit, file=path)
+    assert f"{path}:98\n" in printed(dataclasses.replace(OVERFLOW, culprit=culprit), 80)
+
+
+def test_a_file_that_changed_since_shows_only_the_code_at_fault():
+    culprit = dataclasses.replace(OVERFLOW.culprit, code="y = a / b")
+    text = printed(dataclasses.replace(OVERFLOW, culprit=culprit), 80)
+    assert "          > y = a / b\n" in text and "hidden_linear = " not in text
+
+
+def test_one_line_for_logs():
+    assert one_line(OVERFLOW) == escape(OVERFLOW.headline())
+    assert one_line(SKIPS) == "scaler_skips: GradScaler left out 10 steps in a row (step 9, rank 0)"
+    assert one_line(CONTAINED) == (
+        f"contained: inf in {FEED_FORWARD}.dropout (Dropout) input[0] (forward) at step 12, rank 1; "
+        "it never reached the loss, a gradient, a weight or the optimizer's state"
+    )
+    assert one_line(dataclasses.replace(CONTAINED, culprit=OVERFLOW.culprit)).endswith(f"; aten.mul at {FILE}:98")
+    assert one_line(HOSTILE).isprintable()
+
+
+def test_escape_leaves_letters_of_all_languages():
+    assert escape("größe[0] 权重") == "größe[0] 权重"
+    assert escape("a\x1b[0m\n\u202e\x9b") == "a\\x1b[0m\\n\\u202e\\x9b"
