@@ -1,7 +1,7 @@
 """From what escaped back to the operation where it began.
 
-The tape is walked forward once. Each non-finite result gets one origin: the operation at fault, a tensor that was bad before, or an infinity that was
-written on purpose (a mask). Results that never reach what escaped are never asked for.
+The tape is walked forward once. Each non-finite result gets one origin: the operation at fault, a tensor that was bad before, or an
+infinity that was written on purpose (a mask). Results that never reach what escaped are never asked for.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Origin:
     contained_until: int = -1
 
 
-def find_culprit(tape: OpTape, escaped: Sequence[Tensor], rows: Rows) -> Culprit | None:
+def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> Culprit | None:
     """Name the operation where finite inputs first gave a non-finite output that reached what escaped.
 
     Args:
         tape: of a forward, or of a forward and its backward.
-        escaped: outputs, gradients, a loss, parameters: whatever must not be non-finite. Finite ones are skipped.
+        escaped: outputs, gradients, a loss, parameters, or states of such: whatever must not be non-finite. Finite ones are skipped.
         rows: the ledger that the probe wrote to, already read.
 
     Returns: the culprit; None when nothing that escaped was made bad on this tape.
@@ -55,7 +55,7 @@ def find_culprit(tape: OpTape, escaped: Sequence[Tensor], rows: Rows) -> Culprit
     trace = _Trace(tape, rows)
     origins: list[Origin] = []
     for tensor in escaped:
-        state = tape.state_of(tensor)
+        state = tensor if isinstance(tensor, State) else tape.state_of(tensor)
         if state is None or (state.row != UNOBSERVED and not trace.bad(state)):
             continue
         origin = trace.written(state)
@@ -117,13 +117,14 @@ class _Trace:
             return Origin(blank[0], output=self.tape[blank[0]].outputs[0])
         numbers = self.numbers(state)
         assert numbers is not None
-        mask = not operand.parameter and numbers.num_nan == 0 and numbers.num_pos_inf == 0  # -inf only: an attention mask that was passed in
+        # -inf only: an attention mask that was passed in
+        mask = not operand.parameter and numbers.num_nan == 0 and numbers.num_pos_inf == 0
         return Origin(record.index, root=operand, deliberate=mask)
 
     def _origin(self, record: OpRecord, out: OperandRecord) -> Origin:
         here = Origin(record.index, output=out)
         inputs = [o for o in record.inputs if self.bad(o.state) and _concerns(o, out)]
-        on_purpose = any(o.state is None and nonfinite_number(o.value) for o in record.inputs)
+        on_purpose = record.phase != Phase.OPTIMIZER and any(o.state is None and nonfinite_number(o.value) for o in record.inputs)
         if record.name in ("lift_fresh", "lift"):
             return replace(here, deliberate=True)
         found = [(o, self._of_operand(record, o)) for o in inputs]
@@ -161,7 +162,7 @@ class _Trace:
         return replace(origin, contained_until=record.index)
 
     def _contained(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
-        """A nan born in a backward from an inf: of this same forward operation, then 0 * inf is the fault; of an earlier one, then that is."""
+        """A nan born in a backward from an inf. Where its own forward made that, 0 * inf is the fault; else the inf's origin is."""
         origin = min((o for _, o in found), key=lambda o: (o.deliberate, o.index))
         if any(self._from_backward(o) for o, _ in found):
             return origin
@@ -231,15 +232,16 @@ class _Trace:
         return "a tensor that is used more than once" if len(nodes) > 1 else ""
 
     def _stack(self, record: OpRecord) -> tuple[tuple[str, int, str, str], ...]:
-        if record.stack.frames:
-            return record.stack.resolve()
-        if record.forward is not None and record.forward.stack.frames:
-            return record.forward.stack.resolve()
+        source: OpRecord | None = record
+        while source is not None:  # a gradient of a gradient has more than one step to go
+            if source.stack.frames:
+                return source.stack.resolve()
+            source = source.forward
         if record.accumulates:  # no forward operation of its own: the line that used the parameter
             for user in self.tape.records:
                 if user.stack.frames and any(o.state is not None and o.state.name == record.accumulates for o in user.inputs):
                     return user.stack.resolve()
-        return record.stack.resolve()
+        return record.stack.resolve() if record.phase == Phase.OPTIMIZER else ()
 
     def _operand(self, operand: OperandRecord) -> Operand:
         name = operand.name
@@ -257,7 +259,8 @@ _FILLS = frozenset(
     {"full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "constant_pad_nd", "index_fill", "lift_fresh", "where"}
 )  # fmt: skip
 
-_SIGN_KEEPING = _FILLS | {"cat", "stack", "clone", "copy", "add", "maximum", "minimum", "amax", "amin", "max", "min", "index", "gather", "index_put", "clamp"}
+_SIGN_KEEPING = _FILLS | {"add", "amax", "amin", "cat", "clamp", "clone", "copy", "gather", "index", "index_put", "max", "maximum", "min",
+                           "minimum", "stack"}  # fmt: skip
 
 
 def _concerns(operand: OperandRecord, out: OperandRecord) -> bool:

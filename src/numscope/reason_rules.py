@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from numscope.reasons import FORWARD, GRADIENT, MASKED, Case, Range, Verdict, attribute, explain, explains, number, overflow
+from numscope.reasons import FORWARD, GRADIENT, MASKED, Case, Range, Verdict, attribute, explain, explains, number, of, overflow
 from numscope.record import Reason
 
 __all__ = ["FORWARD", "GRADIENT", "MASKED", "Case", "explain"]  # with the rules registered
@@ -34,7 +34,7 @@ def _power(case: Case) -> Verdict | None:
     if exponent.low < 0 and base.num_zero:
         return (
             Reason.DIVISION_BY_ZERO,
-            f"{base.num_zero} of {base.numel} bases are 0, raised to {number(exponent.low)}.",
+            f"{of(base.num_zero, base.numel, 'bases')} 0, raised to {number(exponent.low)}.",
             "Add a small eps to the base or clamp it away from 0.",
         )
     if case.has_nan and base.low < 0:
@@ -67,14 +67,14 @@ def _sum_of_two(case: Case) -> Verdict | None:
 @explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder")
 def _quotient(case: Case) -> Verdict | None:
     divisor = case.operand("self") if case.op == "reciprocal" else _first(case, "other", "tensor2", "scalar", "tensors2")
-    top = Range.of_value(1.0) if case.op == "reciprocal" else _first(case, "self", "tensor1") if case.op != "addcdiv" else case.operand("tensor1")
+    top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
     if divisor is None or case.nonfinite_input:
         return None
     if divisor.num_zero:
         nan = " (0/0 is nan)" if case.has_nan else ""
         return (
             Reason.DIVISION_BY_ZERO,
-            f"{divisor.num_zero} of {divisor.numel} divisors are 0{nan}.",
+            f"{of(divisor.num_zero, divisor.numel, 'divisors')} 0{nan}.",
             "Add a small eps to the divisor, or clamp it: x / y.clamp_min(eps).",
         )
     if top is None or not divisor.abs_min:
@@ -82,8 +82,11 @@ def _quotient(case: Case) -> Verdict | None:
     return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
 
 
-@explains("mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "linear", "convolution", "_convolution", "convolution_overrideable",
-          "mkldnn_convolution", "cudnn_convolution", "_scaled_mm", "mkldnn_rnn_layer", "convolution_backward", "addr", "matmul")  # fmt: skip
+@explains(
+    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "linear", "convolution", "_convolution",
+    "convolution_overrideable", "mkldnn_convolution", "cudnn_convolution", "_scaled_mm", "mkldnn_rnn_layer",
+    "convolution_backward", "addr", "matmul"
+)  # fmt: skip
 def _matrix_product(case: Case) -> Verdict | None:
     tensors = [o for o in case.inputs if o.numbers is not None]
     if case.nonfinite_input or len(tensors) < 2:
@@ -98,7 +101,8 @@ def _matrix_product(case: Case) -> Verdict | None:
 
 
 def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | None]:
-    left = ("mat1", "batch1", "mat", "vec1", "grad_output") if case.operand("mat1") or case.operand("batch1") or case.operand("vec1") else ("self", "input", "grad_output")
+    added = _first(case, "mat1", "batch1", "vec1") is not None  # then self is only added
+    left = ("mat1", "batch1", "mat", "vec1", "grad_output") if added else ("self", "input", "grad_output")
     right = ("mat2", "batch2", "vec", "vec2", "tensor", "other", "weight", "input")
     found: list[tuple[str, Range] | None] = []
     for names in (left, right):
@@ -107,15 +111,18 @@ def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | 
     return found[0], found[1]
 
 
-@explains("sum", "mean", "cumsum", "nansum", "logcumsumexp", "norm", "linalg_vector_norm", "prod", "cumprod", "mse_loss", "smooth_l1_loss", "l1_loss",
-          "huber_loss", "dist", "_cdist_forward", "index_add", "scatter_add", "embedding_dense_backward", "avg_pool2d", "_adaptive_avg_pool2d")  # fmt: skip
+@explains(
+    "sum", "mean", "cumsum", "nansum", "logcumsumexp", "norm", "linalg_vector_norm", "prod", "cumprod", "mse_loss",
+    "smooth_l1_loss", "l1_loss", "huber_loss", "dist", "_cdist_forward", "index_add", "scatter_add", "embedding_dense_backward",
+    "avg_pool2d", "_adaptive_avg_pool2d"
+)  # fmt: skip
 def _reduction(case: Case) -> Verdict | None:
     x = _first(case, "self", "x1", "grad_output")
     if x is None or case.nonfinite_input:
         return None
     if case.op in ("mean", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") and x.numel == 0:
         return Reason.DIVISION_BY_ZERO, "The mean of no element is 0/0.", "Skip empty batches, or divide by max(count, 1)."
-    return overflow(case, f"{case.op} of {x.numel} elements, largest |element| {number(x.abs_max)}, result")
+    return overflow(case, f"The {case.op} of {x.numel} elements of magnitude up to {number(x.abs_max)}")
 
 
 @explains("var", "std", "var_mean", "std_mean")
@@ -134,8 +141,10 @@ def _spread(case: Case) -> Verdict | None:
     return overflow(case, f"Largest |element| {number(x.abs_max)} squared")
 
 
-@explains("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "native_group_norm", "_fused_rms_norm", "rms_norm", "cudnn_batch_norm",
-          "_batch_norm_with_update", "_native_batch_norm_legit_functional")  # fmt: skip
+@explains(
+    "native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "native_group_norm", "_fused_rms_norm", "rms_norm",
+    "cudnn_batch_norm", "_batch_norm_with_update", "_native_batch_norm_legit_functional"
+)  # fmt: skip
 def _normalization(case: Case) -> Verdict | None:
     x, eps = case.operand("input"), case.operand("eps")
     if x is None or case.nonfinite_input:
@@ -144,7 +153,8 @@ def _normalization(case: Case) -> Verdict | None:
         return Reason.DIVISION_BY_ZERO, "The variance of a row is 0 and eps is 0.", "Give the normalization a positive eps (1e-5)."
     variance = _first(case, "running_var")
     if variance is not None and variance.low < 0:
-        return Reason.DOMAIN, f"Smallest running variance {number(variance.low)} < 0.", "Check how the running statistics were loaded or averaged."
+        advice = "Check how the running statistics were loaded or averaged."
+        return Reason.DOMAIN, f"Smallest running variance {number(variance.low)} < 0.", advice
     return overflow(case, f"Largest |input| {number(x.abs_max)} squared")
 
 
@@ -172,17 +182,18 @@ _DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, 
 
 def _outside(case: Case, x: Range, op: str) -> Verdict | None:
     low, high, inside, advice = _DOMAINS[op]
-    value = None
-    # NaN comes of what lies beyond an end; at an open end itself the result is infinite
+    # nan comes of what lies beyond an end; at an open end itself the result is infinite
     if x.low < low or (not inside and (x.low == low or (low == 0 and x.num_zero))):
-        value, bound = min(x.low, low), f"{'<' if x.low < low else '='} {number(low)}"
+        value = min(x.low, low)
+        bound = f" < {number(low)}" if value < low else ""
     elif x.high > high or (not inside and x.high == high):
-        value, bound = x.high, f"{'>' if x.high > high else '='} {number(high)}"
-    if value is None:
+        value = x.high
+        bound = f" > {number(high)}" if value > high else ""
+    else:
         return None
-    zeros = f", {x.num_zero} of {x.numel} arguments are 0" if x.num_zero and low == 0 else ""
+    zeros = f"; {of(x.num_zero, x.numel, 'arguments')} 0" if x.num_zero and low == 0 else ""
     extreme = "Smallest" if value <= low else "Largest"
-    return Reason.DOMAIN, f"{extreme} argument of {op} {number(value)} {bound}{zeros}.", advice
+    return Reason.DOMAIN, f"{extreme} argument of {op} is {number(value, low if value <= low else high)}{bound}{zeros}.", advice
 
 
 @explains(*_DOMAINS)
@@ -203,9 +214,11 @@ def _inverse_root(case: Case) -> Verdict | None:
     if x is None:
         return None
     if case.has_nan and x.low < 0:
-        return Reason.DOMAIN, f"Smallest argument of rsqrt {number(x.low)} < 0.", "Clamp the argument to >= 0 and add eps: rounding can make a variance negative."
+        advice = "Clamp the argument to >= 0 and add eps: rounding can make a variance negative."
+        return Reason.DOMAIN, f"Smallest argument of rsqrt is {number(x.low)} < 0.", advice
     if x.num_zero:
-        return Reason.DIVISION_BY_ZERO, f"{x.num_zero} of {x.numel} arguments of rsqrt are 0.", "Add eps inside the root: torch.rsqrt(x + eps)."
+        advice = "Add eps inside the root: torch.rsqrt(x + eps)."
+        return Reason.DIVISION_BY_ZERO, f"{of(x.num_zero, x.numel, 'arguments of rsqrt')} 0.", advice
     return None
 
 
@@ -226,19 +239,23 @@ def _exponential(case: Case) -> Verdict | None:
 # ---- softmax, attention, losses
 
 
-@explains("_softmax", "_log_softmax", "softmax", "log_softmax", "_safe_softmax", "logsumexp", "_scaled_dot_product_flash_attention_for_cpu",
-          "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention", "_scaled_dot_product_attention_math",
-          "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable")  # fmt: skip
+@explains(
+    "_softmax", "_log_softmax", "softmax", "log_softmax", "_safe_softmax", "logsumexp",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_attention_math", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable"
+)  # fmt: skip
 def _softmax(case: Case) -> Verdict | None:
     masked = [n for n in case.tensors if n.num_neg_inf]
     if masked and case.has_nan:
         return (
             Reason.INF_MINUS_INF,
-            f"Every entry of some row is -inf ({masked[0].num_neg_inf} of {masked[0].numel} entries are): -inf minus the row's maximum -inf is nan.",
-            "Leave one entry of each row unmasked, or mask with a large finite number (torch.finfo(dtype).min) and zero such rows afterwards.",
+            f"A row is -inf throughout ({masked[0].num_neg_inf} of {masked[0].numel} entries are): -inf minus its maximum -inf is nan.",
+            "Leave an entry of each row unmasked, or mask with a large finite number (torch.finfo(dtype).min) and zero such rows after.",
         )
     if any(n.num_pos_inf for n in case.tensors):
-        return Reason.INF_MINUS_INF, "inf minus the row's maximum inf is nan.", "Find where the scores became inf: clamp or scale them before the softmax."
+        advice = "Find where the scores became inf: clamp or scale them before the softmax."
+        return Reason.INF_MINUS_INF, "inf minus the row's maximum inf is nan.", advice
     return None
 
 
@@ -283,7 +300,7 @@ def _cast(case: Case) -> Verdict | None:
 
 
 def _advice_gradient(op: str) -> str:
-    return f"Add eps inside: torch.{op}(x + eps)." if op in ("sqrt", "rsqrt") else "Add eps under the root, or clamp the norm: x / norm.clamp_min(eps)."
+    return "Add eps inside: torch.sqrt(x + eps)." if op == "sqrt" else "Add eps under the root: (x.square().sum() + eps).sqrt()."
 
 
 @explains("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist", registry=GRADIENT)
@@ -299,7 +316,7 @@ def _root_at_zero(case: Case) -> Verdict | None:
     formula = "1/(2 sqrt(x)) is inf" if forward.op == "sqrt" else "x / norm(x) is 0/0"
     return (
         Reason.GRADIENT_AT_ZERO,
-        f"{zeros} of {forward.output.numel} results of {forward.op} are 0, where its gradient {formula}.",
+        f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its gradient {formula}.",
         _advice_gradient(forward.op),
     )
 
@@ -311,11 +328,12 @@ def _power_at_zero(case: Case) -> Verdict | None:
     if base is None or exponent is None:
         return None
     if base.num_zero and exponent.low < 0:
-        return Reason.DIVISION_BY_ZERO, f"{base.num_zero} of {base.numel} bases are 0, raised to {number(exponent.low)}.", "Add eps to the base."
+        what = of(base.num_zero, base.numel, "bases")
+        return Reason.DIVISION_BY_ZERO, f"{what} 0, raised to {number(exponent.low)}.", "Add eps to the base."
     if base.num_zero and exponent.low < 1:
         return (
             Reason.GRADIENT_AT_ZERO,
-            f"{base.num_zero} of {base.numel} bases are 0, where the gradient of x ** {number(exponent.low)} is inf.",
+            f"{of(base.num_zero, base.numel, 'bases')} 0, where the gradient of x ** {number(exponent.low)} is inf.",
             "Add eps to the base: (x + eps) ** p.",
         )
     if base.low < 0 and case.has_nan:
@@ -370,7 +388,7 @@ def _gradient_of_quotient(case: Case) -> Verdict | None:
     if divisor.num_zero:
         return (
             Reason.DIVISION_BY_ZERO,
-            f"{divisor.num_zero} of {divisor.numel} divisors of {forward.op} are 0, and so its gradient is not finite.",
+            f"{of(divisor.num_zero, divisor.numel, f'divisors of {forward.op}')} 0, and so its gradient is not finite.",
             "Add a small eps to the divisor, or clamp it. A torch.where around it hides the value, not the gradient.",
         )
     if not case.nonfinite_input and divisor.abs_min:

@@ -1,7 +1,7 @@
 """Why an operation made a non-finite value, decided from its operands' numbers, and what to do about it.
 
-A rule is a function registered for operators by their plain names; it returns the reason, one sentence of numbers, and advice, or None where it does
-not know. What no rule explains is tried for overflow and is else unknown.
+A rule is a function registered for operators by their plain names; it returns the reason, one sentence of numbers, and advice, or None
+where it does not know. What no rule explains is tried for overflow and is else unknown.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Case:
 
     @property
     def nonfinite_input(self) -> bool:
-        return any(n.num_nonfinite for n in self.tensors) or any(isinstance(v, float) and not math.isfinite(v) for v in self.values.values())
+        values = (v for v in self.values.values() if isinstance(v, float))
+        return any(n.num_nonfinite for n in self.tensors) or not all(map(math.isfinite, values))
 
     @property
     def limit(self) -> float:
@@ -105,10 +106,11 @@ GRADIENT: dict[str, Rule] = {}  # by the forward operation whose gradient is com
 
 # Operations that take -inf as "masked".
 MASKED = frozenset(
-    {"_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "add", "sub", "where", "masked_fill", "exp", "amax", "max"}
-    | {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention"}
-    | {"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math"}
-)  # fmt: skip
+    ["_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "add", "sub", "where", "masked_fill", "exp"]
+    + ["amax", "max", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention"]
+    + ["_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention"]
+    + ["_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math"]
+)
 
 
 def explains(*ops: str, registry: dict[str, Rule] = FORWARD) -> Callable[[Rule], Rule]:
@@ -149,7 +151,10 @@ def _explain(case: Case) -> Verdict:
         if reason == Reason.DIVISION_BY_ZERO:
             advice = "Give the optimizer a positive eps."
         elif reason == Reason.OVERFLOW:
-            advice = "Keep weights and the optimizer's state in float32 (autocast instead of a model in half precision), or clip gradients and lower the learning rate."
+            advice = (
+                "Keep weights and the optimizer's state in float32 (autocast instead of a model in half precision), "
+                "or clip gradients and lower the learning rate."
+            )
         else:
             advice = "Check the learning rate, eps and weight decay, and clip gradients."
         return Reason.OPTIMIZER_UPDATE, f"{reason.value}: {detail}", advice
@@ -161,7 +166,8 @@ def _explain(case: Case) -> Verdict:
         return (
             reason,
             f"{detail} The loss never saw it, but its gradient did.",
-            "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it, e.g. torch.where(ok, f(torch.where(ok, x, 1)), 0).",
+            "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it, "
+            "e.g. torch.where(ok, f(torch.where(ok, x, 1)), 0).",
         )
     return verdict
 
@@ -182,9 +188,11 @@ def _root(case: Case) -> Verdict:
     name, numbers, is_input = case.root
     what = _counts(numbers)
     if is_input:
-        return Reason.BAD_INPUT, f"{name} held {what} before any operation.", "Check the batch: how the data was loaded, normalized and augmented."
+        advice = "Check the batch: how the data was loaded, normalized and augmented."
+        return Reason.BAD_INPUT, f"{name} held {what} before any operation.", advice
     if name.startswith("grad "):
-        return Reason.BAD_INPUT, f"{name} held {what} when it reached the model.", "The fault lies in the loss's own backward: check the loss function."
+        advice = "The fault lies in the loss's own backward: check the loss function."
+        return Reason.BAD_INPUT, f"{name} held {what} when it reached the model.", advice
     return (
         Reason.BAD_PARAMETER,
         f"{name} held {what} before this step.",
@@ -195,11 +203,11 @@ def _root(case: Case) -> Verdict:
 def _deliberate(case: Case) -> Verdict:
     value = next((f"{v}" for v in case.values.values() if isinstance(v, float) and not math.isfinite(v)), "")
     written = value or _counts(case.output)
-    return (
-        Reason.UNKNOWN,
-        f"{case.op} wrote {written} on purpose, and it reached what must be finite.",
-        "Use a large finite number (torch.finfo(dtype).min) or keep masked positions out of the loss.",
-    )
+    if case.has_nan:
+        advice = "Write a number that says what is meant, or keep these positions out of the loss."
+    else:
+        advice = "Use a large finite number (torch.finfo(dtype).min), or keep masked positions out of the loss."
+    return Reason.UNKNOWN, f"The code itself wrote {written} here, and it reached what must be finite.", advice
 
 
 def _counts(n: Numbers | None) -> str:
@@ -209,9 +217,19 @@ def _counts(n: Numbers | None) -> str:
     return f"{' and '.join(parts)} of {n.numel} elements" if parts else "only finite values"
 
 
-def number(x: float) -> str:
-    """Three digits, as the guide prints them; integers as they are."""
-    return f"{x:.0f}" if x == int(x) and abs(x) < 1e6 else f"{x:.3g}"
+def number(x: float, beside: float | None = None) -> str:
+    """Three digits; integers as they are; as many digits as tell it from the number ``beside`` it."""
+    if x == int(x) and abs(x) < 1e6:
+        return f"{x:.0f}"
+    digits = 3
+    while beside is not None and x != beside and float(f"{x:.{digits}g}") == beside and digits < 17:
+        digits += 1
+    return f"{x:.{digits}g}"
+
+
+def of(count: int, total: int, what: str) -> str:
+    """``1 of 3 divisors is``, ``2 of 3 divisors are``."""
+    return f"{count} of {total} {what} {'is' if count == 1 else 'are'}" if total > 1 else f"the {what.removesuffix('s')} is"
 
 
 def attribute(module: str) -> str:
@@ -251,7 +269,9 @@ def _from_infinities(case: Case) -> Verdict | None:
     infinite = [n for n in tensors if n.num_nonfinite]
     zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
     if zeros or case.op in ("mul", "mv", "dot") or len(infinite) < 1:
-        return Reason.ZERO_TIMES_INF, f"0 was multiplied by {_counts(infinite[0]) if infinite else 'inf'}.", _INFINITE_ADVICE
+        value = next((v for v in case.values.values() if isinstance(v, float) and math.isinf(v)), math.inf)
+        what = f"a tensor that holds {_counts(infinite[0])}" if infinite else f"{value}"
+        return Reason.ZERO_TIMES_INF, f"0 was multiplied by {what}.", _INFINITE_ADVICE
     return Reason.INF_MINUS_INF, f"Infinities of opposite sign met: {_counts(infinite[0])}.", _INFINITE_ADVICE
 
 

@@ -1,111 +1,24 @@
-"""Every operation of a stretch of a step, with its operands' numbers and the line that made it run.
-
-The tape answers one question: which records wrote the bytes of this tensor? Memory is followed by storage and region, so views, in-place writes and
-reads of another part of the same storage are told apart. Nothing is kept alive: storages are held weakly, stacks as code objects.
-"""
+"""Every operation of a stretch of a step, with its operands' numbers and the line that made it run."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import sys
-import threading
 import weakref
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.probe import stack as stacks
-from numscope.record import Numbers
+from numscope.probe.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
 from numscope.site import Phase
 
-UNOBSERVED = -1
-ACCUMULATE = "torch::autograd::AccumulateGrad"
-COPY_SLICES = "CopySlices"
-
-
-class Rows(Protocol):
-    """Where numbers go: a ledger."""
-
-    def observe(self, tensor: Tensor) -> int: ...
-    def numbers(self, handle: int) -> Numbers: ...
-
-
-@dataclass(slots=True)
-class State:
-    """What one region of memory held at one time, summarized once.
-
-    Args:
-        row: handle of the numbers; ``UNOBSERVED`` for integers and what can't be summarized.
-        writers: records that wrote it, the latest first; empty when it came from outside the tape.
-        name: the parameter, buffer or input that it is, where one is known.
-    """
-
-    row: int
-    writers: tuple[int, ...] = ()
-    name: str = ""
-
-
-@dataclass(slots=True)
-class OperandRecord:
-    """One argument or result: a tensor's state, or a plain Python value."""
-
-    name: str
-    state: State | None
-    value: Any = None
-    dtype: torch.dtype | None = None
-    shape: tuple[int, ...] = ()
-    position: int = -1  # within a list of tensors; -1 outside
-    parameter: bool = False
-
-    @property
-    def producer(self) -> int | None:
-        """Index of the record that last wrote it."""
-        return self.state.writers[0] if self.state is not None and self.state.writers else None
-
-
-@dataclass(slots=True)
-class OpRecord:
-    """One operation as it ran."""
-
-    index: int
-    op: str  # "aten.sqrt"
-    overload: str
-    phase: Phase
-    module: str
-    stack: stacks.Stack
-    inputs: list[OperandRecord] = field(default_factory=list)
-    outputs: list[OperandRecord] = field(default_factory=list)
-    mutates: bool = False
-    differentiable: bool = False
-    node: str = ""  # the autograd node at work, "SqrtBackward0"
-    node_seq: int = -1
-    forward: OpRecord | None = None  # of a backward op, the forward op whose gradient it computes
-    accumulates: str = ""  # the tensor whose gradient is being accumulated, of AccumulateGrad
-
-    @property
-    def name(self) -> str:
-        """The operation without namespace and marks of being in place: ``sqrt``."""
-        return plain_name(self.op)
-
-
-def plain_name(op: str) -> str:
-    """``aten._foreach_sqrt_`` → ``sqrt``; ``aten._softmax`` → ``_softmax``."""
-    name = op.rpartition(".")[2].rstrip("_")
-    return name.removeprefix("_foreach_")
-
-
-def _key(name: str) -> str:
-    """What a node's name and its op's name have in common: ``SqrtBackward0`` and ``aten.sqrt_`` are both ``sqrt``."""
-    return name.partition("Backward")[0].replace("_", "").lower()
-
+__all__ = ["ACCUMULATE", "UNINITIALIZED", "UNOBSERVED", "OpProbe", "OpRecord", "OpTape", "OperandRecord", "Rows", "State"]
 
 UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _OVERWRITES = frozenset(
@@ -137,148 +50,7 @@ class _Op:
         self.uninitialized = self.name.rpartition(".")[2] in UNINITIALIZED
 
 
-_Region = tuple[int, torch.dtype, tuple[tuple[int, int], ...]]
-
-
-class _Storage:
-    """The writes that still show in one storage, and the states read from it."""
-
-    __slots__ = ("reference", "states", "writes")
-
-    def __init__(self, storage: Any) -> None:
-        self.reference = StorageWeakRef(storage)  # while it lives, no other storage gets this address
-        self.states: dict[_Region, tuple[State, int, int]] = {}
-        self.writes: list[tuple[int, State, int, int]] = []  # record, state, first byte, last byte + 1
-
-    def write(self, index: int, region: _Region, state: State, low: int, high: int, dense: bool) -> None:
-        self.states = {k: v for k, v in self.states.items() if v[2] <= low or v[1] >= high}
-        self.states[region] = (state, low, high)
-        if dense and self.writes:
-            self.writes = [w for w in self.writes if w[2] < low or w[3] > high]
-        self.writes.append((index, state, low, high))
-
-
-def _region(tensor: Tensor) -> tuple[_Region, int, int, bool]:
-    """A canonical region of a storage: the same for ``x``, ``x.t()`` and ``x.reshape(-1)``."""
-    offset, size = tensor.storage_offset(), tensor.element_size()
-    dims: list[tuple[int, int]] = []
-    last = 0
-    for stride, length in sorted((s, n) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1 and s != 0):
-        last += (length - 1) * stride
-        if dims and dims[-1][0] * dims[-1][1] == stride:
-            dims[-1] = (dims[-1][0], dims[-1][1] * length)
-        else:
-            dims.append((stride, length))
-    low, high = offset * size, (offset + last + 1) * size
-    return (offset, tensor.dtype, tuple(dims)), low, high, not dims or (len(dims) == 1 and dims[0][0] == 1)
-
-
-class OpTape:
-    """What an op probe saw, in order.
-
-    Args:
-        limit: keep about this many records, the last ones; None keeps all.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self.records: list[OpRecord] = []
-        self.limit = limit
-        self.first = 0  # index of records[0]
-        self._storages: dict[int, _Storage] = {}
-        self._odd: dict[int, tuple[weakref.ref[Tensor], State]] = {}  # tensors without a storage, by id
-        self._nodes: dict[int, list[OpRecord]] = {}  # by autograd sequence number
-        self._order: list[int] = []
-        self._lock = threading.Lock()  # on CUDA the engine runs backward in a thread of its own
-
-    def __getitem__(self, index: int) -> OpRecord:
-        return self.records[index - self.first]
-
-    def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and 0 <= index - self.first < len(self.records)
-
-    def producer(self, tensor: Tensor) -> int | None:
-        """Index of the record that last wrote this tensor's memory; None when no record did."""
-        state = self.state_of(tensor)
-        return state.writers[0] if state is not None and state.writers else None
-
-    def state_of(self, tensor: Tensor) -> State | None:
-        """The last known state of a tensor's memory, without looking at the memory; None when the tape never saw it."""
-        tensor = _local(tensor)
-        try:
-            storage = self._storages.get(tensor.untyped_storage()._cdata)
-            if storage is not None:
-                region, low, high, _ = _region(tensor)
-                known = storage.states.get(region)
-                return known[0] if known is not None else State(UNOBSERVED, self._overlapping(storage, low, high))
-        except (RuntimeError, NotImplementedError):
-            pass
-        odd = self._odd.get(id(tensor))
-        return odd[1] if odd is not None and odd[0]() is tensor else None
-
-    @staticmethod
-    def _overlapping(storage: _Storage, low: int, high: int) -> tuple[int, ...]:
-        return tuple(index for index, _, a, b in reversed(storage.writes) if a < high and b > low)
-
-    def forward_of(self, node: str, seq: int) -> OpRecord | None:
-        """The forward operation that made an autograd node.
-
-        A node takes its sequence number right before its operation runs, so the first record that sees the counter one further is its own. A view
-        written in place gets its node (CopySlices) afterwards: it belongs to the last differentiable operation before.
-        """
-        if node == ACCUMULATE or seq < 0 or not self._order:
-            return None
-        own = [r for r in self._nodes.get(seq, ()) if node != COPY_SLICES or r.differentiable]
-        if own:
-            return next((r for r in own if _key(r.name) == _key(node)), own[0])
-        at = bisect_right(self._order, seq)
-        for earlier in reversed(self._order[:at][-8:]):
-            for record in self._nodes[earlier]:
-                if record.differentiable:
-                    return record
-        return None
-
-    def _add_node(self, seq: int, record: OpRecord) -> None:
-        known = self._nodes.get(seq)
-        if known is None:
-            self._nodes[seq] = [record]
-            if not self._order or seq > self._order[-1]:
-                self._order.append(seq)
-            else:  # another thread's counter
-                self._order.insert(bisect_right(self._order, seq), seq)
-        elif len(known) < 8:
-            known.append(record)
-
-    def _add(self, record: OpRecord) -> None:
-        record.index = self.first + len(self.records)
-        self.records.append(record)
-        if self.limit is not None and len(self.records) > self.limit + self.limit // 4:
-            self._drop(len(self.records) - self.limit)
-
-    def _drop(self, count: int) -> None:
-        del self.records[:count]
-        self.first += count
-        self._storages = {k: s for k, s in self._storages.items() if not s.reference.expired()}
-        self._odd = {k: v for k, v in self._odd.items() if v[0]() is not None}
-        excess = len(self._order) - 2 * (self.limit or 0)
-        if excess > 0:
-            for seq in self._order[:excess]:
-                del self._nodes[seq]
-            del self._order[:excess]
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """The plain tensor within a wrapper such as DTensor."""
-    for _ in range(4):
-        inner = getattr(tensor, "_local_tensor", None) if type(tensor) is not Tensor else None
-        if inner is None and type(tensor) is not Tensor:
-            inner = getattr(tensor, "elem", None)
-        if not isinstance(inner, Tensor):
-            break
-        tensor = inner
-    return tensor
-
-
-class OpProbe(TorchDispatchMode):
+class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Puts every operation that runs within it on a tape.
 
     Args:
@@ -304,28 +76,28 @@ class OpProbe(TorchDispatchMode):
         names: Mapping[int, str] | None = None,
         boundary: CodeType | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary = module_name, boundary
         self.names = {} if names is None else names
         self.error: Exception | None = None  # of our own; set, the probe only passes operations on
         self._ops: dict[Any, _Op] = {}
-        self._last_seq = -1
-        self._pending: OpRecord | None = None
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        return False
+        """A compiled loss stays compiled and is passed by; a replay asks for eager mode by itself."""
+        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         record: OpRecord | None = None
+        op: _Op | None = None
         if self.error is None:
             try:
                 wrapped = _wrapper(types)
                 if wrapped == _SHAPES_ONLY:
                     return func(*args, **kwargs)
-                with self.tape._lock:
+                with self.tape.lock:
                     op = self._ops.get(func)
                     if op is None:
                         op = self._ops[func] = _Op(func)
@@ -335,9 +107,9 @@ class OpProbe(TorchDispatchMode):
             if record is None and self.error is None:
                 return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
         result = func(*args, **kwargs)
-        if record is not None and self.error is None:
+        if record is not None and op is not None and self.error is None:
             try:
-                with self.tape._lock:
+                with self.tape.lock:
                     self._after(op, record, args, kwargs, result)
             except Exception as error:
                 self.error = error
@@ -345,10 +117,11 @@ class OpProbe(TorchDispatchMode):
 
     def _before(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any], unwraps: bool) -> OpRecord | None:
         """Everything known before the operation runs; None when it only makes a view, or leaves the work to a wrapper's own operations."""
-        record = OpRecord(
-            -1, op.name, op.overload, self.phase, self.module_name(), stacks.capture(sys._getframe(2), self.boundary), mutates=bool(op.written)
-        )
+        stack = stacks.capture(sys._getframe(2), self.boundary)
+        record = OpRecord(-1, op.name, op.overload, self.phase, self.module_name(), stack, mutates=bool(op.written))
         self._place(record, args, kwargs)
+        for tensor in _tensors((*args, *kwargs.values())):
+            self._identify(tensor)
         if unwraps or op.view:
             return None
         for name, value in _named(op, args, kwargs):
@@ -357,16 +130,16 @@ class OpProbe(TorchDispatchMode):
         return record
 
     def _place(self, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        node = torch._C._current_autograd_node()
-        seq = torch.autograd._get_sequence_nr() - 1
+        node: Any = torch._C._current_autograd_node()
+        seq = torch._C._autograd._get_sequence_nr() - 1
         if torch.is_grad_enabled():
             record.differentiable = any(t.requires_grad for t in _tensors((*args, *kwargs.values())))
         if node is None:
-            self.tape._add_node(seq, record)
+            self.tape.add_node(seq, record)
             return
         record.node, record.node_seq = node.name(), node._sequence_nr()
         if record.differentiable or record.stack.recompute:
-            self.tape._add_node(seq, record)  # recomputed by checkpointing, or a graph of gradients
+            self.tape.add_node(seq, record)  # recomputed by checkpointing, or a graph of gradients
         if record.stack.recompute:
             record.phase = Phase.FORWARD
             return
@@ -380,7 +153,7 @@ class OpProbe(TorchDispatchMode):
             record.module = record.forward.module
 
     def _after(self, op: _Op, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        self.tape._add(record)
+        self.tape.add(record)
         seen: set[int] = set()
         for name, value in _named(op, args, kwargs):
             if name in op.written:
@@ -395,7 +168,8 @@ class OpProbe(TorchDispatchMode):
             if id(value) not in seen:
                 seen.add(id(value))
                 row = UNOBSERVED if uninitialized else self._observe(value)
-                record.outputs.append(OperandRecord(name, self._write(value, record.index, row), None, value.dtype, tuple(value.shape)))
+                state = self._write(value, record.index, row, uninitialized)
+                record.outputs.append(OperandRecord(name, state, None, value.dtype, _shape(value)))
         elif isinstance(value, list | tuple):
             for position, item in enumerate(value):
                 self._results(record, f"{name}[{position}]", item, seen, uninitialized)
@@ -407,8 +181,9 @@ class OpProbe(TorchDispatchMode):
 
     def _operands(self, into: list[OperandRecord], name: str, value: Any, position: int = -1) -> None:
         if isinstance(value, Tensor):
-            parameter = isinstance(value, torch.nn.Parameter)
-            into.append(OperandRecord(name, self._read(value), None, value.dtype, tuple(value.shape), position, parameter))
+            storage = self._storage(value)
+            parameter = storage.parameter if storage is not None else isinstance(value, torch.nn.Parameter)
+            into.append(OperandRecord(name, self._read(value, storage), None, value.dtype, _shape(value), position, parameter))
         elif isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
             for at, item in enumerate(value):
                 if item is not None:
@@ -419,53 +194,65 @@ class OpProbe(TorchDispatchMode):
     def _observe(self, tensor: Tensor) -> int:
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
             return UNOBSERVED
-        # An alias, because an in-place operation counts up the version only after we return: by its id and version the tensor still looks unchanged.
+        # An alias, because an in-place operation counts up the version only after we return: the tensor itself still looks unchanged.
         return self.rows.observe(tensor.detach() if type(tensor) in (Tensor, torch.nn.Parameter) else tensor)
+
+    def _identify(self, tensor: Tensor) -> None:
+        """Keep what a tensor is with its storage: its views are other objects."""
+        name = self.names.get(id(tensor), "")
+        if name or isinstance(tensor, torch.nn.Parameter):
+            storage = self._storage(tensor)
+            if storage is not None:
+                storage.name = storage.name or name
+                storage.parameter = storage.parameter or isinstance(tensor, torch.nn.Parameter)
 
     def _name(self, tensor: Tensor) -> str:
         name = self.names.get(id(tensor), "")
         if not name:
             with contextlib.suppress(RuntimeError, NotImplementedError):
-                name = self.names.get(tensor.untyped_storage()._cdata, "")
+                key = tensor.untyped_storage()._cdata
+                known = self.tape.storages.get(key)
+                name = self.names.get(key, "") or (known.name if known is not None else "")
         return name
 
-    def _storage(self, tensor: Tensor) -> _Storage | None:
+    def _storage(self, tensor: Tensor) -> StorageRecord | None:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return None
         try:
             storage = tensor.untyped_storage()
             key = storage._cdata
-        except (RuntimeError, NotImplementedError):  # sparse and the like
+        except (RuntimeError, NotImplementedError):  # functorch's wrappers and the like
             return None
-        known = self.tape._storages.get(key)
+        known = self.tape.storages.get(key)
         if known is None:
-            known = self.tape._storages[key] = _Storage(storage)
+            known = self.tape.storages[key] = StorageRecord(storage)
         return known
 
-    def _read(self, tensor: Tensor) -> State:
+    def _read(self, tensor: Tensor, storage: StorageRecord | None) -> State:
         """The state of an operand; summarized now when nobody has seen this region in this condition yet."""
-        storage = self._storage(tensor)
         if storage is None:
-            odd = self.tape._odd.get(id(tensor))
+            odd = self.tape.odd.get(id(tensor))
             if odd is not None and odd[0]() is tensor:
                 return odd[1]
             state = State(self._observe(tensor), (), self._name(tensor))
-            self.tape._odd[id(tensor)] = (weakref.ref(tensor), state)
+            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
             return state
-        region, low, high, _ = _region(tensor)
+        region, low, high, _ = region_of(tensor)
         known = storage.states.get(region)
         if known is not None:
             return known[0]
-        state = State(self._observe(tensor), self.tape._overlapping(storage, low, high), self._name(tensor))
+        state = State(self._observe(tensor), self.tape.overlapping(storage, low, high), self._name(tensor))
         storage.states[region] = (state, low, high)
         return state
 
-    def _write(self, tensor: Tensor, index: int, row: int) -> State:
-        state = State(row, (index,), self._name(tensor) if self.names else "")
+    def _write(self, tensor: Tensor, index: int, row: int, blank: bool) -> State:
+        state = State(row, (index,), self._name(tensor))
         storage = self._storage(tensor)
         if storage is None:
-            self.tape._odd[id(tensor)] = (weakref.ref(tensor), state)
+            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
         else:
-            region, low, high, dense = _region(tensor)
-            storage.write(index, region, state, low, high, dense)
+            region, low, high, dense = region_of(tensor)
+            storage.write(index, region, state, low, high, dense, blank)
         return state
 
 
@@ -484,6 +271,13 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return found
 
 
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    try:
+        return tuple(tensor.shape)
+    except RuntimeError:  # a nested tensor has none
+        return ()
+
+
 def nonfinite_number(value: Any) -> bool:
     """Whether a plain argument is, or holds, a nan or an inf."""
     if isinstance(value, list | tuple):
@@ -499,7 +293,7 @@ _PLAIN, _UNWRAPS, _SHAPES_ONLY = range(3)
 def _wrapper(types: Sequence[type]) -> int:
     """How to treat an operation on tensor subclasses.
 
-    One that wraps plain tensors (DTensor) does the work itself by operations on those, which come back here. Fake tensors have no numbers at all.
+    One that wraps plain tensors (DTensor) does the work itself by operations on those, which come back here. Fake tensors have no numbers.
     """
     how = _PLAIN
     for t in types:

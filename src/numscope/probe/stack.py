@@ -27,7 +27,8 @@ def _folder(path: str) -> str:
 _TORCH = tuple(_folder(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), name)) for name in ("torch", "functorch"))
 _OURS = _folder(os.path.dirname(os.path.dirname(__file__)))
 _STANDARD = tuple({_folder(p) for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if p})
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # these lie inside the standard library's folder
+# these lie inside the standard library's folder
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
 
 
@@ -43,6 +44,12 @@ def _owner_of_file(path: str) -> int:
     if path.startswith(_STANDARD) and not any(part in path for part in _INSTALLED):
         return STANDARD
     return USER
+
+
+@functools.lru_cache(maxsize=65536)
+def _machinery(path: str) -> bool:
+    """Torch's own files that stand between an operation and whoever asked for it."""
+    return path.endswith(("_ops.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py")) or f"{os.sep}_dynamo{os.sep}" in path
 
 
 def owner(code: CodeType) -> int:
@@ -77,8 +84,8 @@ EMPTY = Stack()
 def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
     """Take the user's frames from ``frame`` outward.
 
-    The walk ends at ``boundary`` (the function of ours that runs a step again: what lies outward is not the step's own stack) and where torch
-    called the autograd engine: what lies outward is the line of ``backward()``, not the line at fault.
+    The walk ends at ``boundary`` (the function of ours that runs a step again: what lies outward is not the step's own stack) and where
+    torch called the autograd engine: what lies outward is the line of ``backward()``, not the line at fault.
 
     Args:
         frame: the innermost frame to look at.
@@ -100,7 +107,7 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
             break
         elif whose == RECOMPUTE:
             recompute = True
-        elif whose == TORCH and inner is None and not code.co_filename.endswith(("_ops.py", "_python_dispatch.py")):
+        elif whose == TORCH and inner is None and not _machinery(code.co_filename):
             inner = (code, frame.f_lasti)
         frame = frame.f_back
     return Stack(tuple(frames), inner, recompute)
