@@ -22,8 +22,8 @@ CHECK = jsonschema.Draft202012Validator(SCHEMA)
 N = Numbers("float16", (2, 3), 6, 1, 2, 0, 0, 1, -1.5, 2.0, 6e-8, 2.0)
 NONE_FINITE = Numbers("float32", (), 1, 1, 0, 0, 0, 0, None, None, None, None)
 CULPRIT = Culprit(
-    "aten.log", Phase.FORWARD, "head", "/data/[x]\ud800.py", 3, "y = x.log()", Reason.DOMAIN, "log(-1).", "Clamp.",
-    (Operand("self", N), Operand("alpha", None, "inf")), (Operand("", NONE_FINITE),), (("/data/t.py", 1, "main", "m(x)"),),
+    "aten.log", Phase.FORWARD, "head", "/train/[x]\ud800.py", 3, "y = x.log()", Reason.DOMAIN, "log(-1).", "Clamp.",
+    (Operand("self", N), Operand("alpha", None, "inf")), (Operand("", NONE_FINITE),), (("/train/t.py", 1, "main", "m(x)"),),
 )  # fmt: skip
 FINDING = Finding(
     3, 4, Phase.LOSS, 1, Site("head", "Head", Phase.LOSS, "loss"), Kind.NAN, False, CULPRIT, "reproduced",

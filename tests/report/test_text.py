@@ -13,7 +13,7 @@ from numscope.report.text import escape, one_line, print_finding, render
 from numscope.site import Phase, Site
 
 GOLDEN = Path(__file__).parent / "golden"
-FILE = "/data/run/modeling_t5.py"
+FILE = "/train/run/modeling_t5.py"
 SOURCE = """\
     def forward(self, hidden_states):
         hidden_gelu = self.act(self.wi_0(hidden_states))
@@ -65,8 +65,8 @@ OVERFLOW = Finding(
         ),
         outputs=(Operand("", numbers(1e-5, 6.5e4, pos=3, neg=2, zero=3)),),
         stack=(
-            ("/data/run/train.py", 41, "main", "loss = model(**batch).loss"),
-            ("/data/run/modeling_t5.py", 310, "forward", "x = self.DenseReluDense(x)"),
+            ("/train/run/train.py", 41, "main", "loss = model(**batch).loss"),
+            ("/train/run/modeling_t5.py", 310, "forward", "x = self.DenseReluDense(x)"),
             (FILE, 98, "forward", "hidden_states = hidden_gelu * hidden_linear"),
         ),
     ),
@@ -150,7 +150,7 @@ def test_default_stream_is_stderr(capsys):
 
 
 def test_a_long_path_is_in_one_piece():
-    path = "/data/" + "x" * 150 + ".py"
+    path = "/train/" + "x" * 150 + ".py"
     culprit = dataclasses.replace(OVERFLOW.culprit, file=path)
     assert f"{path}:98\n" in printed(dataclasses.replace(OVERFLOW, culprit=culprit), 80)
 
