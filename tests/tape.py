@@ -58,6 +58,7 @@ class Run:
     rows: OracleRows
     result: Any = None
     names: dict[int, str] = field(default_factory=dict)
+    graph: Any = None  # the result's autograd node
 
     def culprit(self, *escaped: Tensor | None) -> Culprit | None:
         return find_culprit(self.tape, [t for t in escaped if t is not None], self.rows)
@@ -81,6 +82,7 @@ def traced(
     if probe.error is not None:
         raise probe.error
     if backward:
+        run.graph = run.result.grad_fn
         with contextlib.ExitStack() as stack:
             probe = OpProbe(run.tape, run.rows, phase=Phase.BACKWARD, names=run.names, boundary=here)
             stack.enter_context(probe)

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from numscope.reasons import explains, number
 from numscope.record import Reason
-from tests.tape import line_of, traced
+from tests.tape import Run, line_of, traced
 
 HALF = torch.float16
 INF = float("inf")
@@ -171,6 +172,51 @@ def all_ignored() -> Tensor:
     return F.cross_entropy(logits, torch.tensor([-100]))  # all_ignored
 
 
+def entropy_of_certainty() -> Tensor:
+    p = leaf(20.0, -200.0).softmax(0)
+    log_p = p.log()  # entropy_of_certainty
+    return -(p * log_p).sum()
+
+
+def hand_written_rms_norm() -> Tensor:
+    x = leaf(0.0, 0.0)
+    scale = torch.rsqrt(x.square().mean())  # hand_written_rms_norm
+    return (x * scale).sum()
+
+
+def einsum_overflow() -> Tensor:
+    a = torch.full((2, 3, 8), 200.0, dtype=HALF)
+    return torch.einsum("bij,bkj->bik", a, a).sum()  # einsum_overflow
+
+
+def convolution_overflow() -> Tensor:
+    x, w = torch.full((1, 4, 8), 200.0, dtype=HALF), torch.full((2, 4, 3), 200.0, dtype=HALF)
+    return F.conv1d(x, w).sum()  # convolution_overflow
+
+
+def scatter_overflow() -> Tensor:
+    into, x = torch.zeros(2, dtype=HALF), leaf(4e4, 4e4, dtype=HALF)
+    return into.scatter_add(0, torch.zeros(2, dtype=torch.long), x).sum()  # scatter_overflow
+
+
+def singular_matrix() -> Tensor:
+    x = torch.eye(2) * leaf(1e-42)
+    return torch.linalg.inv(x).sum()  # singular_matrix
+
+
+def layer_norm_without_eps() -> Tensor:
+    return F.layer_norm(leaf(1.0, 1.0), (2,), eps=0.0).sum()  # layer_norm_without_eps
+
+
+def mean_of_nothing() -> Tensor:
+    return leaf(1.0)[:0].mean()  # mean_of_nothing
+
+
+def masked_target() -> Tensor:
+    logits = leaf(1.0, 2.0)[None].masked_fill(torch.tensor([[True, False]]), -INF)  # masked_target
+    return F.cross_entropy(logits, torch.tensor([0]))
+
+
 def nan_written() -> Tensor:
     x = leaf(1.0, 2.0) * 1
     x[0] = float("nan")  # nan_written
@@ -207,6 +253,15 @@ FAULTS: list[tuple[Callable[[], Tensor], str, Reason]] = [
     (zero_times_infinity, "aten.mul", Reason.ZERO_TIMES_INF),
     (std_of_one, "aten.std", Reason.DIVISION_BY_ZERO),
     (all_ignored, "aten.nll_loss_forward", Reason.DIVISION_BY_ZERO),
+    (entropy_of_certainty, "aten.log", Reason.DOMAIN),
+    (hand_written_rms_norm, "aten.rsqrt", Reason.DIVISION_BY_ZERO),
+    (einsum_overflow, "aten.bmm", Reason.OVERFLOW),
+    (convolution_overflow, "aten.convolution", Reason.OVERFLOW),
+    (scatter_overflow, "aten.scatter_add", Reason.OVERFLOW),
+    (singular_matrix, "aten.linalg_inv_ex", Reason.DIVISION_BY_ZERO),
+    (layer_norm_without_eps, "aten.native_layer_norm", Reason.DIVISION_BY_ZERO),
+    (mean_of_nothing, "aten.mean", Reason.DIVISION_BY_ZERO),
+    (masked_target, "aten.masked_fill", Reason.UNKNOWN),
     (nan_written, "", Reason.UNKNOWN),
 ]
 
@@ -278,15 +333,44 @@ def grad_half_overflow() -> Tensor:
     return (y * 1000.0 - y * 900.0 + 0).sum()
 
 
-def grad_exploding_division() -> Tensor:
-    x, y = leaf(1e-3, dtype=HALF), leaf(1e-3, dtype=HALF)
-    return (x / y).square().sum()  # grad_exploding_division
+def grad_hypot_at_zero() -> Tensor:
+    x, y = leaf(0.0), leaf(0.0)
+    return torch.hypot(x, y).sum()  # grad_hypot_at_zero
 
 
-def grad_of_accumulation() -> Tensor:
-    x = leaf(0.0, dtype=HALF)
+def grad_root_that_clamp_hides() -> Tensor:
+    x = leaf(0.0, 4.0)
+    y = x.sqrt()  # grad_root_that_clamp_hides
+    return y.clamp(min=1).sum()
+
+
+def grad_of_coinciding_eigenvalues() -> Tensor:
+    x = torch.eye(2) * leaf(1.0)
+    _, vectors = torch.linalg.eigh(x)  # grad_of_coinciding_eigenvalues
+    return vectors.sum()
+
+
+def grad_exponential_that_where_hides_downstream() -> Tensor:
+    x = leaf(1000.0, 1.0)
+    y = torch.exp(x)  # grad_exponential_that_where_hides_downstream
+    z = x * y
+    return torch.where(x < 10, z, torch.zeros(())).sum()
+
+
+def grad_of_broadcast_bias() -> Tensor:
+    b = leaf(1.0, dtype=HALF)
+    return (torch.ones(70000, dtype=HALF) + b).float().sum()  # grad_of_broadcast_bias
+
+
+def grad_exponent_of_negative_base() -> Tensor:
+    x, y = leaf(-2.0), leaf(2.0)
+    return (x**y).sum()  # grad_exponent_of_negative_base
+
+
+def grad_summed_over_uses() -> Tensor:
+    x = leaf(0.0, dtype=HALF) * 1
     a = x * 40000.0
-    b = x * 40000.0
+    b = x * 40000.0  # the engine adds to what this line's gradient was
     return (a + b).sum()
 
 
@@ -300,25 +384,65 @@ GRADIENT_FAULTS: list[tuple[Callable[[], Tensor], Reason]] = [
     (grad_exp_hidden_by_where, Reason.ZERO_TIMES_INF),
     (grad_acos_at_one, Reason.DOMAIN),
     (grad_half_overflow, Reason.OVERFLOW),
+    (grad_hypot_at_zero, Reason.GRADIENT_AT_ZERO),
+    (grad_root_that_clamp_hides, Reason.GRADIENT_AT_ZERO),
+    (grad_of_coinciding_eigenvalues, Reason.DIVISION_BY_ZERO),
+    (grad_exponential_that_where_hides_downstream, Reason.EXP_OVERFLOW),
+    (grad_of_broadcast_bias, Reason.OVERFLOW),
+    (grad_exponent_of_negative_base, Reason.DOMAIN),
 ]
+
+
+def _leaves_of(run: Run) -> list[Tensor]:
+    """The leaves that a run's graph ends in."""
+    found: list[Tensor] = []
+    todo, seen = [run.graph], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        todo += [following for following, _ in node.next_functions]
+    return found
 
 
 @pytest.mark.parametrize("fault, reason", GRADIENT_FAULTS, ids=[f.__name__ for f, _ in GRADIENT_FAULTS])
 def test_backward_fault_is_named_with_its_forward_line(fault: Callable[[], Tensor], reason: Reason) -> None:
-    leaves: list[Tensor] = []
-    original = leaf
-
-    def remember(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
-        leaves.append(original(*values, dtype=dtype))
-        return leaves[-1]
-
-    globals()["leaf"] = remember
-    try:
-        run = traced(fault, backward=True)
-    finally:
-        globals()["leaf"] = original
+    run = traced(fault, backward=True)
     assert torch.isfinite(run.result), "the fault must lie in the backward alone"
-    culprit = run.culprit(*(x.grad for x in leaves))
+    culprit = run.culprit(*(x.grad for x in _leaves_of(run)))
     assert culprit is not None
     assert (culprit.file, culprit.line) == (__file__, line_of(fault.__name__, __file__)), culprit
     assert culprit.reason == reason, culprit
+
+
+def test_sum_of_gradients_over_several_uses_says_so() -> None:
+    run = traced(grad_summed_over_uses, backward=True)
+    culprit = run.culprit(*(x.grad for x in _leaves_of(run)))
+    assert culprit is not None and culprit.reason == Reason.OVERFLOW and culprit.op == "aten.add"
+    assert culprit.detail.startswith("Gradient accumulation of a tensor that is used more than once: ")
+
+
+def test_second_rule_for_an_operator_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"explains: got 'exp' twice, expected one rule an operator"):
+        explains("exp")(lambda case: None)
+
+
+def test_digits_tell_a_number_from_its_bound() -> None:
+    assert [number(62700.0), number(6.27e9), number(1.0001, 1.0), number(0.5)] == ["62700", "6.27e+09", "1.0001", "0.5"]
+
+
+def test_detail_shows_the_numbers_that_overflowed() -> None:
+    run = traced(mul_overflow)
+    culprit = run.culprit(run.result)
+    assert culprit is not None
+    assert culprit.detail == "Largest |self| 300 × |other| 300 exceeds float16's maximum 65504."
+    assert "bfloat16" in culprit.advice
+
+
+def test_advice_names_the_module_as_python_writes_it() -> None:
+    run = traced(mul_overflow, module_name=lambda: "encoder.block.2.wo")
+    culprit = run.culprit(run.result)
+    assert culprit is not None and "numscope.high_precision(model.encoder.block[2].wo)" in culprit.advice

@@ -42,6 +42,8 @@ FLOORS = {
     "culprit": 3,
     "diagnosis": 3,
     "journal": 3,
+    "reason_gradients": 3,
+    "reason_rules": 3,
     "reasons": 3,
     "replay": 3,
     # what a user holds

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numscope.probe.op import UNINITIALIZED, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, nonfinite_number
-from numscope.reason_rules import MASKED, Case, explain
+from numscope.reason_gradients import MASKED, Case, explain
 from numscope.record import Culprit, Numbers, Operand
 from numscope.site import Phase
 

@@ -1,16 +1,14 @@
-"""The rules: one small function a family of operators, registered right above itself. Importing this file fills the registries."""
+"""The rules for forward operations: one small function a family of operators, registered right above itself."""
 
 from __future__ import annotations
 
 import math
 
-from numscope.reasons import FORWARD, GRADIENT, MASKED, Case, Range, Verdict, attribute, explain, explains, number, of, overflow
+from numscope.reasons import Case, Range, Verdict, explains, number, of, overflow
 from numscope.record import Reason
 
-__all__ = ["FORWARD", "GRADIENT", "MASKED", "Case", "explain"]  # with the rules registered
 
-
-def _first(case: Case, *names: str) -> Range | None:
+def first(case: Case, *names: str) -> Range | None:
     """The first of these arguments that is there."""
     return next((r for r in map(case.operand, names) if r is not None), None)
 
@@ -20,7 +18,7 @@ def _first(case: Case, *names: str) -> Range | None:
 
 @explains("mul", "multiply", "addcmul")
 def _product(case: Case) -> Verdict | None:
-    a, b = _first(case, "self", "tensor1"), _first(case, "other", "tensor2", "scalar", "tensors2")
+    a, b = first(case, "self", "tensor1"), first(case, "other", "tensor2", "scalar", "tensors2")
     if a is None or b is None or case.nonfinite_input:
         return None
     return overflow(case, f"Largest |self| {number(a.abs_max)} × |other| {number(b.abs_max)}")
@@ -48,7 +46,7 @@ def _power(case: Case) -> Verdict | None:
 
 @explains("add", "sub", "rsub", "add_relu")
 def _sum_of_two(case: Case) -> Verdict | None:
-    a, b = case.operand("self"), _first(case, "other", "scalar")
+    a, b = case.operand("self"), first(case, "other", "scalar")
     if a is None or b is None:
         return None
     if case.nonfinite_input and case.has_nan:
@@ -66,7 +64,7 @@ def _sum_of_two(case: Case) -> Verdict | None:
 
 @explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder")
 def _quotient(case: Case) -> Verdict | None:
-    divisor = case.operand("self") if case.op == "reciprocal" else _first(case, "other", "tensor2", "scalar", "tensors2")
+    divisor = case.operand("self") if case.op == "reciprocal" else first(case, "other", "tensor2", "scalar", "tensors2")
     top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
     if divisor is None or case.nonfinite_input:
         return None
@@ -101,7 +99,7 @@ def _matrix_product(case: Case) -> Verdict | None:
 
 
 def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | None]:
-    added = _first(case, "mat1", "batch1", "vec1") is not None  # then self is only added
+    added = first(case, "mat1", "batch1", "vec1") is not None  # then self is only added
     left = ("mat1", "batch1", "mat", "vec1", "grad_output") if added else ("self", "input", "grad_output")
     right = ("mat2", "batch2", "vec", "vec2", "tensor", "other", "weight", "input")
     found: list[tuple[str, Range] | None] = []
@@ -117,7 +115,7 @@ def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | 
     "avg_pool2d", "_adaptive_avg_pool2d"
 )  # fmt: skip
 def _reduction(case: Case) -> Verdict | None:
-    x = _first(case, "self", "x1", "grad_output")
+    x = first(case, "src", "source", "self", "x1", "grad_output")
     if x is None or case.nonfinite_input:
         return None
     if case.op in ("mean", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") and x.numel == 0:
@@ -151,17 +149,28 @@ def _normalization(case: Case) -> Verdict | None:
         return None
     if eps is not None and eps.high == 0:
         return Reason.DIVISION_BY_ZERO, "The variance of a row is 0 and eps is 0.", "Give the normalization a positive eps (1e-5)."
-    variance = _first(case, "running_var")
+    variance = first(case, "running_var")
     if variance is not None and variance.low < 0:
         advice = "Check how the running statistics were loaded or averaged."
         return Reason.DOMAIN, f"Smallest running variance {number(variance.low)} < 0.", advice
     return overflow(case, f"Largest |input| {number(x.abs_max)} squared")
 
 
+@explains("linalg_inv_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "linalg_solve_triangular", "_linalg_det", "linalg_cholesky_ex")
+def _singular(case: Case) -> Verdict | None:
+    if case.nonfinite_input:
+        return None
+    return (
+        Reason.DIVISION_BY_ZERO,
+        f"The matrix is singular, or so nearly that {case.dtype} can't tell: {case.op} divides by a pivot of 0.",
+        "Add a small multiple of the identity before, or use torch.linalg.pinv or lstsq.",
+    )
+
+
 # ---- functions with a domain
 
 
-_DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, advice
+DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, advice
     "log": (0.0, math.inf, False, "Clamp the argument: torch.log(x.clamp_min(eps)); for log(softmax(x)) use F.log_softmax."),
     "log2": (0.0, math.inf, False, "Clamp the argument: torch.log2(x.clamp_min(eps))."),
     "log10": (0.0, math.inf, False, "Clamp the argument: torch.log10(x.clamp_min(eps))."),
@@ -181,7 +190,7 @@ _DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, 
 
 
 def _outside(case: Case, x: Range, op: str) -> Verdict | None:
-    low, high, inside, advice = _DOMAINS[op]
+    low, high, inside, advice = DOMAINS[op]
     # nan comes of what lies beyond an end; at an open end itself the result is infinite
     if x.low < low or (not inside and (x.low == low or (low == 0 and x.num_zero))):
         value = min(x.low, low)
@@ -196,14 +205,14 @@ def _outside(case: Case, x: Range, op: str) -> Verdict | None:
     return Reason.DOMAIN, f"{extreme} argument of {op} is {number(value, low if value <= low else high)}{bound}{zeros}.", advice
 
 
-@explains(*_DOMAINS)
-def _domain(case: Case) -> Verdict | None:
-    x = _first(case, "self", "input")
+@explains(*DOMAINS)
+def domain(case: Case) -> Verdict | None:
+    x = first(case, "self", "input")
     return _outside(case, x, case.op) if x is not None else None
 
 
 @explains("xlogy", "special_xlogy", "special_xlog1py", "binary_cross_entropy")
-def _x_log_y(case: Case) -> Verdict | None:
+def x_log_y(case: Case) -> Verdict | None:
     y = case.operand("self") if case.op == "binary_cross_entropy" else case.operand("other")
     return _outside(case, y, "log") if y is not None else None
 
@@ -223,7 +232,7 @@ def _inverse_root(case: Case) -> Verdict | None:
 
 
 @explains("exp", "exp2", "expm1", "sinh", "cosh", "special_expit", "softplus", "elu", "logaddexp")
-def _exponential(case: Case) -> Verdict | None:
+def exponential(case: Case) -> Verdict | None:
     x = case.operand("self")
     if x is None or case.nonfinite_input:
         return None
@@ -282,7 +291,7 @@ def _negative_log_likelihood(case: Case) -> Verdict | None:
 
 @explains("_to_copy", "copy", "to", "_foreach_copy")
 def _cast(case: Case) -> Verdict | None:
-    x = _first(case, "self", "src")
+    x = first(case, "self", "src")
     source = case.tensors[0].dtype if case.tensors else ""
     if x is None or case.nonfinite_input or source == case.dtype:
         return None
@@ -294,118 +303,3 @@ def _cast(case: Case) -> Verdict | None:
         )
     verdict = overflow(case, f"Cast from {source}: largest |value| {number(x.abs_max)}")
     return verdict
-
-
-# ---- gradients, by the forward operation
-
-
-def _advice_gradient(op: str) -> str:
-    return "Add eps inside: torch.sqrt(x + eps)." if op == "sqrt" else "Add eps under the root: (x.square().sum() + eps).sqrt()."
-
-
-@explains("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist", registry=GRADIENT)
-def _root_at_zero(case: Case) -> Verdict | None:
-    forward = case.forward
-    if forward is None or forward.output is None:
-        return None
-    if forward.output.num_nan and forward.op == "sqrt":
-        return _domain(forward)
-    zeros = forward.output.num_zero
-    if not zeros:
-        return None
-    formula = "1/(2 sqrt(x)) is inf" if forward.op == "sqrt" else "x / norm(x) is 0/0"
-    return (
-        Reason.GRADIENT_AT_ZERO,
-        f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its gradient {formula}.",
-        _advice_gradient(forward.op),
-    )
-
-
-@explains("pow", registry=GRADIENT)
-def _power_at_zero(case: Case) -> Verdict | None:
-    forward = case.forward
-    base, exponent = (forward.operand("self"), forward.operand("exponent")) if forward is not None else (None, None)
-    if base is None or exponent is None:
-        return None
-    if base.num_zero and exponent.low < 0:
-        what = of(base.num_zero, base.numel, "bases")
-        return Reason.DIVISION_BY_ZERO, f"{what} 0, raised to {number(exponent.low)}.", "Add eps to the base."
-    if base.num_zero and exponent.low < 1:
-        return (
-            Reason.GRADIENT_AT_ZERO,
-            f"{of(base.num_zero, base.numel, 'bases')} 0, where the gradient of x ** {number(exponent.low)} is inf.",
-            "Add eps to the base: (x + eps) ** p.",
-        )
-    if base.low < 0 and case.has_nan:
-        return Reason.DOMAIN, f"Smallest base {number(base.low)} < 0: the gradient needs its logarithm.", "Clamp the base to > 0."
-    return None
-
-
-@explains("log", "log2", "log10", "log1p", "logit", "xlogy", "special_xlogy", "binary_cross_entropy", "lgamma", "erfinv", registry=GRADIENT)
-def _gradient_outside_domain(case: Case) -> Verdict | None:
-    forward = case.forward
-    if forward is None:
-        return None
-    verdict = _domain(forward) if forward.op in _DOMAINS else _x_log_y(forward)
-    if verdict is None:
-        return None
-    reason, detail, advice = verdict
-    return (
-        reason,
-        f"{detail} Its gradient there is infinite, though the loss may not show it.",
-        f"{advice} A torch.where around it hides the value, not the gradient: clamp the argument inside.",
-    )
-
-
-@explains("acos", "asin", "acosh", "atanh", registry=GRADIENT)
-def _gradient_at_the_end(case: Case) -> Verdict | None:
-    forward = case.forward
-    x = forward.operand("self") if forward is not None else None
-    if forward is None or x is None:
-        return None
-    verdict = _domain(forward)
-    if verdict is not None:
-        return verdict
-    low, high, _, _ = _DOMAINS[forward.op]
-    at = [v for v, end in ((x.low, low), (x.high, high)) if v == end]
-    if not at:
-        return None
-    return (
-        Reason.DOMAIN,
-        f"An argument of {forward.op} is {number(at[0])}, where its gradient is infinite.",
-        "Clamp the argument to just inside the domain, e.g. x.clamp(-1 + 1e-6, 1 - 1e-6).",
-    )
-
-
-@explains("div", "reciprocal", "rsqrt", "addcdiv", registry=GRADIENT)
-def _gradient_of_quotient(case: Case) -> Verdict | None:
-    forward = case.forward
-    divisor = _first(forward, "other", "tensor2") if forward is not None and forward.op in ("div", "addcdiv") else None
-    if forward is not None and divisor is None:
-        divisor = forward.operand("self")
-    if forward is None or divisor is None:
-        return None
-    if divisor.num_zero:
-        return (
-            Reason.DIVISION_BY_ZERO,
-            f"{of(divisor.num_zero, divisor.numel, f'divisors of {forward.op}')} 0, and so its gradient is not finite.",
-            "Add a small eps to the divisor, or clamp it. A torch.where around it hides the value, not the gradient.",
-        )
-    if not case.nonfinite_input and divisor.abs_min:
-        return overflow(case, f"The gradient divides by powers of the divisor, smallest {number(divisor.abs_min)}, and")
-    return None
-
-
-@explains("exp", "exp2", "expm1", "sinh", "cosh", "mul", "mm", "bmm", "addmm", registry=GRADIENT)
-def _zero_times_saved_infinity(case: Case) -> Verdict | None:
-    forward = case.forward
-    if forward is None or not case.nonfinite_input or not case.has_nan:
-        return None
-    made = _exponential(forward) if forward.op in ("exp", "exp2", "expm1", "sinh", "cosh") else None
-    why = f" ({made[1].rstrip('.')})" if made is not None else ""
-    where = attribute(case.module) if case.module else "the forward"
-    return (
-        Reason.ZERO_TIMES_INF,
-        f"The gradient of {forward.op} multiplies 0 by an inf that {where} made and the loss never saw{why}.",
-        "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it.",
-    )

@@ -106,10 +106,10 @@ GRADIENT: dict[str, Rule] = {}  # by the forward operation whose gradient is com
 
 # Operations that take -inf as "masked".
 MASKED = frozenset(
-    ["_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "add", "sub", "where", "masked_fill", "exp"]
-    + ["amax", "max", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention"]
-    + ["_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention"]
-    + ["_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math"]
+    {"_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "add", "sub", "where", "masked_fill"}
+    | {"exp", "amax", "max", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention"}
+    | {"_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention"}
+    | {"_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math"}
 )
 
 
@@ -129,7 +129,8 @@ def explains(*ops: str, registry: dict[str, Rule] = FORWARD) -> Callable[[Rule],
 def explain(case: Case) -> Verdict:
     """Reason, detail and advice for one case; never fails."""
     try:
-        return _explain(case)
+        reason, detail, advice = _explain(case)
+        return reason, f"T{detail[1:]}" if detail.startswith("the ") else detail, advice
     except (ArithmeticError, ValueError, TypeError):
         return Reason.UNKNOWN, "No rule explains these numbers.", "Look at the operands' ranges."
 
@@ -229,7 +230,10 @@ def number(x: float, beside: float | None = None) -> str:
 
 def of(count: int, total: int, what: str) -> str:
     """``1 of 3 divisors is``, ``2 of 3 divisors are``."""
-    return f"{count} of {total} {what} {'is' if count == 1 else 'are'}" if total > 1 else f"the {what.removesuffix('s')} is"
+    if total > 1:
+        return f"{count} of {total} {what} {'is' if count == 1 else 'are'}"
+    noun, _, rest = what.partition(" ")
+    return f"the {noun.removesuffix('s')}{' ' if rest else ''}{rest} is"
 
 
 def attribute(module: str) -> str:
