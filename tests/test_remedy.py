@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import io
 import pickle
+import re
 from collections import OrderedDict, namedtuple
 from typing import Any
 
@@ -403,6 +404,36 @@ def test_t5_feed_forward_of_the_guide_no_longer_overflows():
     with numscope.high_precision(feed_forward):
         assert inner().isfinite().all() and inner().dtype == HALF
         assert model(input_ids=ids, decoder_input_ids=ids).logits.isfinite().all()
+
+
+def test_advice_of_a_finding_cures_it(caplog, capsys):
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(0)
+    config = T5Config(
+        vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, feed_forward_proj="gated-gelu", decoder_start_token_id=0
+    )
+    model = T5ForConditionalGeneration(config).half()
+    feed_forward = model.encoder.block[1].layer[1].DenseReluDense
+    with torch.no_grad():
+        for factor, layer in ((1000, feed_forward.wi_0), (1000, feed_forward.wi_1), (0.001, feed_forward.wo)):
+            layer.weight.mul_(factor)
+    ids = torch.randint(3, 60, (2, 7))
+
+    def step() -> list[Any]:
+        with numscope.watch(model, on_nonfinite="warn") as scope:
+            model(input_ids=ids, labels=ids).loss.backward()
+        model.zero_grad()
+        return scope.findings
+
+    (finding,) = step()
+    assert finding.culprit.op == "aten.mul"
+    code = re.search(r"numscope\.high_precision\(model[^()]*\)", finding.culprit.advice).group()
+    with eval(code, {"numscope": numscope, "model": model}) as handle:
+        assert handle.module is feed_forward
+        assert step() == []
+    assert len(step()) == 1
+    assert not caplog.records  # the tool had no trouble of its own
 
 
 def test_under_ddp_and_fsdp_units(tmp_path):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.errors import UsageError
 
@@ -315,7 +316,7 @@ def _learn_dtypes(precision: HighPrecision, args: Any, kwargs: Any, leaves: list
 
         inner = precision._inner(_likeness(precision.module, fake, {}))
         fake_args, fake_kwargs = _map_leaves(fake, (args, kwargs))
-        with mode, torch.no_grad():
+        with _disable_current_modes(), mode, torch.no_grad():  # a replay that records operations does not see these
             output = inner(*fake_args, **fake_kwargs)
     except Exception:  # data-dependent control flow, an operator without a fake version: the rule stands in
         return None

@@ -289,6 +289,29 @@ def test_subclass_of_tensor_goes_its_own_way(capsys):
     assert got.stdout == "4.20e+01 4.20e+01 x\n"
 
 
+@pytest.mark.parametrize("transform", [torch.vmap, torch.func.jacfwd, torch.func.grad])
+def test_under_function_transforms_is_equal(transform, capsys):
+    def make(side: Any) -> Callable[[Any], None]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+        side.DebugUnderflowOverflow(model, trace_batch_nums=[0])
+        return lambda _: transform(lambda x: model(x).sum())(torch.ones(2, 2))
+
+    compare(make, capsys)
+
+
+def test_under_compile_is_equal(capsys):
+    def make(side: Any) -> Callable[[Any], None]:
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        model = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+        side.DebugUnderflowOverflow(model, trace_batch_nums=[0, 1])
+        compiled = torch.compile(model, backend="eager")
+        return lambda _: compiled(torch.ones(2, 2))
+
+    assert "1 Tanh" in compare(make, capsys, times=2).stdout
+
+
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
 @settings(max_examples=60, deadline=None)
 @given(bits=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=9))

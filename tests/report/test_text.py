@@ -175,3 +175,9 @@ def test_one_line_for_logs():
 def test_escape_leaves_letters_of_all_languages():
     assert escape("größe[0] 权重") == "größe[0] 权重"
     assert escape("a\x1b[0m\n\u202e\x9b") == "a\\x1b[0m\\n\\u202e\\x9b"
+
+
+def test_of_many_callers_the_innermost_and_the_outermost_are_shown():
+    stack = tuple((f"/train/run/f{i}.py", i, "f", "code") for i in range(9))
+    text = printed(dataclasses.replace(OVERFLOW, culprit=dataclasses.replace(OVERFLOW.culprit, stack=stack)), 80)
+    assert [line.split("/")[-1] for line in text.splitlines() if "called from" in line] == ["f8.py:8 in f", "f7.py:7 in f", "f0.py:0 in f"]

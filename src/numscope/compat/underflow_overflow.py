@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from numscope.errors import UsageError
 from numscope.report import frames as text
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups, Summary
@@ -39,15 +40,14 @@ class DebugOption(str, Enum):
 
 def _health(var: Any) -> Summary | None:
     """The summary of a tensor that one pass can answer for; None for any other."""
-    if (
-        type(var) in _PLAIN_TYPES
-        and var.dtype in _ONE_PASS_DTYPES
-        and var.layout is torch.strided
-        and var.numel() > 0
-        and var.device.type != "meta"
-    ):
-        return summarize(var.detach(), Groups.HEALTH)
-    return None
+    if torch.compiler.is_compiling() or type(var) not in _PLAIN_TYPES or var.dtype not in _ONE_PASS_DTYPES:
+        return None
+    if var.layout is not torch.strided or var.numel() == 0:
+        return None
+    try:
+        return summarize(var, Groups.HEALTH)
+    except (UsageError, RuntimeError):  # nothing there to read: meta, a tensor within torch.func's transforms
+        return None
 
 
 def _magnitude_line(var: Tensor, ctx: str, health: Summary | None) -> str:

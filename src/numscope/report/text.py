@@ -111,9 +111,9 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
 
 
 def _callers(culprit: Culprit) -> Sequence[tuple[str, int, str, str]]:
-    """The innermost callers of the line at fault, innermost first."""
-    stack = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)]
-    return stack[::-1][:NUM_CALLERS]
+    """Who called the line at fault, innermost first; of many, the innermost ones and the outermost, which is the user's script."""
+    stack = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
+    return stack if len(stack) <= NUM_CALLERS else [*stack[: NUM_CALLERS - 1], stack[-1]]
 
 
 def _source(culprit: Culprit) -> RenderableType:
