@@ -20,7 +20,8 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t BLOCK = 2048;
+constexpr int64_t BLOCK = 32 * VECTOR_BYTES;  // elements; a lane of the sums adds 128 numbers before their errors are taken care of
+constexpr int64_t FETCH_AHEAD = 4096;  // bytes; the processor's own prefetcher stops at each page
 
 template <class T>
 struct Lanes {
@@ -85,6 +86,15 @@ struct Float16 {
 
 // ---- extrema and zeros, in integer lanes
 
+template <class V>
+inline bool any(V mask) {
+    using Q = lanes<uint64_t>;
+    const Q q = (Q)mask;
+    uint64_t bits = 0;
+    for (int i = 0; i < VECTOR_BYTES / 8; i++) bits |= q[i];
+    return bits != 0;
+}
+
 template <class Format>
 struct Scan {
     using bits = typename Format::bits;
@@ -97,25 +107,28 @@ struct Scan {
     // and positive ones grow. So the unsigned maximum is the minimum if anything is negative, the signed maximum is the maximum if anything is not.
     U highest_unsigned;
     S highest_signed;
-    U lowest_magnitude_less_1;  // 0 - 1 wraps to the top: zeros drop out of the minimum
-    U num_below_normal;         // a lane counts to CHUNK / WIDTH at most, which fits 16 bits
-    U num_zero;                 // only where subnormals are not rare
+    U lowest_less_1;     // smallest magnitude - 1: a zero's wraps to the top and drops out of the minimum
+    U num_below_normal;  // a lane counts to CHUNK / WIDTH at most, which fits 16 bits
+    U num_zero;          // only where subnormals are not rare
 
     void clear() {
         highest_unsigned = U{};
         highest_signed = S{} + sbits(bits(1) << (sizeof(bits) * 8 - 1));
-        lowest_magnitude_less_1 = ~U{};
+        lowest_less_1 = ~U{};
         num_below_normal = U{};
         num_zero = U{};
     }
 
+    // Without COUNT, four operations instead of seven: right only for a block without zeros and subnormals, which its end tells.
+    template <bool COUNT>
     inline __attribute__((always_inline)) void take(U b) {
         const U magnitude = b & Format::ABS;
-        const U less_1 = magnitude - bits(1);
+        const U low = COUNT ? magnitude - bits(1) : magnitude;
         const S s = (S)b;
         highest_unsigned = b > highest_unsigned ? b : highest_unsigned;
         highest_signed = s > highest_signed ? s : highest_signed;
-        lowest_magnitude_less_1 = less_1 < lowest_magnitude_less_1 ? less_1 : lowest_magnitude_less_1;
+        lowest_less_1 = low < lowest_less_1 ? low : lowest_less_1;
+        if (!COUNT) return;
         num_below_normal -= (U)(magnitude < Format::MIN_NORMAL);
         if (!Format::SUBNORMALS_ARE_RARE) num_zero -= (U)(magnitude == bits(0));
     }
@@ -123,24 +136,21 @@ struct Scan {
     inline void join(const Scan& o) {
         highest_unsigned = o.highest_unsigned > highest_unsigned ? o.highest_unsigned : highest_unsigned;
         highest_signed = o.highest_signed > highest_signed ? o.highest_signed : highest_signed;
-        lowest_magnitude_less_1 = o.lowest_magnitude_less_1 < lowest_magnitude_less_1 ? o.lowest_magnitude_less_1 : lowest_magnitude_less_1;
+        lowest_less_1 = o.lowest_less_1 < lowest_less_1 ? o.lowest_less_1 : lowest_less_1;
         num_below_normal += o.num_below_normal;
         num_zero += o.num_zero;
     }
 
-    // True if the block holds a nan or inf, or subnormals that the scan has not told from zeros.
-    bool needs_care() const {
+    bool has_nonfinite() const {
         constexpr bits NEG_INF = bits(Format::INF | ~Format::ABS);
-        U bad = (U)(highest_unsigned >= NEG_INF) | (U)(highest_signed >= sbits(Format::INF));
-        if (Format::SUBNORMALS_ARE_RARE) bad |= (U)(lowest_magnitude_less_1 < bits(Format::MIN_NORMAL - 1));
-        bits any = 0;
-        for (int i = 0; i < WIDTH; i++) any |= bad[i];
-        return any != 0;
+        return any((U)(highest_unsigned >= NEG_INF) | (U)(highest_signed >= sbits(Format::INF)));
     }
+    bool has_subnormal() const { return any((U)(lowest_less_1 < bits(Format::MIN_NORMAL - 1))); }
+    bool has_below_normal() const { return any(num_below_normal); }
 };
 
-// n must be a multiple of Scan::WIDTH.
-template <class Format>
+// n must be a multiple of Scan::WIDTH. Fetches what lies a block ahead where no sums do it meanwhile.
+template <class Format, bool COUNT, bool FETCH>
 inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
     using S = Scan<Format>;
     S a, b;
@@ -148,10 +158,12 @@ inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
     b.clear();
     int64_t i = 0;
     for (; i + 2 * S::WIDTH <= n; i += 2 * S::WIDTH) {  // two chains hide the latency
-        a.take(load<typename S::U>(data + i));
-        b.take(load<typename S::U>(data + i + S::WIDTH));
+        a.template take<COUNT>(load<typename S::U>(data + i));
+        b.template take<COUNT>(load<typename S::U>(data + i + S::WIDTH));
+        if (FETCH)
+            for (int64_t line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(reinterpret_cast<const char*>(data + i) + FETCH_AHEAD + line);
     }
-    if (i < n) a.take(load<typename S::U>(data + i));
+    if (i < n) a.template take<COUNT>(load<typename S::U>(data + i));
     a.join(b);
     return a;
 }
@@ -183,6 +195,42 @@ struct Sums {
     }
 };
 
+// A sum and the rounding errors of its additions so far. Plain addition over a chunk would lose three bits, and they are the ones that
+// a variance needs where the mean is a thousand times the deviation.
+template <class V>
+struct Compensated {
+    V high, low;
+
+    void add(V x) {  // Knuth's two-sum: high + x, and exactly what rounding took from it
+        const V total = high + x;
+        const V from_x = total - high;
+        low += (high - (total - from_x)) + (x - from_x);
+        high = total;
+    }
+};
+
+struct Totals {
+    Compensated<Sums::D> sum, abs_sum, square, cube, fourth;
+
+    void clear() { sum = abs_sum = square = cube = fourth = Compensated<Sums::D>{}; }
+
+    void add(const Sums& block) {
+        sum.add(block.sum);
+        abs_sum.add(block.abs_sum);
+        square.add(block.square);
+        cube.add(block.cube);
+        fourth.add(block.fourth);
+    }
+
+    static double across(const Compensated<Sums::D>& lanes) {
+        Compensated<double> total{};
+        for (int i = 0; i < VECTOR_BYTES / 8; i++) total.add(lanes.high[i]);
+        for (int i = 0; i < VECTOR_BYTES / 8; i++)
+            if (lanes.low[i] - lanes.low[i] == 0) total.add(lanes.low[i]);  // nan in a lane that overflowed
+        return settled(total.high, total.low);
+    }
+};
+
 #if defined(USE_X86) && VECTOR_BYTES == 64  // GCC 12 makes four conversions and their shuffles of the portable form
 inline Sums::D widen(const float* p) { return (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(p)); }
 #elif defined(USE_X86)
@@ -195,44 +243,61 @@ inline Sums::D widen(const float* p) {
 #endif
 inline Sums::D widen(const double* p) { return load<Sums::D>(p); }
 
-// n must be a multiple of VECTOR_BYTES / 4. Fetches the next block meanwhile: the sums are busy with arithmetic, the scan after them with memory;
-// without it their times would add up on a tensor that is in no cache.
-template <class T>
-inline void add_powers(const T* data, int64_t n, const void* next, Sums& even, Sums& odd) {
-    constexpr int WIDTH = VECTOR_BYTES / 8;
-    const char* line = static_cast<const char*>(next);
-    Sums a = even, b = odd;
-    for (int64_t i = 0; i < n; i += 2 * WIDTH) {
-        a.take(widen(data + i));
-        b.take(widen(data + i + WIDTH));
-        __builtin_prefetch(line + i * sizeof(T));  // never faults, past the tensor's end neither
-    }
-    even = a;
-    odd = b;
+// Sums leave memory idle, scans wait for it: so the sums fetch the next block meanwhile. A prefetch never faults, past the tensor's end neither.
+template <int BYTES>
+inline void fetch(const void* next, int64_t offset) {
+    const char* line = static_cast<const char*>(next) + offset;
+    __builtin_prefetch(line);
+    if (BYTES > 64) __builtin_prefetch(line + 64);
 }
 
-// 16-bit formats go through float32 in a first-level-cache buffer: reading it back widens to float64 without a shuffle. The order of elements
-// changes within a vector, which a sum over the block does not mind. n must be a multiple of VECTOR_BYTES / 2.
-inline void to_float(const uint16_t* data, int64_t n, float* out, BFloat16) {
-    using W = lanes<uint32_t>;
-    constexpr int WIDTH = VECTOR_BYTES / 4;
-    for (int64_t i = 0; i < n; i += 2 * WIDTH) {
-        const W pair = load<W>(data + i);
-        store(out + i, (W)(pair << 16));
-        store(out + i + WIDTH, (W)(pair & 0xffff0000u));
+// n must be a multiple of VECTOR_BYTES / 4.
+//
+// A lane adds 32 squares at most before it starts anew: a float32's square has 48 bits, so that many add up without rounding. The bits that rounding
+// would take are no random ones: a square is 0 or 1 modulo 4, so it would round down, always, and make a variance 1e-9 too small where the
+// mean is a thousand times the deviation.
+template <class T>
+inline Sums powers(const T* data, int64_t n, const void* next) {
+    constexpr int WIDTH = VECTOR_BYTES / 8;
+    Sums a, b;
+    a.clear();
+    b.clear();
+    Sums::D squares{};
+    for (int64_t i = 0; i < n;) {
+        const int64_t end = n - i < 64 * WIDTH ? n : i + 64 * WIDTH;
+        for (; i < end; i += 2 * WIDTH) {
+            a.take(widen(data + i));
+            b.take(widen(data + i + WIDTH));
+            fetch<2 * WIDTH * sizeof(T)>(next, i * sizeof(T));
+        }
+        squares += a.square + b.square;
+        a.square = b.square = Sums::D{};
     }
+    a.join(b);
+    a.square = squares;
+    return a;
+}
+inline Sums powers_of(const uint32_t* bits, int64_t n, const void* next, Float32) { return powers(reinterpret_cast<const float*>(bits), n, next); }
+inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, Float64) { return powers(reinterpret_cast<const double*>(bits), n, next); }
+
+// A vector of 16-bit numbers as two of float32; which goes where a sum does not mind.
+inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, BFloat16) {
+    using W = lanes<uint32_t>;
+    const W pair = load<W>(data);
+    store(out, (W)(pair << 16));
+    store(out + VECTOR_BYTES / 4, (W)(pair & 0xffff0000u));
 }
 
 #if defined(USE_X86) && VECTOR_BYTES == 64
-inline void to_float(const uint16_t* data, int64_t n, float* out, Float16) {
-    for (int64_t i = 0; i < n; i += 16) {
+inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16) {
+    for (int i = 0; i < 32; i += 16) {
         const __m256i h = _mm256_loadu_si256((const __m256i*)(data + i));
         _mm512_storeu_ps(out + i, _mm512_maskz_cvtph_ps(0xffff, h));  // the unmasked form makes GCC 12 warn of an uninitialized register
     }
 }
 #elif defined(USE_X86)
-inline void to_float(const uint16_t* data, int64_t n, float* out, Float16) {
-    for (int64_t i = 0; i < n; i += 8) _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(data + i))));
+inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16) {
+    for (int i = 0; i < 16; i += 8) _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(data + i))));
 }
 #else
 inline lanes<uint32_t> half_to_float(lanes<uint32_t> h) {
@@ -243,28 +308,35 @@ inline lanes<uint32_t> half_to_float(lanes<uint32_t> h) {
     const W subnormal = (W)(__builtin_convertvector((lanes<int32_t>)a, F) * 0x1p-24f);  // by conversion: no denormal operand, which is slow
     return (a < 0x0400u ? subnormal : normal) | ((h & 0x8000u) << 16);
 }
-inline void to_float(const uint16_t* data, int64_t n, float* out, Float16) {
+inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16) {
     using W = lanes<uint32_t>;
-    constexpr int WIDTH = VECTOR_BYTES / 4;
-    for (int64_t i = 0; i < n; i += 2 * WIDTH) {
-        const W pair = load<W>(data + i);
-        store(out + i, half_to_float(pair & 0xffffu));
-        store(out + i + WIDTH, half_to_float(pair >> 16));
-    }
+    const W pair = load<W>(data);
+    store(out, half_to_float(pair & 0xffffu));
+    store(out + VECTOR_BYTES / 4, half_to_float(pair >> 16));
 }
 #endif
 
-inline void add_powers_of(const uint32_t* bits, int64_t n, const void* next, Sums& a, Sums& b, Float32) {
-    add_powers(reinterpret_cast<const float*>(bits), n, next, a, b);
-}
-inline void add_powers_of(const uint64_t* bits, int64_t n, const void* next, Sums& a, Sums& b, Float64) {
-    add_powers(reinterpret_cast<const double*>(bits), n, next, a, b);
-}
+// 16-bit formats go through float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector ahead lets
+// the stores run beside the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
 template <class Format>
-inline void add_powers_of(const uint16_t* bits, int64_t n, const void* next, Sums& a, Sums& b, Format format) {
-    alignas(64) float buffer[BLOCK];
-    to_float(bits, n, buffer, format);
-    add_powers(buffer, n, next, a, b);
+inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, Format format) {
+    constexpr int WIDTH = VECTOR_BYTES / 8;
+    alignas(64) float buffer[BLOCK + 4 * WIDTH];
+    Sums a, b;
+    a.clear();
+    b.clear();
+    to_float(bits, buffer, format);
+    for (int64_t i = 0; i < n; i += 4 * WIDTH) {
+        const int64_t ahead = i + 4 * WIDTH;
+        to_float(bits + (ahead < n ? ahead : i), buffer + ahead, format);
+        a.take(widen(buffer + i));
+        b.take(widen(buffer + i + WIDTH));
+        a.take(widen(buffer + i + 2 * WIDTH));
+        b.take(widen(buffer + i + 3 * WIDTH));
+        fetch<8 * WIDTH>(next, i * 2);
+    }
+    a.join(b);
+    return a;
 }
 
 // ---- one chunk
@@ -273,14 +345,13 @@ template <class Format>
 struct Chunk {
     using bits = typename Format::bits;
     Scan<Format> seen;
-    Sums even, odd;
+    Totals totals;
     int64_t num_finite = 0, num_nan = 0, num_pos_inf = 0, num_neg_inf = 0, num_zero = 0, num_subnormal = 0;
-    bool any_zero = false;
+    bool counting = false;  // zeros come in company: whether the last block had any below normal
 
     Chunk() {
         seen.clear();
-        even.clear();
-        odd.clear();
+        totals.clear();
     }
 
     // A block with specials, or the chunk's odd end: counts by classification, then extrema and sums from two copies in which what does not
@@ -301,7 +372,7 @@ struct Chunk {
         num_neg_inf += neg_inf;
         num_zero += zero;
         num_subnormal += below_normal - zero;
-        any_zero |= zero != 0;
+        counting = below_normal != 0;
         const int64_t finite = n - nan - pos_inf - neg_inf;
         if (finite == 0) return;
         num_finite += finite;
@@ -320,32 +391,42 @@ struct Chunk {
             extrema[i] = stand_in;
             sums[i] = 0;
         }
-        Scan<Format> block = scan<Format>(extrema, padded);
+        Scan<Format> block = scan<Format, true, false>(extrema, padded);
         block.num_below_normal = block.num_zero = typename Scan<Format>::U{};  // counted above
         seen.join(block);
-        if (groups & MOMENTS) add_powers_of(sums, padded, data + n, even, odd, Format());
+        if (groups & MOMENTS) totals.add(powers_of(sums, padded, data + n, Format()));
     }
 
     void block(const bits* data, int64_t n, int groups) {
         constexpr int64_t WIDTH = VECTOR_BYTES / (sizeof(bits) < 4 ? sizeof(bits) : 4);
         if (n % WIDTH) return careful(data, n, groups);
-        const Scan<Format> block = scan<Format>(data, n);
-        if (__builtin_expect(block.needs_care(), 0)) return careful(data, n, groups);
+        Scan<Format> block;
+        if (!counting) {
+            block = groups & MOMENTS ? scan<Format, false, false>(data, n) : scan<Format, false, true>(data, n);
+            if (__builtin_expect(block.has_nonfinite(), 0)) return careful(data, n, groups);
+            counting = any((typename Scan<Format>::U)(block.lowest_less_1 < Format::MIN_NORMAL));
+            block.lowest_less_1 -= bits(1);
+        }
+        if (counting) {
+            block = groups & MOMENTS ? scan<Format, true, false>(data, n) : scan<Format, true, true>(data, n);
+            if (__builtin_expect(block.has_nonfinite() || (Format::SUBNORMALS_ARE_RARE && block.has_subnormal()), 0)) return careful(data, n, groups);
+            counting = block.has_below_normal();
+        }
         seen.join(block);
         num_finite += n;
-        if (groups & MOMENTS) add_powers_of(data, n, data + n, even, odd, Format());
+        if (groups & MOMENTS) totals.add(powers_of(data, n, data + n, Format()));
     }
 
     void finish(int groups, Row& out) {
         int64_t below_normal = 0, zero = 0;
-        bits unsigned_max = 0, magnitude_less_1 = bits(~bits(0));
+        bits unsigned_max = 0, lowest_less_1 = bits(~bits(0));
         typename Format::sbits signed_max = seen.highest_signed[0];
         for (int i = 0; i < Scan<Format>::WIDTH; i++) {
             below_normal += seen.num_below_normal[i];
             zero += seen.num_zero[i];
             if (seen.highest_unsigned[i] > unsigned_max) unsigned_max = seen.highest_unsigned[i];
             if (seen.highest_signed[i] > signed_max) signed_max = seen.highest_signed[i];
-            if (seen.lowest_magnitude_less_1[i] < magnitude_less_1) magnitude_less_1 = seen.lowest_magnitude_less_1[i];
+            if (seen.lowest_less_1[i] < lowest_less_1) lowest_less_1 = seen.lowest_less_1[i];
         }
         if (Format::SUBNORMALS_ARE_RARE) zero = below_normal;  // a scanned block with a subnormal would have gone the careful way
         num_zero += zero;
@@ -358,8 +439,8 @@ struct Chunk {
         out.num_zero = double(num_zero);
         out.num_subnormal = double(num_subnormal);
         if (num_finite == 0) return;
-        const bool has_nonzero = magnitude_less_1 != bits(~bits(0));
-        const double smallest = has_nonzero ? Format::value(bits(magnitude_less_1 + 1)) : 0.0;
+        const bool has_nonzero = lowest_less_1 != bits(~bits(0));
+        const double smallest = has_nonzero ? Format::value(bits(lowest_less_1 + 1)) : 0.0;
         // Without a negative (positive) element the minimum (maximum) is the element nearest to zero.
         const double nearest = num_zero ? 0.0 : smallest;
         out.min = (unsigned_max & bits(~Format::ABS)) ? Format::value(unsigned_max) : nearest;
@@ -369,14 +450,11 @@ struct Chunk {
         if (has_nonzero) out.abs_min = smallest;
         out.abs_max = -out.min > out.max ? -out.min : out.max;
         if (!(groups & MOMENTS)) return;
-        even.join(odd);
-        for (int i = 0; i < VECTOR_BYTES / 8; i++) {
-            out.sum += even.sum[i];
-            out.abs_sum += even.abs_sum[i];
-            out.square_sum += even.square[i];
-            out.cube_sum += even.cube[i];
-            out.fourth_sum += even.fourth[i];
-        }
+        out.sum = Totals::across(totals.sum);
+        out.abs_sum = Totals::across(totals.abs_sum);
+        out.square_sum = Totals::across(totals.square);
+        out.cube_sum = Totals::across(totals.cube);
+        out.fourth_sum = Totals::across(totals.fourth);
     }
 };
 

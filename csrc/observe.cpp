@@ -23,11 +23,12 @@ void chunk_of(const Entry& entry, int64_t index, int groups, Row& out) {
 // A tensor's chunks are folded by themselves first: what is added to the row does not depend on what the row held.
 template <class Part>
 void fold(const Entry& entry, Part part) {
-    Row total;
-    reset(total);
+    Row& row = *reinterpret_cast<Row*>(entry.row_address);
     const int64_t chunks = num_chunks(entry.numel);
-    for (int64_t i = 0; i < chunks; i++) merge(total, part(i));
-    merge(*reinterpret_cast<Row*>(entry.row_address), total);
+    if (chunks == 1) return merge(row, part(0));
+    Fold fold;
+    for (int64_t i = 0; i < chunks; i++) fold.add(part(i));
+    merge(row, fold.total());
 }
 
 struct Batch {

@@ -17,6 +17,21 @@ static_assert(sizeof(Row) == 128, "a row is 16 doubles, two cache lines");
 void reset(Row& row);
 void merge(Row& into, const Row& part);
 
+// A compensated sum's two parts as one number. Once the sum has overflowed its error is nan, and the sum says all there is to say.
+inline double settled(double high, double low) { return low - low == 0 ? high + low : high; }
+
+// Rows merged in order, with the rounding errors of their sums kept to the end.
+class Fold {
+public:
+    Fold();
+    void add(const Row& part);
+    Row total() const;
+
+private:
+    Row total_;
+    double error_[5];
+};
+
 enum Dtype : int { F32, F64, BF16, F16, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ, NUM_DTYPES };
 enum Groups : int { HEALTH = 1, MOMENTS = 2 };  // health is always computed: sums need to know which elements are finite
 

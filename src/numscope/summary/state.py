@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from fractions import Fraction
 
 FIELDS = (
     "numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal",
@@ -45,8 +46,8 @@ class Summary:
 
     Counts are over all elements, all else is over the finite ones; a complex number is two elements, its real and its imaginary part.
     Extrema are None where no finite element is (``abs_min``, the smallest non-zero magnitude, where none is non-zero); ``num_subnormal``
-    counts subnormals of the tensor's own dtype. Sums are accumulated in float64; those of a float64 tensor may overflow to inf (its fourth
-    powers from 1e77 on).
+    counts subnormals of the tensor's own dtype. Sums are accumulated in float64; those of a float64 tensor may overflow (its fourth powers
+    from 1e77 on), and what needs an overflowed sum is None.
 
     What is derived from counts and extrema is always there: ``num_finite``, ``num_nonfinite``, ``num_inf``, ``zero_pct``,
     ``subnormal_pct``, ``amax``, ``dynamic_range``. What needs sums is None where the pass left them out (``has_moments`` is False)
@@ -144,6 +145,18 @@ class Summary:
     def _mean_of(self, total: float) -> float | None:
         return total / self.num_finite if self.num_finite and self.has_moments else None
 
+    def _central(self, power: int) -> float | None:
+        """Mean of ``(x - mean) ** power``, exact for the sums as they stand: only they carry rounding errors."""
+        sums = (self.sum, self.square_sum, self.cube_sum, self.fourth_sum)[:power]
+        if self._mean_of(self.sum) is None or not all(map(math.isfinite, sums)):
+            return None
+        if self.min == self.max:
+            return 0.0
+        mean, *rest = (Fraction(x) / self.num_finite for x in sums)
+        raw = [Fraction(1), mean, *rest]
+        central = sum(math.comb(power, k) * raw[k] * (-mean) ** (power - k) for k in range(power + 1))
+        return float(max(central, Fraction(0)) if power % 2 == 0 else central)
+
     @property
     def mean(self) -> float | None:
         return self._mean_of(self.sum)
@@ -152,12 +165,9 @@ class Summary:
     def var(self) -> float | None:
         """Population variance (NumPy's ``ddof=0``).
 
-        From sums of powers: its relative error is about 1e-16 (1 + (mean / std)^2), 1e-10 where the mean is a thousand times the std.
+        Its relative error is some 1e-16 (1 + (mean / std)^2): 1e-10 where the mean is a thousand times the std.
         """
-        mean, square = self.mean, self._mean_of(self.square_sum)
-        if mean is None or square is None:
-            return None
-        return 0.0 if self.min == self.max else max(square - mean * mean, 0.0)
+        return self._central(2)
 
     @property
     def std(self) -> float | None:
@@ -174,20 +184,14 @@ class Summary:
     @property
     def skewness(self) -> float | None:
         """Third standardized moment; None where nothing varies."""
-        mean, var, square, cube = self.mean, self.var, self._mean_of(self.square_sum), self._mean_of(self.cube_sum)
-        if mean is None or square is None or cube is None or not var:
-            return None
-        return (cube - 3.0 * mean * square + 2.0 * mean * mean * mean) / (var * math.sqrt(var))
+        var, third = self.var, self._central(3)
+        return third / math.sqrt(var) / var if var and third is not None else None
 
     @property
     def kurtosis(self) -> float | None:
         """Fourth standardized moment, 3 for a normal distribution; None where nothing varies."""
-        mean, var, square, cube, fourth = (
-            self.mean, self.var, self._mean_of(self.square_sum), self._mean_of(self.cube_sum), self._mean_of(self.fourth_sum)
-        )  # fmt: skip
-        if mean is None or square is None or cube is None or fourth is None or not var:
-            return None
-        return (fourth - 4.0 * mean * cube + 6.0 * mean * mean * square - 3.0 * mean * mean * mean * mean) / (var * var)
+        var, fourth = self.var, self._central(4)
+        return fourth / var / var if var and fourth is not None else None
 
     @property
     def rms(self) -> float | None:

@@ -1,0 +1,146 @@
+"""The summary kernel against torch.sum, transformers' per-tensor analysis and six torch statistics.
+
+    python benchmarks/kernel.py [--quick] [--no-write]
+
+Each round calls every candidate once, in turn, so that what else the machine does strikes all alike; a figure is the median over the rounds and a
+ratio is taken between medians of one run. Writes benchmarks/results/kernel.json and kernel.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from numscope.summary import dispatch, native, reference
+from numscope.summary.state import Groups
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = [1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26]
+DTYPES = [torch.float32, torch.bfloat16]
+TARGETS = {"sum": 0.6, "transformers": 30.0, "six": 10.0}
+
+
+def candidates(x: torch.Tensor) -> dict[str, Callable[[], object]]:
+    from transformers.debug_utils import detect_overflow, get_abs_min_max
+
+    block = reference.empty_block(1)
+    address = block.data_ptr()
+
+    def six() -> None:
+        x.min(), x.max(), x.mean(), x.std(), torch.linalg.vector_norm(x, 1), torch.linalg.vector_norm(x, 2)
+
+    def transformers() -> None:
+        get_abs_min_max(x, "")
+        detect_overflow(x, "")
+
+    return {
+        "health": lambda: dispatch.observe(x, block, address, 0, Groups.HEALTH),
+        "full": lambda: dispatch.observe(x, block, address, 0, Groups.ALL),
+        "sum": lambda: torch.sum(x),
+        "aminmax": lambda: torch.aminmax(x),
+        "six": six,
+        "transformers": transformers,
+    }
+
+
+def measure(x: torch.Tensor, budget_s: float) -> dict[str, float]:
+    """Median seconds of each candidate; the slow peers take every fourth round only."""
+    calls = candidates(x)
+    for call in calls.values():
+        call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + budget_s
+    for round_number in range(10_000):
+        if round_number >= 12 and time.perf_counter() > end:
+            break
+        for name, call in calls.items():
+            if name in ("six", "transformers") and round_number % 4:
+                continue
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine() -> dict[str, object]:
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return {
+        "cpu": model,
+        "instruction_set": native.module.isa() if native.module else "torch only",
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def table(rows: list[dict[str, float | int | str]], about: dict[str, object]) -> str:
+    lines = [
+        "# Summary kernel",
+        "",
+        ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in about.items()),
+        "",
+        "Medians of interleaved calls, Python included. `full` is health and moments. Ratios say how many times as fast as the peer: "
+        f"at least {TARGETS['sum']} of torch.sum, {TARGETS['transformers']:.0f} of transformers' analysis (its `get_abs_min_max` and "
+        f"`detect_overflow`) and {TARGETS['six']:.0f} of six torch statistics are aimed at on tensors larger than the cache.",
+        "",
+        "| dtype | elements | threads | torch.sum GB/s | health GB/s | full GB/s | health / sum | full / sum | health / aminmax "
+        "| full / six | full / transformers | health / transformers |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        lines.append(
+            f"| {r['dtype']} | {r['numel']:,} | {r['threads']} | {r['sum_GB_per_s']:.1f} | {r['health_GB_per_s']:.1f} | {r['full_GB_per_s']:.1f} "
+            f"| {r['health_over_sum']:.2f} | {r['full_over_sum']:.2f} | {r['health_over_aminmax']:.2f} | {r['full_over_six']:.1f} "
+            f"| {r['full_over_transformers']:.1f} | {r['health_over_transformers']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time")
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    args = parser.parse_args()
+    rows: list[dict[str, float | int | str]] = []
+    for threads in args.threads:
+        torch.set_num_threads(threads)
+        for dtype in DTYPES:
+            for numel in args.sizes:
+                x = torch.randn(numel, generator=torch.Generator().manual_seed(0)).to(dtype)
+                seconds = measure(x, (0.5 if args.quick else 5.0) * (2 if numel > 1 << 24 else 1))
+                nbytes = numel * x.element_size()
+                row: dict[str, float | int | str] = {"dtype": str(dtype).removeprefix("torch."), "numel": numel, "threads": threads}
+                row |= {f"{name}_us": round(s * 1e6, 2) for name, s in seconds.items()}
+                row |= {f"{name}_GB_per_s": round(nbytes / s / 1e9, 2) for name, s in seconds.items()}
+                for mine in ("health", "full"):
+                    row |= {f"{mine}_over_{peer}": round(seconds[peer] / seconds[mine], 3) for peer in ("sum", "aminmax", "six", "transformers")}
+                rows.append(row)
+                print(table([row], {}).splitlines()[-1], flush=True)
+    about = machine()
+    print("\n" + table(rows, about))
+    if not args.no_write:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "kernel.json").write_text(json.dumps({"machine": about, "targets": TARGETS, "results": rows}, indent=1) + "\n")
+        (RESULTS / "kernel.md").write_text(table(rows, about))
+
+
+if __name__ == "__main__":
+    main()
