@@ -42,6 +42,7 @@ FLOORS = {
     "culprit": 3,
     "diagnosis": 3,
     "journal": 3,
+    "judge": 4,
     "reason_gradients": 3,
     "reason_rules": 3,
     "reasons": 3,

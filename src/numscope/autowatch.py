@@ -6,6 +6,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ class AutoWatch:
 
 def _keyword_arguments(module: nn.Module) -> Mapping[str, Any]:
     """Of the call that is on its way: global hooks are not told, so they are read from torch's own frame."""
-    frame = sys._getframe(3)
+    frame: FrameType | None = sys._getframe(3)
     for _ in range(4):
         if frame is None:
             break

@@ -133,13 +133,16 @@ def _handed_on(culprit: Culprit) -> bool:
 
 
 def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], culprit: Culprit | None) -> BadLeaf:
-    """The first bad leaf of the culprit's phase. -inf alone comes last: it is how scores are masked."""
+    """The first bad leaf of the culprit's phase; -inf alone, as scores are masked with, only in the culprit's module or around it."""
     events = evidence.journal.events
     phase = Phase.FORWARD if culprit is None else culprit.phase
     found = [leaf for leaf in bad if events[leaf[0]].phase is phase] or list(reached)
 
-    def only_masked(leaf: BadLeaf) -> bool:
+    def telling(leaf: BadLeaf) -> bool:
         numbers = evidence.journal.numbers(*leaf)
-        return numbers is not None and not numbers.num_nan and not numbers.num_pos_inf
+        if numbers is None or numbers.num_nan or numbers.num_pos_inf:
+            return True
+        name = events[leaf[0]].entry.name
+        return culprit is not None and (not name or f"{culprit.module}.".startswith(f"{name}."))
 
-    return next((leaf for leaf in found if not only_masked(leaf)), found[0])
+    return next((leaf for leaf in found if telling(leaf)), found[0])

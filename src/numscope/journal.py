@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from numscope.ledger import UNOBSERVED, Ledger
 from numscope.probe import walk
+from numscope.probe.compiled import CompiledRows
 from numscope.probe.module import Entry, Leaves
 from numscope.record import Frame, Line, Numbers
 from numscope.site import Phase, Site
@@ -122,6 +123,12 @@ class Journal:
         event = Event(entry, phase, self.call, [(slot, ledger, h) if h >= 0 else (slot, None, "not seen") for slot, h in handles])
         self.events.append(event)
         return event
+
+    def absorb(self, rows: CompiledRows) -> None:
+        """Take over what compiled graphs have seen, an event a module."""
+        for entry, places in rows.read():
+            handles = [(slot, self.ledger.absorb(numbers, dtype, shape)) for slot, numbers, dtype, shape in places]
+            self.add_handles(entry, Phase.FORWARD, self.ledger, handles)
 
     def read(self) -> None:
         self.ledger.read()

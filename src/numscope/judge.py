@@ -128,8 +128,8 @@ class Judge:
 
     def _read(self) -> list[BadLeaf]:
         journal = self._evidence.journal
+        journal.absorb(self._probe.compiled)
         journal.read()
-        self._probe.compiled.read(journal)
         return journal.bad() if journal.any_bad() else []
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:

@@ -53,7 +53,8 @@ class _Block:
         """Rows with a nan or an inf, as of the last read."""
         count = len(self.handles)
         if native.module is not None and count:
-            return native.module.bad_rows(self.host.data_ptr(), count)
+            found: list[int] = native.module.bad_rows(self.host.data_ptr(), count)
+            return found
         with torch.no_grad():
             return (self.host[:count, 1:4] > 0).any(1).nonzero().flatten().tolist()
 
@@ -203,7 +204,9 @@ class Ledger:
     def absorb(self, row: list[float], dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A finished row from elsewhere (a compiled graph's) as one more observation."""
         device = torch.device("cpu")
-        block = self._blocks.setdefault(device, _Block(device, self._capacity)) if device not in self._blocks else self._blocks[device]
+        block = self._blocks.get(device)
+        if block is None:
+            block = self._blocks[device] = _Block(device, self._capacity)
         position = len(block.handles)
         if position >= block.capacity:
             block.grow(2 * block.capacity)

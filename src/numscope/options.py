@@ -23,6 +23,7 @@ class WatchOptions:
     Args:
         level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights as a whole.
         on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` and go on; None: detection off.
+        gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
         frames: how many frames a report shows.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.
@@ -36,6 +37,7 @@ class WatchOptions:
 
     level: Level = "modules"
     on_nonfinite: OnNonfinite | None = "raise"
+    gradients: bool = True
     frames: int = 21
     trace: tuple[int, ...] = ()
     abort_after: int | None = None
@@ -53,9 +55,10 @@ class WatchOptions:
         _at_least("dead_steps", self.dead_steps, 1)
         if self.abort_after is not None:
             _at_least("abort_after", self.abort_after, 0)
-        if isinstance(self.trace, str | bytes) or not isinstance(self.trace, Iterable):
-            raise UsageError(f"trace: got {self.trace!r}, expected batch numbers from 0, as in trace=(149, 150).")
-        object.__setattr__(self, "trace", tuple(self.trace))
+        trace: object = self.trace
+        if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
+            raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")
+        object.__setattr__(self, "trace", tuple(trace))
         for number in self.trace:
             _at_least("trace", number, 0)
 

@@ -83,7 +83,7 @@ class RandomState:
     def capture(cls) -> RandomState:
         numpy = sys.modules.get("numpy")
         devices: dict[int, Tensor] = {}
-        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
         return cls(torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, devices)
 
@@ -317,9 +317,9 @@ def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
     slots = {id(t): slot for slot, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))}
     for module, slot, tensor in named_state(dict(names)):
         slots[id(tensor)] = f"{module}.{slot}" if module else slot
-    for _, grads in call.gradients.items():
+    for slot, grads in call.gradients.items():
         for gradient in grads:
-            slots[id(gradient)] = "gradient of the model's output"
+            slots[id(gradient)] = f"grad {slot}"
     return slots
 
 

@@ -1,6 +1,6 @@
 """A scope watches one model: probes fill its journal, the step's end reads it, what is wrong becomes a finding.
 
-The host reads numbers once a step, after the gradients are final and before the optimizer touches a weight. On CPU reading waits for nothing.
+The host reads numbers once a step, when the gradients are final and no weight has been touched. On CPU reading waits for nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -61,11 +60,11 @@ class Scope:
         self._detecting = options.on_nonfinite is not None and not options.trace
         prepare_dynamo()
         deep = self._detecting and options.level == "modules"
-        self._probe = ModuleProbe(self._model, self, deep=deep, errors=_ASKED_FOR)
+        self._probe = ModuleProbe(self._model, self, deep=deep, gradients=options.gradients and self._detecting, errors=_ASKED_FOR)
         self._modules = tuple(self._probe.names)
         self._parameters = [(self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)]
         journal = Journal()
-        name = class_name(getattr(self._model, "_orig_mod", self._model))
+        name = class_name(self._model)
         self._step = Evidence(
             name, self._probe.names, journal, LossStretch(journal.ledger), BufferCopies(self._probe.names), options.frames, agree.rank()
         )
@@ -114,7 +113,7 @@ class Scope:
             return
         try:
             self._step.stretch.end()
-            if self._detecting and self._step.calls and not self._judged and sys.exc_info()[0] is None:
+            if self._detecting and sys.exc_info()[0] is None and (self._stepped or (self._step.calls and not self._judged)):
                 self._guard(self._end_of_step)
         finally:
             self._detach()
@@ -172,6 +171,8 @@ class Scope:
             raise AbortAfter(batch)
 
     def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
+        if entry.is_root:
+            self._absorb_graphs()
         self._step.journal.add(entry, phase, weights, leaves)
 
     def failed(self, error: Exception) -> None:
@@ -184,7 +185,7 @@ class Scope:
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         self._step.stretch.end()
-        if self._detecting and self._step.calls and not in_backward():
+        if self._detecting and not in_backward():
             self._guard(self._see_loss, roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -205,17 +206,23 @@ class Scope:
         call = self._step.calls[-1]
         found = walk.tensors(output, "output")
         call.outputs = [(slot, weakref.ref(t)) for slot, t in found]
+        self._absorb_graphs()
         if not self._probe.deep or self._probe.compiled.places:
             self._step.journal.add(entry, Phase.FORWARD, {}, list(found))
         live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
         call_ref = weakref.ref(call)
         for slot, t in live:
-            t.register_hook(partial(self._keep_gradient, call_ref, entry, slot))
+            t.register_hook(partial(self._keep_gradient, call_ref, entry, slot))  # type: ignore[no-untyped-call]
         if live:
             self._step.stretch.begin({id(t): f"{MODEL_OUTPUT} {slot}" for slot, t in found})
         elif not call.grad_enabled and self._on_host():
             self._judge.judge()  # no backward can follow
             self._forget()
+
+    def _absorb_graphs(self) -> None:
+        """What compiled graphs have seen comes before the event of the call around them. Off the host it waits for the judge."""
+        if self._probe.compiled.places and self._on_host():
+            self._step.journal.absorb(self._probe.compiled)
 
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor) -> None:
         call = call_ref()
@@ -229,12 +236,24 @@ class Scope:
 
     def _see_loss(self, roots: Sequence[Tensor]) -> None:
         journal = self._step.journal
+        if self._stepped:  # backward again without a new forward, or with one that no hook saw
+            self._stepped = self._judged = False
+            if not self._step.calls:
+                self._next_step()
+        if not self._step.calls and not self._journals_anything():
+            return
         for call in self._step.calls:
             call.had_backward = True
         handles = [(f"loss[{i}]" if len(roots) > 1 else "loss", journal.ledger.observe(t)) for i, t in enumerate(roots)]
         journal.add_handles(self._loss_entry, Phase.LOSS, journal.ledger, handles)
         outputs = [t for call in self._step.calls for _, ref in call.outputs if (t := ref()) is not None]
         self._step.stretch.see_backward(roots, outputs)
+
+    def _journals_anything(self) -> bool:
+        """Whether this model has a part in the step at work. If it runs in a graph compiled after ``watch``, get at its calls."""
+        if self._probe.root_was_traced and self._probe.find_shells():
+            self._step.stretch.end()
+        return bool(self._step.journal.events) or self._probe.root_was_traced
 
     def _between_calls(self) -> None:
         """A call begins and the one before is not judged: a micro-batch is over, or a step that no optimizer ended."""
@@ -312,6 +331,8 @@ class Scope:
         self._step.forget()
 
     def _see_gradients(self, only: set[int] | None) -> list[int]:
+        if not self.options.gradients:
+            return []
         journal = self._step.journal
         places = [(e, s, g) for e, s, p in self._parameters if (g := p.grad) is not None and (only is None or id(p) in only)]
         handles = journal.ledger.observe_many([g for _, _, g in places])
@@ -346,7 +367,7 @@ class Scope:
             self._delivery.trace(batch, [frame(event) for event in journal.events])
             journal.reset()
 
-    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+    def _guard(self, call: Callable[..., object], *args: Any) -> None:
         """Run a piece of the tool; what goes wrong in it never reaches the training script."""
         if self.closed:
             return

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from numscope.probe import walk
-from numscope.site import Phase
+from numscope.summary.compiled import register
 from numscope.summary.state import EMPTY_ROW, ROW_BYTES, Groups
 
 if TYPE_CHECKING:
-    from numscope.journal import Journal
     from numscope.probe.module import Entry
 
 CAPACITY = 8192  # rows a device: 1 MiB; places traced beyond it stay unseen
@@ -28,6 +27,7 @@ class CompiledRows:
     """Rows of the places inside compiled graphs, in the order in which they were traced."""
 
     def __init__(self) -> None:
+        register()
         self.places: list[tuple[Entry, str, str, torch.dtype, tuple[int, ...]]] = []  # entry, slot, device, dtype, shape
         self.blocks: dict[str, Tensor] = {}
 
@@ -47,20 +47,22 @@ class CompiledRows:
         self.places.append((entry, slot, device, dtype, shape))
         return len(self.places) - 1
 
-    def read(self, journal: Journal) -> None:
-        """Move what the graphs' rows hold into a journal, one event a module, and empty them. *Cost:* one copy a device, if any graph ran."""
+    def read(self) -> list[tuple[Entry, list[tuple[str, list[float], torch.dtype, tuple[int, ...]]]]]:
+        """What the graphs' rows hold, a module at a time, and empty them.
+
+        Returns: for each module its places' slot, row, dtype and shape. *Cost:* one copy a device, if any graph ran.
+        """
         if not self.places:
-            return
+            return []
         host = {device: block[: len(self.places)].to("cpu") for device, block in self.blocks.items()}
-        events: dict[int, tuple[Entry, list[tuple[str, int]]]] = {}
+        found: dict[int, tuple[Entry, list[tuple[str, list[float], torch.dtype, tuple[int, ...]]]]] = {}
         for row, (entry, slot, device, dtype, shape) in enumerate(self.places):
             numbers = host[device][row].tolist()
             if any(numbers[:6]):
-                events.setdefault(id(entry), (entry, []))[1].append((slot, journal.ledger.absorb(numbers, dtype, shape)))
-        for entry, handles in events.values():
-            journal.add_handles(entry, Phase.FORWARD, journal.ledger, handles)
+                found.setdefault(id(entry), (entry, []))[1].append((slot, numbers, dtype, shape))
         for block in self.blocks.values():
             block[: len(self.places)] = torch.tensor(EMPTY_ROW, dtype=torch.float64)
+        return list(found.values())
 
     def trace(self, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         """Put an observing operator into the graph for each floating-point tensor of a module call."""
@@ -72,9 +74,12 @@ class CompiledRows:
                     torch.ops.numscope.observe(leaf.detach(), self.blocks[device], row, int(Groups.HEALTH))
 
 
-@torch.compiler.assume_constant_result
 def _place(rows: CompiledRows, entry: Entry, slot: str, device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
     return rows.allocate(entry, slot, device, dtype, shape)
+
+
+# What torch.compiler.assume_constant_result does, which would load dynamo: 2 s that an uncompiled run need not spend.
+_place._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def prepare_dynamo() -> None:

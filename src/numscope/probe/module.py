@@ -6,6 +6,7 @@ and changes the graph. A tensor hook that returns None changes nothing.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,9 +26,10 @@ Leaves = list[tuple[str, Any]]
 class Entry:
     """One watched module as probes and journals know it; the module itself is not kept."""
 
-    __slots__ = ("cls", "gradient_slots", "name")
+    __slots__ = ("cls", "gradient_slots", "is_root", "name")
 
-    def __init__(self, name: str, cls: str) -> None:
+    def __init__(self, name: str, cls: str, is_root: bool = False) -> None:
+        self.is_root = is_root
         self.name = name
         self.cls = cls
         self.gradient_slots: dict[str, str] = {}
@@ -63,6 +65,14 @@ def in_backward() -> bool:
 _NO_WEIGHTS: dict[str, Tensor | None] = {}
 
 
+def _note_trace(probe: ModuleProbe) -> int:
+    probe.root_was_traced = True
+    return 0
+
+
+_note_trace._dynamo_marked_constant = True  # type: ignore[attr-defined]  # runs while dynamo traces, see probe/compiled.py
+
+
 class ModuleProbe:
     """Hooks on every module below ``root`` (or on the root alone), until ``detach``.
 
@@ -86,11 +96,13 @@ class ModuleProbe:
         self.errors = errors
         self.paused = False  # during a replay, and on batches that are off schedule
         self.names = qualified_names(root)
-        self.entries = {module: Entry(name, class_name(module)) for module, name in self.names.items()}
+        self.entries = {m: Entry(name, class_name(m), m is root) for m, name in self.names.items()}
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self.compiled = CompiledRows()
+        self.root_was_traced = False  # somebody compiled the root after the watch began: its calls are inside a graph
         self._active: nn.Module | None = None
         self._depth = 0
+        self._shells: list[nn.Module] = []
         self._handles: list[Any] = []
         self._compiled_calls: list[tuple[nn.Module, Any]] = []
         self._deep_handles: list[Any] = []
@@ -128,6 +140,17 @@ class ModuleProbe:
         """The entry of a module by its name."""
         return self._by_name[module_name]
 
+    def find_shells(self) -> bool:
+        """Hook the compiled wrappers around the root, whose calls are plain Python. True when there are new ones. *Cost:* one walk over all objects."""
+        self.root_was_traced = False
+        found = False
+        for shell in [o for o in gc.get_objects() if type(o).__name__ == "OptimizedModule" and getattr(o, "_orig_mod", None) is self.root]:
+            if shell not in self._shells:
+                self._shells.append(shell)
+                self._hook(shell, self.entries[self.root], self._handles)
+                found = True
+        return found
+
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin the outermost call of the root that is already on its way (the probe was attached inside it)."""
         self._active, self._depth = self.root, 1
@@ -142,12 +165,17 @@ class ModuleProbe:
         for module, impl in self._compiled_calls:
             module._compiled_call_impl = impl
         self._compiled_calls.clear()
+        self._shells.clear()
         self._active = None
 
     # ---- hooks
 
     def _before(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling() or self.paused:
+        if torch.compiler.is_compiling():
+            if entry.is_root:
+                _note_trace(self)
+            return
+        if self.paused:
             return
         if self._active is not None:
             if module is self._active:

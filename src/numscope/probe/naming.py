@@ -39,6 +39,8 @@ def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
 def class_name(module: nn.Module) -> str:
     """The class as its author wrote it: fully_shard swaps in a subclass ``FSDPX`` of ``X``."""
     cls = type(module)
+    if cls.__name__ == "OptimizedModule" and isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
+        return class_name(inner)
     if cls.__name__.startswith("FSDP") and any(b.__name__ == "FSDPModule" for b in cls.__mro__):
         for parent in cls.__mro__[1:]:
             if parent.__name__ != "FSDPModule":

@@ -13,8 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
-from numscope.ledger import Ledger
-from numscope.probe.op import ACCUMULATE, OperandRecord, OpProbe, OpRecord, OpTape, State
+from numscope.probe.op import ACCUMULATE, OperandRecord, OpProbe, OpRecord, OpTape, Rows, State
 from numscope.site import Phase
 
 MODEL_OUTPUT = "input from the model:"  # how the stretch's operands are called that the model made
@@ -30,7 +29,7 @@ class LossStretch:
     *Cost:* about 50 µs an operation, plus one pass over each operand not seen before.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Rows) -> None:
         self.ledger = ledger
         self.tape = OpTape(limit=4096)
         self.roots: list[State] = []  # what backward was called on

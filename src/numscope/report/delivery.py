@@ -53,7 +53,9 @@ class Delivery:
         print(text)
         self._text.append(text)
 
-    def close(self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int) -> None:
+    def close(
+        self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
+    ) -> None:
         """Write the files."""
         meta = {"model": self._model, "rank": self._rank, "steps": steps, "batches": batches, "events": [list(e) for e in events]}
         try:
