@@ -220,7 +220,7 @@ def test_exit_handlers_and_threads_come_after_the_script(same: Same, tmp_path: P
             time.sleep(0.2)
             print("thread", threading.main_thread().is_alive(), __name__)
         threading.Thread(target=late).start()
-        ThreadPoolExecutor().submit(print, "pool")
+        ThreadPoolExecutor().submit(print, "pool").result()
         print("end of script")
     """
     write(tmp_path, "s.py", source)

@@ -1,0 +1,305 @@
+"""``numscope run``: its options, its refusals, and real scripts under watch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import click
+import pytest
+
+import numscope
+from numscope.cli.arrival import when_imported
+from numscope.cli.launch import Target
+from numscope.cli.run import TorchWatch, run
+from numscope.options import WatchOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = str(Path(numscope.__file__).parent.parent)
+OPTIONS = "--abort-after, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --trace, -m"
+EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
+
+
+def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {**os.environ, "PYTHONPATH": SOURCES, "PYTHONIOENCODING": "utf-8", **env}
+    whole = [sys.executable, *command, *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(whole, cwd=cwd, env=clean, text=True, start_new_session=True, **pipes) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the ranks of a torchrun too
+            raise
+    return subprocess.CompletedProcess(whole, process.returncode, stdout, stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run"], f"numscope run: got no script, {EXPECTED}"),
+        (["run", "-m"], f"numscope run: got no script, {EXPECTED}"),
+        (["run", "--trce", "1", "s.py"], f"""numscope run: got '--trce', expected one of {OPTIONS}. Did you mean "--trace"?"""),
+        (["run", "-x", "s.py"], f"numscope run: got '-x', expected one of {OPTIONS}."),
+        (
+            ["run", "--trace", "a", "s.py"],
+            "numscope run: --trace: got 'a', expected batch numbers from 0 with commas in between, such as 149,150.",
+        ),
+        (["run", "--trace", "3,-1", "s.py"], "numscope run: --trace: got -1, expected a whole number of at least 0."),
+        (["run", "--frames"], "numscope run: --frames: got nothing, expected a value. See numscope run --help."),
+        (["run", "--frames", "0", "s.py"], "numscope run: --frames: got 0, expected a whole number of at least 1."),
+        (["run", "--frames", "2.5", "s.py"], "numscope run: --frames: got '2.5', expected a whole number."),
+        (
+            ["run", "--on-nonfinite", "warm", "s.py"],
+            "numscope run: --on-nonfinite: got 'warm', expected one of 'raise', 'warn'. Did you mean 'warn'?",
+        ),
+        (
+            ["run", "--level", "module", "s.py"],
+            "numscope run: --level: got 'module', expected one of 'modules', 'sentinel'. Did you mean 'modules'?",
+        ),
+        (["run", "--json", "no/f", "s.py"], "numscope run: --json: got 'no/f', expected a file in a folder that exists. Make 'no' first."),
+        (["run", "--json", "d", "s.py"], "numscope run: --json: got 'd', expected a file's path. It is a folder: add a file's name."),
+        (
+            ["run", "--log-dir", "s.py", "s.py"],
+            "numscope run: --log-dir: got 's.py', expected a folder, or a path where one can be made. It is a file.",
+        ),
+        (["s.py"], """numscope: got 's.py', expected one of run. Did you mean "numscope run s.py"?"""),
+        (["rnu", "s.py"], """numscope: got 'rnu', expected one of run. Did you mean "run"?"""),
+        (["--trace", "3", "s.py"], """numscope: got '--trace', expected a command first. Did you mean "numscope run --trace"?"""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_refused_before_the_script_runs(tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "s.py").write_text("print('ran')")
+    done = cli(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message + "\n")
+
+
+def parsed(*words: str) -> tuple[Target, WatchOptions]:
+    plan = run.main(list(words), standalone_mode=False)
+    target, watch = plan.args
+    assert isinstance(watch, TorchWatch)
+    return target, watch._options
+
+
+def test_options_before_the_script_are_ours_and_after_it_the_scripts() -> None:
+    target, options = parsed("--frames", "5", "train.py", "--frames", "7", "-m", "--", "--json")
+    assert target == Target("train.py", ("--frames", "7", "-m", "--", "--json"))
+    assert options == WatchOptions(frames=5)
+
+
+def test_options_after_the_modules_name_are_the_modules() -> None:
+    target, options = parsed("--level", "sentinel", "-m", "pack.train", "--level", "x", "-m")
+    assert target == Target("pack.train", ("--level", "x", "-m"), is_module=True)
+    assert options == WatchOptions(level="sentinel")
+
+
+def test_each_option_reaches_the_watch(tmp_path: Path) -> None:
+    file, folder = str(tmp_path / "f.json"), str(tmp_path / "logs")
+    words = ["--trace", "149,150", "--abort-after", "151", "--frames", "3", "--on-nonfinite", "warn", "--level", "sentinel"]
+    words += ["--json", file, "--log-dir", folder, "--max-scaler-skips", "4", "s.py"]
+    assert parsed(*words)[1] == WatchOptions(
+        trace=(149, 150),
+        abort_after=151,
+        frames=3,
+        on_nonfinite="warn",
+        level="sentinel",
+        json=file,
+        log_dir=folder,
+        max_scaler_skips=4,
+    )
+
+
+def test_unset_options_keep_the_watchs_defaults_and_help_shows_them(tmp_path: Path) -> None:
+    assert parsed("s.py")[1] == WatchOptions()
+    shown = " ".join(cli("run", "--help", cwd=tmp_path).stdout.split())
+    assert f"({WatchOptions().frames})" in shown
+    assert {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module"} <= {f.name for f in dataclasses.fields(WatchOptions)}
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert cli("--version", cwd=tmp_path).stdout == f"numscope {numscope.__version__}\n"
+    assert cli("run", "--help", cwd=tmp_path).returncode == 0
+    bare = cli(cwd=tmp_path)
+    assert bare.returncode == 2
+    assert "Usage: numscope" in bare.stderr
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_callback_comes_once_right_after_the_first_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "arriving.py").write_text("import sys\nhere = True\nloader = type(__loader__).__name__\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    calls: list[object] = []
+    before = list(sys.meta_path)
+    when_imported("arriving", lambda: calls.append(sys.modules["arriving"].here))
+    assert calls == []
+    import arriving  # type: ignore[import-not-found]
+
+    assert calls == [True]
+    assert arriving.loader == "SourceFileLoader"
+    assert "exec_module" not in vars(arriving.__loader__)
+    assert sys.meta_path == before
+    when_imported("arriving", lambda: calls.append("at once"))
+    assert calls == [True, "at once"]
+    del sys.modules["arriving"]
+
+
+def test_missing_module_stays_missing() -> None:
+    before = list(sys.meta_path)
+    when_imported("nothing_of_this_name", lambda: pytest.fail("never imported"))
+    with pytest.raises(ModuleNotFoundError, match="No module named 'nothing_of_this_name'"):
+        __import__("nothing_of_this_name")
+    assert sys.meta_path == before
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+
+TRAIN = """
+    import os, sys
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+        def forward(self, x, step):
+            h = self.first(x)
+            return (h * 0 + 3 - step).log()
+
+    def main():
+        torch.manual_seed(0)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(6):
+            optimizer.zero_grad()
+            loss = model(torch.ones(2, 4), step).sum()
+            loss.backward()
+            optimizer.step()
+            print(step, flush=True)
+        print("end", torch.get_num_threads(), sys.argv[1:])
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    """A script whose fourth step takes the logarithm of zero, its fifth of a negative number."""
+    path = tmp_path / "train.py"
+    path.write_text(textwrap.dedent(TRAIN), encoding="utf-8")
+    return path
+
+
+def line_of(path: Path, text: str) -> int:
+    return next(n for n, line in enumerate(path.read_text().splitlines(), 1) if text in line)
+
+
+def test_first_escape_stops_the_run_with_status_3(train: Path, tmp_path: Path) -> None:
+    done = cli("run", "--json", "found.json", "train.py", "a", "--json", "b", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == "0\n1\n2\n"
+    assert "Traceback" not in done.stderr
+    where = f"{train}:{line_of(train, '.log()')}"
+    assert where in done.stderr.replace("\n", "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"numscope: stopped at {train}:")
+    assert json.loads((tmp_path / "found.json").read_text())
+
+
+def test_warned_run_goes_on_to_its_own_end(train: Path, tmp_path: Path) -> None:
+    done = cli("run", "--on-nonfinite", "warn", "train.py", "a", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith("['a', '--json']")
+    assert str(train) in done.stderr.replace("\n", "")
+
+
+def test_environment_that_the_script_sets_before_torch_counts(train: Path, tmp_path: Path) -> None:
+    """numscope must not load torch first: OMP_NUM_THREADS is read while torch loads."""
+    bare = cli(cwd=tmp_path, command=("train.py",), OMP_NUM_THREADS="2").stdout
+    watched = cli("run", "--on-nonfinite", "warn", "train.py", cwd=tmp_path, OMP_NUM_THREADS="2").stdout
+    assert watched == bare
+    assert "end 1 []" in bare
+
+
+def test_abort_after_ends_the_run_in_good_order(train: Path, tmp_path: Path) -> None:
+    done = cli("run", "--abort-after", "1", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "end" not in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "stopped after batch 1" in done.stderr
+
+
+def test_uncaught_error_of_a_watched_model_shows_no_frame_of_ours(train: Path, tmp_path: Path) -> None:
+    train.write_text(train.read_text().replace("return (h * 0", "if step == 2: self.first(x[:, :3])\n        return (h * 0"))
+    bare = cli(cwd=tmp_path, command=("train.py",))
+    watched = cli("run", "train.py", cwd=tmp_path)
+    assert (watched.returncode, watched.stdout) == (bare.returncode, bare.stdout) == (1, "0\n1\n")
+    assert "numscope" not in watched.stderr
+    ours = [line for line in watched.stderr.splitlines() if "train.py" in line or not line.startswith(" ")]
+    assert ours == [
+        line for line in bare.stderr.splitlines() if "train.py" in line or not line.startswith(" ")
+    ]  # torch's own differ: it runs hooks
+
+
+def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("print(1)")
+    done = cli("run", "s.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr == "numscope: nothing was watched: this process never imported torch\n"
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_data_loader_workers_run_without_a_watch(tmp_path: Path, method: str) -> None:
+    source = f"""
+        import sys, torch
+        from torch.nn.modules import module as hooks
+        class Data(torch.utils.data.Dataset):
+            def __len__(self): return 4
+            def __getitem__(self, i):
+                watched = "numscope.autowatch" in sys.modules if {method!r} == "spawn" else False
+                return torch.tensor([i, int(watched), int(__name__ == "__mp_main__")])
+        if __name__ == "__main__":
+            loader = torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context={method!r})
+            print(torch.cat(list(loader)).tolist())
+    """
+    (tmp_path / "s.py").write_text(textwrap.dedent(source))
+    done = cli("run", "s.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == cli(cwd=tmp_path, command=("s.py",)).stdout
+    assert done.stdout == f"{[[i, 0, int(method == 'spawn')] for i in range(4)]}\n"
+
+
+def test_torchrun_starts_a_watched_script_on_each_rank(train: Path, tmp_path: Path) -> None:
+    source = train.read_text().replace("def main():", "def main():\n    torch.distributed.init_process_group('gloo')")
+    train.write_text(source.replace("model = Net()", "model = nn.parallel.DistributedDataParallel(Net())"))
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "numscope", "run", "--json", "found.json", "train.py", "--json", "x"]
+    done = cli(*words, cwd=tmp_path, command=("-m", "torch.distributed.run"), OMP_NUM_THREADS="1")
+    assert done.returncode == 1, done.stderr  # torchrun's own status for a failed rank
+    assert "exitcode  : 3" in done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0", "0", "1", "1", "2", "2"]
+
+
+def test_small_t5_overflows_by_itself_and_the_line_is_named(tmp_path: Path) -> None:
+    """The demo: nothing is planted, the overflow is float16's own."""
+    found = tmp_path / "found.json"
+    done = cli("run", "--json", str(found), "examples/train_t5.py", cwd=ROOT)
+    assert done.returncode == 3, done.stderr
+    steps = [line for line in done.stdout.splitlines() if line.startswith("step")]
+    losses = [float(line.split()[-1]) for line in steps]
+    assert len(losses) > 5
+    assert min(losses[1:]) < 0.7 * losses[0], "the loss falls first"
+    assert all(loss == loss for loss in losses)
+    assert "modeling_t5.py:" in done.stderr
+    assert "overflow of the dtype" in done.stderr
+    assert "float16" in done.stderr
