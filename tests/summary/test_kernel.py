@@ -88,7 +88,21 @@ def test_each_code_of_a_narrow_format_is_summarized_alone(dtype: torch.dtype) ->
 def test_every_size_around_the_block_boundaries(backend: str, dtype: torch.dtype) -> None:
     x = sample(70_000, dtype)
     x[::97] = 0.0
-    sizes = [*range(0, 201, 1 if backend != "reference" else 25), 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4097, 65535, 65536, 65537, 69_999]
+    sizes = [
+        *range(0, 201, 1 if backend != "reference" else 25),
+        1023,
+        1024,
+        1025,
+        2047,
+        2048,
+        2049,
+        4095,
+        4097,
+        65535,
+        65536,
+        65537,
+        69_999,
+    ]
     for n in sizes:
         assert_same(observed(backend, x[:n]), summary_of(x[:n]))
 
@@ -197,7 +211,11 @@ elements = st.one_of(st.floats(width=16), st.floats(width=32), st.sampled_from(S
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
 def test_observing_the_parts_into_one_row_is_observing_the_whole(dtype: torch.dtype, data: st.DataObject) -> None:
-    values = torch.tensor(data.draw(st.lists(elements, max_size=60)), dtype=torch.float64).repeat(data.draw(st.sampled_from([1, 1, 40]))).to(dtype)
+    values = (
+        torch.tensor(data.draw(st.lists(elements, max_size=60)), dtype=torch.float64)
+        .repeat(data.draw(st.sampled_from([1, 1, 40])))
+        .to(dtype)
+    )
     cuts = sorted(data.draw(st.lists(st.integers(0, values.numel()), max_size=4)))
     backend = data.draw(st.sampled_from(BACKENDS))
     block = reference.empty_block(1)
@@ -211,7 +229,10 @@ def test_observing_the_parts_into_one_row_is_observing_the_whole(dtype: torch.dt
     assert_same(Summary.from_row(block[0].tolist()), summary_of(values))
 
 
-@given(st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=20), st.sampled_from([torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool]))
+@given(
+    st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=20),
+    st.sampled_from([torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool]),
+)
 def test_reference_summarizes_integers_as_numbers(values: list[int], dtype: torch.dtype) -> None:
     x = torch.tensor(values, dtype=torch.int64).to(dtype)
     assert_same(observed("reference", x), summary_of(x))
@@ -288,7 +309,9 @@ def test_reset_makes_rows_empty() -> None:
 @needs_kernel
 def test_wrong_arguments_raise() -> None:
     row = reference.empty_block(1)
-    with pytest.raises(TypeError, match=r"observe\(address, numel, dtype_code, row_address, groups, num_threads\): got 2 arguments, expected 6"):
+    with pytest.raises(
+        TypeError, match=r"observe\(address, numel, dtype_code, row_address, groups, num_threads\): got 2 arguments, expected 6"
+    ):
         kernel.observe(1, 2)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="observe: got address 0, numel 3, dtype code 0"):
         kernel.observe(0, 3, 0, row.data_ptr(), 3, 1)

@@ -110,10 +110,10 @@ def summarize(tensor: Tensor, groups: int = Groups.ALL) -> Summary:
         raise UsageError(f"summarize: got {type(tensor).__name__}, expected a torch.Tensor. Wrap plain numbers in torch.as_tensor first.")
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
         try:
-            device = plain(tensor).device
-            block = reference.empty_block(1, device)
-            _observe_plain(plain(tensor), block, block.data_ptr(), 0, groups)
-        except (Unsummarizable, TypeError, NotImplementedError) as error:
+            readable = plain(tensor)
+            block = reference.empty_block(1, readable.device)
+            _observe_plain(readable, block, block.data_ptr(), 0, groups)
+        except (TypeError, RuntimeError) as error:  # RuntimeError: what torch answers to an operation that a kind of tensor lacks
             raise UsageError(f"summarize: got {describe(tensor)}, expected a tensor whose elements can be read.") from error
         return Summary.from_row(block[0].tolist())
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _MAX_NESTING = 8
@@ -22,11 +23,11 @@ def plain(tensor: Tensor) -> Tensor:
     its dequantized tensor or its only inner tensor.
 
     Raises:
-        Unsummarizable: of meta and fake tensors, tensors within a functorch transform, quantized and unknown wrapper tensors.
+        Unsummarizable: of meta, fake and lazy tensors, of tensors within a functorch transform, of quantized and unknown wrapper tensors.
     """
     for _ in range(_MAX_NESTING):
         functorch = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        if functorch or tensor.device.type == "meta" or _is_fake(tensor) or _is_quantized(tensor):
+        if functorch or is_lazy(tensor) or tensor.device.type == "meta" or _is_fake(tensor) or _is_quantized(tensor):
             raise Unsummarizable(describe(tensor))
         if not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
             tensor = tensor.detach()  # a plain tensor of a subclass in name only: its memory is its own
