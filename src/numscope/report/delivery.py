@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from numscope.record import Finding, Frame
 from numscope.report.frames import HEADER, batch_line, finding_text, frame_text
 from numscope.report.json import write_findings
-from numscope.report.text import one_line, print_finding
+from numscope.report.text import NUM_FRAMES, escape, one_line, print_finding
 
 log = logging.getLogger("numscope")
 
@@ -34,6 +34,9 @@ class Delivery:
     def finding(self, finding: Finding) -> None:
         """Report a finding: in full on the rank it began on, one line elsewhere."""
         if finding.rank == self._rank:
+            if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all of them scroll by above it
+                frames = "\n".join(map(escape, finding_text(finding).split("\n")))
+                print(f"\n{frames}\n", file=sys.stderr)
             print_finding(finding, file=sys.stderr)
         else:
             print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
