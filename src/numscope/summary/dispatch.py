@@ -138,10 +138,31 @@ def _observe_plain(tensor: Tensor, block: Tensor, block_address: int, row: int, 
         assert _native is not None
         _native.observe(tensor.data_ptr(), tensor.numel(), _codes[tensor.dtype], block_address + row * ROW_BYTES, groups, threads)
     elif tensor.device == block.device:
+        if tensor.is_cuda and tensor.layout is torch.strided and _observe_with_triton(tensor, block[row], groups):
+            return
         with torch.autocast(tensor.device.type, enabled=False):
             reference.observe_into(tensor, block[row], groups)
     else:
         raise Unsummarizable(f"on {tensor.device}, its row on {block.device}")
+
+
+_triton_refuses: set[torch.dtype] = set()
+
+
+def _observe_with_triton(tensor: Tensor, row: Tensor, groups: int) -> bool:
+    if tensor.dtype in _triton_refuses:
+        return False
+    try:
+        from numscope.summary import triton
+
+        if tensor.dtype in triton.SMALLEST_NORMAL:
+            with torch.cuda.device(tensor.device):
+                triton.observe_into(tensor.contiguous(), row, groups)
+            return True
+    except Exception as error:  # not installed, no compiler, a device without this dtype: raised before anything is written
+        _log.warning("triton does not summarize %s here, torch does: %s", tensor.dtype, error)
+    _triton_refuses.add(tensor.dtype)
+    return False
 
 
 def _is_dense(tensor: Tensor) -> bool:
