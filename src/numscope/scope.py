@@ -264,7 +264,8 @@ class Scope:
             return
         if not self._optimizers and not self._looked_for_optimizers and last.had_backward:
             self._looked_for_optimizers = True
-            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if isinstance(o, Optimizer) and self._updates(o)]
+            # by type: isinstance asks each object for its __class__, which some answer with a warning
+            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self._updates(o)]
         if not last.had_backward:
             if all(ref() is None for _, ref in last.outputs):  # nobody can call backward on it any more
                 self._judge.judge()
