@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
@@ -23,7 +22,10 @@ def when_imported(name: str, then: Callable[[], None]) -> None:
 
 
 class _Doorbell(MetaPathFinder):
-    """Lets the other finders find the module, rings when it has been executed, and is gone before."""
+    """Lets the other finders find the module, rings when it has been executed, and is gone by then.
+
+    A module may be looked for, with ``importlib.util.find_spec``, long before it is imported, if ever: each spec rings.
+    """
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
@@ -32,14 +34,16 @@ class _Doorbell(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        others = (finder for finder in list(sys.meta_path) if finder is not self)
+        spec = next((found for finder in others if (found := finder.find_spec(fullname, path, target)) is not None), None)
         loader = spec.loader if spec is not None else None
         if loader is None:
             return spec
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module  # the instance's: the class's own comes back
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             loader.exec_module(module)
             self._then()
 
