@@ -89,9 +89,10 @@ def line(row: dict[str, float | int | str]) -> str:
 def table(rows: list[dict[str, float | int | str]]) -> list[str]:
     return [
         "Medians of interleaved calls, Python included. `full` is health and moments. Ratios say how many times as fast as the peer.",
-        f"Aimed at on tensors larger than the cache, for health and for full: {TARGETS['sum']} of torch.sum, {TARGETS['transformers']:.0f} times",
-        f"transformers' analysis (`get_abs_min_max`, `detect_overflow`), {TARGETS['six']:.0f} times six torch statistics (min, max, mean, std,",
-        "both norms). With two threads torch's figures for 128 Ki to 8 Mi elements swing where something else holds a core: OpenMP waits for it.",
+        "Aimed at on tensors larger than the cache, for health and for full:",
+        f"{TARGETS['sum']} of torch.sum, {TARGETS['transformers']:.0f} times transformers' `get_abs_min_max` and `detect_overflow`,",
+        f"{TARGETS['six']:.0f} times six torch statistics (min, max, mean, std, both norms).",
+        "With two threads, torch's figures for 128 Ki to 8 Mi elements swing where something else holds a core: OpenMP waits for it.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|---" * len(COLUMNS) + "|",

@@ -15,14 +15,15 @@ struct Table {
     bool subnormal[256];
 };
 
-// Source: OCP 8-bit Floating Point Specification 1.0 for e4m3fn and e5m2; the fnuz formats have one zero, one nan at 0x80 and a bias one higher.
+// Source: OCP 8-bit Floating Point Specification 1.0 for e4m3fn and e5m2. The fnuz formats have one zero, one nan at 0x80, a bias one higher.
 void fill(Table& table, int exponent_bits, bool fnuz) {
     const int fraction_bits = 7 - exponent_bits;
     const int bias = (1 << (exponent_bits - 1)) - 1 + (fnuz ? 1 : 0);
     const int top = (1 << exponent_bits) - 1;
     for (int code = 0; code < 256; code++) {
         const int exponent = (code >> fraction_bits) & top, fraction = code & ((1 << fraction_bits) - 1);
-        double v = exponent ? std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits) : std::ldexp(fraction, 1 - bias - fraction_bits);
+        const int significand = exponent ? fraction + (1 << fraction_bits) : fraction;
+        double v = std::ldexp(significand, (exponent ? exponent : 1) - bias - fraction_bits);
         if (fnuz) {
             if (code == 0x80) v = NAN_;
         } else if (exponent_bits == 5 && exponent == top) {

@@ -3,10 +3,10 @@
 // The including file defines VECTOR_BYTES and ISA and sets the target. Everything here has internal linkage and no std:: template is
 // used: a COMDAT compiled for AVX-512 could otherwise be the one that the linker keeps for all.
 //
-// A chunk is walked in blocks that stay in the first-level cache. A block is read by integer lanes first (`scan`): extrema and zeros come
-// from comparing bit patterns, which needs no conversion, and tell whether the block holds a nan, an inf or a subnormal. Such a block is rare and
-// goes the `careful` way; any other goes straight to the sums. Sums are in float64 from the first addition on: a float32 product or partial sum
-// would leave a variance wrong in its seventh digit times (mean/std)^2.
+// A chunk is walked in blocks that stay in the first-level cache. A block is read by integer lanes first (`scan`): extrema and zeros come from
+// comparing bit patterns, which needs no conversion, and tell whether the block holds a nan, an inf or a subnormal. Such a block is rare
+// and goes the `careful` way; any other goes straight to the sums. Sums are in float64 from the first addition on: a float32 product or
+// partial sum would leave a variance wrong in its seventh digit times (mean/std)^2.
 
 #include <cstdint>
 #include <cstring>
@@ -103,8 +103,8 @@ struct Scan {
     using S = lanes<sbits>;
     static constexpr int WIDTH = VECTOR_BYTES / sizeof(bits);
 
-    // As unsigned numbers negative floats stand above all positive ones and grow with their magnitude; as signed numbers they stand below
-    // and positive ones grow. So the unsigned maximum is the minimum if anything is negative, the signed maximum is the maximum if anything is not.
+    // As unsigned numbers negative floats stand above all positive ones and grow with their magnitude; as signed numbers they stand below and
+    // positive ones grow. So the unsigned maximum is the minimum if anything is negative, the signed maximum the maximum if anything is not.
     U highest_unsigned;
     S highest_signed;
     U lowest_less_1;     // smallest magnitude - 1: a zero's wraps to the top and drops out of the minimum
@@ -160,8 +160,10 @@ inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
     for (; i + 2 * S::WIDTH <= n; i += 2 * S::WIDTH) {  // two chains hide the latency
         a.template take<COUNT>(load<typename S::U>(data + i));
         b.template take<COUNT>(load<typename S::U>(data + i + S::WIDTH));
-        if (FETCH)
-            for (int64_t line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(reinterpret_cast<const char*>(data + i) + FETCH_AHEAD + line);
+        if (FETCH) {
+            const char* ahead = reinterpret_cast<const char*>(data + i) + FETCH_AHEAD;
+            for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(ahead + line);
+        }
     }
     if (i < n) a.template take<COUNT>(load<typename S::U>(data + i));
     a.join(b);
@@ -243,7 +245,7 @@ inline Sums::D widen(const float* p) {
 #endif
 inline Sums::D widen(const double* p) { return load<Sums::D>(p); }
 
-// Sums leave memory idle, scans wait for it: so the sums fetch the next block meanwhile. A prefetch never faults, past the tensor's end neither.
+// Sums leave memory idle, scans wait for it: so the sums fetch the next block. A prefetch never faults, past the tensor's end neither.
 template <int BYTES>
 inline void fetch(const void* next, int64_t offset) {
     const char* line = static_cast<const char*>(next) + offset;
@@ -253,9 +255,9 @@ inline void fetch(const void* next, int64_t offset) {
 
 // n must be a multiple of VECTOR_BYTES / 4.
 //
-// A lane adds 32 squares at most before it starts anew: a float32's square has 48 bits, so that many add up without rounding. The bits that rounding
-// would take are no random ones: a square is 0 or 1 modulo 4, so it would round down, always, and make a variance 1e-9 too small where the
-// mean is a thousand times the deviation.
+// A lane adds 32 squares at most before it starts anew: a float32's square has 48 bits, so that many add up without rounding. The bits that
+// rounding would take are no random ones: a square is 0 or 1 modulo 4, so it would round down, always, and make a variance 1e-9 too small
+// where the mean is a thousand times the deviation.
 template <class T>
 inline Sums powers(const T* data, int64_t n, const void* next) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
@@ -277,8 +279,12 @@ inline Sums powers(const T* data, int64_t n, const void* next) {
     a.square = squares;
     return a;
 }
-inline Sums powers_of(const uint32_t* bits, int64_t n, const void* next, Float32) { return powers(reinterpret_cast<const float*>(bits), n, next); }
-inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, Float64) { return powers(reinterpret_cast<const double*>(bits), n, next); }
+inline Sums powers_of(const uint32_t* bits, int64_t n, const void* next, Float32) {
+    return powers(reinterpret_cast<const float*>(bits), n, next);
+}
+inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, Float64) {
+    return powers(reinterpret_cast<const double*>(bits), n, next);
+}
 
 // A vector of 16-bit numbers as two of float32; which goes where a sum does not mind.
 inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, BFloat16) {
@@ -316,8 +322,8 @@ inline __attribute__((always_inline)) void to_float(const uint16_t* data, float*
 }
 #endif
 
-// 16-bit formats go through float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector ahead lets
-// the stores run beside the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
+// 16-bit formats go through float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector ahead
+// lets the stores run beside the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
 template <class Format>
 inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, Format format) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
@@ -409,7 +415,8 @@ struct Chunk {
         }
         if (counting) {
             block = groups & MOMENTS ? scan<Format, true, false>(data, n) : scan<Format, true, true>(data, n);
-            if (__builtin_expect(block.has_nonfinite() || (Format::SUBNORMALS_ARE_RARE && block.has_subnormal()), 0)) return careful(data, n, groups);
+            const bool special = block.has_nonfinite() || (Format::SUBNORMALS_ARE_RARE && block.has_subnormal());
+            if (__builtin_expect(special, 0)) return careful(data, n, groups);
             counting = block.has_below_normal();
         }
         seen.join(block);

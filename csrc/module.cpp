@@ -13,7 +13,7 @@ namespace {
 
 using namespace numscope;
 
-constexpr int64_t RELEASE_NUMEL = 65536;  // some 10 µs of work; below, giving the interpreter lock away and taking it back costs more than it gives
+constexpr int64_t RELEASE_NUMEL = 65536;  // some 10 µs of work; for less, giving the interpreter lock away costs more than it gives
 
 bool integers(PyObject* const* args, Py_ssize_t num_args, int64_t* out, Py_ssize_t expected, const char* signature) {
     if (num_args != expected) {
@@ -28,8 +28,10 @@ bool integers(PyObject* const* args, Py_ssize_t num_args, int64_t* out, Py_ssize
 }
 
 bool valid(const Entry& entry) {
-    if (entry.dtype >= 0 && entry.dtype < NUM_DTYPES && entry.numel >= 0 && entry.row_address && (entry.address || entry.numel == 0)) return true;
-    PyErr_Format(PyExc_ValueError, "observe: got address %lld, numel %lld, dtype code %lld, row address %lld; expected memory, a count, a code below %d, a row",
+    const bool known = entry.dtype >= 0 && entry.dtype < NUM_DTYPES;
+    if (known && entry.numel >= 0 && entry.row_address && (entry.address || entry.numel == 0)) return true;
+    PyErr_Format(PyExc_ValueError,
+                 "observe: got address %lld, numel %lld, dtype code %lld, row address %lld; expected memory, a count, a code below %d, a row",
                  (long long)entry.address, (long long)entry.numel, (long long)entry.dtype, (long long)entry.row_address, int(NUM_DTYPES));
     return false;
 }
@@ -115,18 +117,23 @@ constexpr PyMethodDef method(const char* name, const char* doc) {
 }
 
 PyMethodDef methods[] = {
-    method<py_observe>("observe", "observe(address, numel, dtype_code, row_address, groups, num_threads): merge one tensor's summary into a row."),
+    method<py_observe>("observe",
+                       "observe(address, numel, dtype_code, row_address, groups, num_threads): merge one tensor's summary into a row."),
     method<py_observe_many>("observe_many",
-                            "observe_many(entries_address, num_entries, groups, num_threads): merge many; an entry is four int64 (address, numel, dtype_code, row_address)."),
+                            "observe_many(entries_address, num_entries, groups, num_threads): merge many tensors' summaries. "
+                            "An entry is four int64: address, numel, dtype_code, row_address."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),
     method<py_isa>("isa", "isa(): the instruction set in use."),
-    method<py_choose_isa>("choose_isa", "choose_isa(name): use \"baseline\", \"avx2\" or \"avx512\" from now on; False if this processor lacks it."),
+    method<py_choose_isa>("choose_isa",
+                          "choose_isa(name): use \"baseline\", \"avx2\" or \"avx512\" from now on; False if this processor lacks it."),
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries of tensors in CPU memory.", 0, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries of tensors in CPU memory.", 0, methods, nullptr, nullptr, nullptr, nullptr,
+};
 
 }  // namespace
 

@@ -40,7 +40,7 @@ struct Batch {
 
     static void task(void* context, int64_t index) {
         const Batch& batch = *static_cast<Batch*>(context);
-        int64_t low = 0, high = batch.num_entries - 1;  // the last entry whose first task is not after index; entries without tasks share a start
+        int64_t low = 0, high = batch.num_entries - 1;  // the last entry that starts at index or before: earlier ones of its start are empty
         while (low < high) {
             const int64_t middle = (low + high + 1) / 2;
             if (batch.first_task[middle] <= index) low = middle;
@@ -80,7 +80,8 @@ int64_t total_numel(const Entry* entries, int64_t num_entries) {
 }
 
 void observe(const Entry* entries, int64_t num_entries, int groups, int num_threads) {
-    if (num_threads > 1 && total_numel(entries, num_entries) >= PARALLEL_NUMEL && observe_parallel(entries, num_entries, groups, num_threads)) return;
+    const bool parallel = num_threads > 1 && total_numel(entries, num_entries) >= PARALLEL_NUMEL;
+    if (parallel && observe_parallel(entries, num_entries, groups, num_threads)) return;
     Row part;
     for (int64_t e = 0; e < num_entries; e++) {
         fold(entries[e], [&](int64_t i) -> const Row& {

@@ -8,10 +8,11 @@ namespace {
 
 const Kernels* supported(const char* isa) {
 #if defined(__x86_64__)
-    if (!strcmp(isa, "avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return &kernels_avx512;
-    if (!strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return &kernels_avx2;
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl");
+    if (avx512 && !strcmp(isa, "avx512")) return &kernels_avx512;
+    if (avx2 && !strcmp(isa, "avx2")) return &kernels_avx2;
 #endif
     return strcmp(isa, "baseline") ? nullptr : &kernels_baseline;
 }

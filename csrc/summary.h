@@ -1,4 +1,4 @@
-// One tensor's summary as kernels see it: a row of 16 doubles (numscope/summary/state.py fixes the order) and the chunk kernels that fill it.
+// One tensor's summary as kernels see it: a row of 16 doubles in the order that numscope/summary/state.py fixes, and what fills it.
 #pragma once
 
 #include <cstdint>
