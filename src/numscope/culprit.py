@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numscope.probe.op import UNINITIALIZED, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, nonfinite_number
 from numscope.reason_gradients import MASKED, Case, explain
@@ -166,9 +166,14 @@ class _Trace:
         origin = min((o for _, o in found), key=lambda o: (o.deliberate, o.index))
         if any(self._from_backward(o) for o, _ in found):
             return origin
-        if record.forward is not None and origin.index == record.forward.index:
+        if record.forward is not None and self._same_place(self.tape[origin.index], record.forward):
             return here
         return self._crossing(record, found, origin)
+
+    @staticmethod
+    def _same_place(a: OpRecord, b: OpRecord) -> bool:
+        """Whether two records are one operation; with checkpointing it is recorded twice, and the second has made what the gradient meets."""
+        return a is b or (a.op == b.op and a.stack.recompute and a.stack.frames[:1] == b.stack.frames[:1])
 
     def culprit(self, origin: Origin) -> Culprit:
         record = self.tape[origin.index]
@@ -179,7 +184,7 @@ class _Trace:
             phase=record.phase,
             module=record.module,
             inputs=tuple(self._operand(o) for o in inputs),
-            values={o.name: o.value for o in inputs if o.state is None},
+            values={o.name: _value(o, out) for o in inputs if o.state is None},
             output=self.numbers(out.state) if out is not None else None,
             outputs=tuple(self._operand(o) for o in record.outputs),
             forward=self._forward_case(record),
@@ -266,6 +271,14 @@ _SIGN_KEEPING = _FILLS | {"add", "amax", "amin", "cat", "clamp", "clone", "copy"
 def _concerns(operand: OperandRecord, out: OperandRecord) -> bool:
     """Whether an operand bears on a result: in an operation over lists, only the one at its place."""
     return operand.position < 0 or out.position < 0 or operand.position == out.position
+
+
+def _value(operand: OperandRecord, out: OperandRecord | None) -> Any:
+    """A plain argument; in an operation over lists, the number at the result's place."""
+    value = operand.value
+    if out is not None and out.position >= 0 and isinstance(value, list | tuple) and out.position < len(value):
+        return value[out.position]
+    return value
 
 
 def _is_input(root: OperandRecord) -> bool:

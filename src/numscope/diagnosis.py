@@ -129,7 +129,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
 
 def _handed_on(culprit: Culprit) -> bool:
     """Whether a culprit of the loss was given its bad values: by the model, which is then asked first, or by the data."""
-    return culprit.reason in (Reason.BAD_INPUT, Reason.UNKNOWN)
+    return culprit.reason == Reason.BAD_INPUT or (culprit.reason == Reason.UNKNOWN and culprit.phase is not Phase.BACKWARD)
 
 
 def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], culprit: Culprit | None) -> BadLeaf:

@@ -18,7 +18,7 @@ def first(case: Case, *names: str) -> Range | None:
 
 @explains("mul", "multiply", "addcmul")
 def _product(case: Case) -> Verdict | None:
-    a, b = first(case, "self", "tensor1"), first(case, "other", "tensor2", "scalar", "tensors2")
+    a, b = first(case, "self", "tensor1"), first(case, "other", "tensor2", "scalar", "scalars", "tensors2")
     if a is None or b is None or case.nonfinite_input:
         return None
     return overflow(case, f"Largest |self| {number(a.abs_max)} × |other| {number(b.abs_max)}")
@@ -46,7 +46,7 @@ def _power(case: Case) -> Verdict | None:
 
 @explains("add", "sub", "rsub", "add_relu")
 def _sum_of_two(case: Case) -> Verdict | None:
-    a, b = case.operand("self"), first(case, "other", "scalar")
+    a, b = case.operand("self"), first(case, "other", "scalar", "scalars")
     if a is None or b is None:
         return None
     if case.nonfinite_input and case.has_nan:
@@ -64,10 +64,12 @@ def _sum_of_two(case: Case) -> Verdict | None:
 
 @explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder")
 def _quotient(case: Case) -> Verdict | None:
-    divisor = case.operand("self") if case.op == "reciprocal" else first(case, "other", "tensor2", "scalar", "tensors2")
+    divisor = case.operand("self") if case.op == "reciprocal" else first(case, "other", "tensor2", "scalar", "scalars", "tensors2")
     top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
-    if divisor is None or case.nonfinite_input:
+    if case.nonfinite_input:
         return None
+    if divisor is None:
+        return _integer_quotient(case)
     if divisor.num_zero:
         nan = " (0/0 is nan)" if case.has_nan else ""
         return (
@@ -78,6 +80,20 @@ def _quotient(case: Case) -> Verdict | None:
     if top is None or not divisor.abs_min:
         return None
     return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
+
+
+def _integer_quotient(case: Case) -> Verdict | None:
+    """Integers have no row of numbers; but a magnitude of at least 1 makes no quotient larger, so one of them was 0."""
+    name = "self" if case.op == "reciprocal" else "other"
+    divisor = next((o for o in case.inputs if o.numbers is None and o.name == name and o.value.startswith(("int", "uint", "bool"))), None)
+    if divisor is None or case.output is None:
+        return None
+    bad = of(case.output.num_nonfinite, case.output.numel, "results")
+    return (
+        Reason.DIVISION_BY_ZERO,
+        f"{bad} divided by a 0 of {divisor.name}, {divisor.value}{' (0/0 is nan)' if case.has_nan else ''}.",
+        "Clamp the count that is divided by: x / count.clamp_min(1).",
+    )
 
 
 @explains(

@@ -149,6 +149,10 @@ def _explain(case: Case) -> Verdict:
     verdict = _by_rule(case)
     if case.phase == Phase.OPTIMIZER:
         reason, detail, advice = verdict
+        given = next((f"{k} = {v}" for k, v in case.values.items() if isinstance(v, float) and not math.isfinite(v)), "")
+        if given:
+            advice = "Check the learning rate, its schedule, and the other numbers given to the optimizer."
+            return Reason.OPTIMIZER_UPDATE, f"The update was computed with {given}.", advice
         if reason == Reason.DIVISION_BY_ZERO:
             advice = "Give the optimizer a positive eps."
         elif reason == Reason.OVERFLOW:

@@ -235,7 +235,8 @@ def _run_backward(
     parameters = [t for _, _, t in named_state(dict(names)) if t.requires_grad and t.is_leaf]
     if any(needs_accumulation(p) and getattr(p, "_post_accumulate_grad_hooks", None) for p in parameters):
         return Replay(None, "not reproduced: hooks on gradient accumulation can't be run twice")
-    with OpProbe(tape, rows, phase=Phase.BACKWARD, names=slots, boundary=_run.__code__):
+    stack = ModuleStack(names)  # modules run here too, where activation checkpointing computes a forward anew
+    with stack, OpProbe(tape, rows, phase=Phase.BACKWARD, module_name=stack.current, names=slots, boundary=_run.__code__):
         gradients = _gradients(given, parameters)
     rows.read()
     escaped = [g for g in gradients if g is not None and _nonfinite(g)]

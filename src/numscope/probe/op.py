@@ -82,6 +82,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.names = {} if names is None else names
         self.error: Exception | None = None  # of our own; set, the probe only passes operations on
         self._ops: dict[Any, _Op] = {}
+        self._first_seq: int = torch._C._autograd._get_sequence_nr()  # nodes before belong to operations that we never saw
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -135,7 +136,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch.is_grad_enabled():
             record.differentiable = any(t.requires_grad for t in _tensors((*args, *kwargs.values())))
         if node is None:
-            self.tape.add_node(seq, record)
+            if seq >= self._first_seq:
+                self.tape.add_node(seq, record)
             return
         record.node, record.node_seq = node.name(), node._sequence_nr()
         if record.differentiable or record.stack.recompute:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
@@ -35,6 +36,8 @@ class LossStretch:
         self.roots: list[State] = []  # what backward was called on
         self.backward: list[State] = []  # gradients that came out of the stretch's nodes, in order
         self._mode: OpProbe | None = None
+        self._began = 0  # autograd's sequence number
+        self._nodes: list[range] = []  # sequence numbers of the nodes that the stretch made
 
     @property
     def watching(self) -> bool:
@@ -44,6 +47,7 @@ class LossStretch:
         """Watch from here on. Not where a dispatch mode of somebody else's is at work: ours must not outlive it in the wrong order."""
         if self._mode is None and not _get_current_dispatch_mode_stack():
             self._mode = OpProbe(self.tape, self.ledger, phase=Phase.LOSS, names=names)
+            self._began = torch._C._autograd._get_sequence_nr()
             _push_mode(self._mode)
 
     def end(self) -> None:
@@ -51,6 +55,11 @@ class LossStretch:
         mode, self._mode = self._mode, None
         if mode is None:
             return
+        self._nodes.append(range(self._began, torch._C._autograd._get_sequence_nr()))
+        self._pop(mode)
+
+    @staticmethod
+    def _pop(mode: OpProbe) -> None:
         above: list[Any] = []
         stack = _get_current_dispatch_mode_stack()
         if mode not in stack:  # somebody unwound the stack
@@ -64,7 +73,7 @@ class LossStretch:
         """Note what backward is called on, and watch the backward of the stretch's own nodes, down to those that made the model's outputs."""
         self.roots += [state for root in roots if (state := self.tape.state_of(root)) is not None]
         stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
-        todo = [t.grad_fn for t in roots if t.grad_fn is not None and t.grad_fn not in stop]
+        todo = [t.grad_fn for t in roots if t.grad_fn is not None and self._made(t.grad_fn) and t.grad_fn not in stop]
         seen: set[Any] = set(todo)
         nodes: list[Any] = []
         while todo:
@@ -73,13 +82,28 @@ class LossStretch:
             if len(nodes) > MAX_NODES:
                 return
             for following, _ in node.next_functions:
-                if following is not None and following not in seen and following not in stop and following.name() != ACCUMULATE:
+                if following is not None and following not in seen and following not in stop and self._made(following):
                     seen.add(following)
                     todo.append(following)
         for node in nodes:
             forward = self.tape.forward_of(node.name(), node._sequence_nr())
-            if forward is not None:
+            if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
+                probe = OpProbe(self.tape, self.ledger, phase=Phase.BACKWARD)
+                node.register_prehook(partial(self._custom_begins, probe))
+                node.register_hook(partial(self._custom_ran, probe))
+            elif forward is not None:
                 node.register_hook(partial(self._node_ran, node.name(), forward))
+
+    def _made(self, node: Any) -> bool:
+        """Whether a node is the stretch's own: the model's are done again by a replay, whether or not its outputs still live."""
+        return node.name() != ACCUMULATE and any(node._sequence_nr() in made for made in self._nodes)
+
+    def _custom_begins(self, probe: OpProbe, coming: Sequence[Tensor | None]) -> None:
+        _push_mode(probe)
+
+    def _custom_ran(self, probe: OpProbe, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
+        self._pop(probe)
+        self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
 
     def _node_ran(self, node: str, forward: OpRecord, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
         """A record of the backward operation, as the op probe would have made it: incoming gradients, what the forward had saved, results."""
@@ -106,5 +130,6 @@ class LossStretch:
         self.tape = OpTape(limit=4096)
         self.roots.clear()
         self.backward.clear()
+        self._nodes.clear()
         if self._mode is not None:
             self._mode.tape = self.tape

@@ -1,0 +1,50 @@
+"""Each planted fault is found in its step, and its operation, line, reason, phase and module are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from numscope.record import Reason
+from tests.faults import in_backward, in_forward, in_loss, in_optimizer
+from tests.faults.planting import BODY, Fault, found, watched
+
+CATALOG: list[Fault] = [*in_forward.CATALOG, *in_backward.CATALOG, *in_loss.CATALOG, *in_optimizer.CATALOG]
+IN_MODEL = [f for f in CATALOG if f.in_model]
+
+
+@pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
+def test_fault_is_named_and_the_frames_end_at_it(fault: Fault) -> None:
+    finding = found(fault.plant)
+    fault.check(finding)
+    last = finding.frames[-1]
+    assert any(line.numbers is not None and line.numbers.num_nonfinite for line in last.lines)
+    assert (last.module, last.cls, last.phase) == (finding.site.module, finding.site.cls, finding.site.phase)
+    assert finding.site.slot in [line.slot for line in last.lines]
+    assert finding.numbers is not None and finding.numbers.num_nonfinite
+
+
+@pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
+def test_sentinel_names_the_same_culprit(fault: Fault) -> None:
+    fault.check(found(fault.plant, level="sentinel"))
+
+
+@pytest.mark.parametrize("fault", IN_MODEL, ids=lambda f: f.name)
+def test_checkpointed_model_names_the_same_culprit(fault: Fault) -> None:
+    fault.check(found(fault.plant, checkpointed=True))
+
+
+@pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
+def test_warning_goes_on_and_the_first_finding_is_the_only_one(fault: Fault) -> None:
+    scope = watched(fault.plant)
+    assert len(scope.findings) == 1, [f.headline() for f in scope.findings]
+    fault.check(scope.findings[0])
+    assert scope.step_number == 3
+
+
+def test_every_reason_is_planted() -> None:
+    assert {f.reason for f in CATALOG} >= set(Reason) - {Reason.BAD_INPUT, Reason.BAD_PARAMETER}
+
+
+def test_site_is_the_first_tensor_that_went_bad() -> None:
+    finding = found(next(f for f in CATALOG if f.name == "log_of_relu").plant)
+    assert (finding.site.module, finding.site.cls, finding.site.slot) == (BODY, "Body", "output")
