@@ -71,7 +71,7 @@ def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, r
         For each tensor whether it could be summarized.
     """
     done = [True] * len(tensors)
-    entries = array("q")
+    packed: list[int] = []  # four numbers a tensor
     others = []
     plain_calls = _native is not None and not _function_mode_on()
     for i, tensor in enumerate(tensors):
@@ -82,12 +82,13 @@ def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, r
                 if code is not None and tensor.is_cpu and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
                     address, numel = tensor.data_ptr(), tensor.numel()
                     if address or not numel:
-                        entries.extend((address, numel, code, block_address + rows[i] * ROW_BYTES))
+                        packed += (address, numel, code, block_address + rows[i] * ROW_BYTES)
                         continue
             except RuntimeError:
                 pass
         others.append(i)
-    if entries and _native is not None:
+    if packed and _native is not None:
+        entries = array("q", packed)
         _native.observe_many(entries.buffer_info()[0], len(entries) // 4, groups, _num_threads())
     for i in others:
         done[i] = _observe_any(tensors[i], block, block_address, rows[i], groups)
