@@ -23,7 +23,8 @@ the operation and the line that made it, why, and the remedy. Up to there, the r
 
 What to do next:
   * Believe the reason: with a lower learning rate the same script runs through (numscope run examples/train_t5.py --lr 0.003).
-  * Or follow the advice: let that one module compute in float32 (numscope.high_precision), or train in bfloat16.
+  * Or give the numbers room: train in bfloat16, whose range is float32's, or let the layers that overflow compute in float32
+    (numscope.high_precision).
   * Then your own script: put "numscope run" where "python" stood. numscope run --help shows the options.
 """
 

@@ -63,7 +63,7 @@ FLOORS = {
 DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
 WITHOUT_TORCH = {"errors", "record", "registry", "site", "options", "plan", "sinks", "findings", "report"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
-FRAMEWORK_FOLDERS = {"integrations", "compat"}  # there, asking for the file is asking for its framework
+ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework
 FORBIDDEN_NAMES = {"base", "common", "const", "constants", "helper", "helpers", "manager", "misc", "util", "utils"}
 
 
@@ -99,6 +99,7 @@ def imports(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str, b
 def complaints(path: Path, source: str) -> list[str]:
     """What is wrong with a file's imports, a sentence each."""
     place = place_of(path)
+    inside = path.relative_to(PACKAGE).as_posix()
     package = ("numscope", *path.relative_to(PACKAGE).parts[:-1])
     found = []
     for line, name, at_import in imports(source, package):
@@ -109,7 +110,7 @@ def complaints(path: Path, source: str) -> list[str]:
                 found.append(f"{where}: imports {name}, but {place} stands on a floor without torch")
             if FLOORS.get(place) == 0 and top not in sys.stdlib_module_names:
                 found.append(f"{where}: imports {name}, but floor 0 is the standard library only")
-            if at_import and top not in sys.stdlib_module_names | AT_IMPORT and place not in FRAMEWORK_FOLDERS:
+            if at_import and top not in sys.stdlib_module_names | AT_IMPORT and not {place, inside} & ON_REQUEST:
                 found.append(f"{where}: imports {name} with the file; only {', '.join(sorted(AT_IMPORT))} may be, the rest when asked for")
             if at_import and name.startswith("torch.distributed") and place != "distributed":
                 found.append(f"{where}: imports {name} with the file; put it into the function that needs it")
