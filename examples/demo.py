@@ -29,7 +29,7 @@ What to do next:
 """
 
 RAN_THROUGH = """
-The run ended with exit status {status}, expected 3: this script overflowed on every machine it was tried on. Please report the output above.
+The run ended with exit status {status}, expected 3: this script overflowed wherever it was tried. Please report the output above.
 """
 
 
