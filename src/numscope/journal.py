@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,17 @@ class Event:
         self.order = next(_clock)
 
 
+_WeightRow = tuple[int, int, int, weakref.ref[Tensor]]  # handle, version, address, parameter
+
+
+def _stamp(parameter: Tensor) -> tuple[int, int]:
+    """Version and address, by which a parameter is told changed; (-1, 0) where it has none: functorch's wrappers, lazy parameters."""
+    try:
+        return parameter._version, parameter.data_ptr()
+    except (RuntimeError, ValueError):
+        return -1, 0
+
+
 class Weights:
     """The rows of parameters: kept over steps, written again only when a parameter changed.
 
@@ -44,24 +56,27 @@ class Weights:
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
-        self._rows: dict[int, tuple[int, int, int]] = {}  # id(parameter) → handle, version, address
+        self._rows: dict[int, _WeightRow] = {}  # by id(parameter)
+        self._gone: list[weakref.ref[Tensor]] = []  # of parameters that live no more, as functional_call's stand-ins
+        self._free: list[int] = []  # their rows
 
     def observe(self, parameter: Tensor) -> int:
-        key = id(parameter)
-        try:
-            version, address = parameter._version, parameter.data_ptr()
-        except RuntimeError:
-            version, address = -1, 0
-        known = self._rows.get(key)
-        if known is None:
-            handle = self.ledger.observe(parameter)
+        version, address = _stamp(parameter)
+        known = self._rows.get(id(parameter))
+        if known is not None and known[1] == version >= 0 and known[2] == address and known[3]() is parameter:
+            return known[0]
+        if known is None or known[3]() is not parameter or known[0] == UNOBSERVED:
+            handle = self._free.pop() if self._free else UNOBSERVED
+            if handle == UNOBSERVED:
+                handle = self.ledger.observe(parameter)
+            elif not self.ledger.rewrite(handle, parameter):
+                handle = self.ledger.observe(parameter)
+            reference = weakref.ref(parameter, self._gone.append)
         else:
-            handle = known[0]
-            if handle == UNOBSERVED or (known[1] == version >= 0 and known[2] == address):
-                return handle
+            handle, reference = known[0], known[3]
             if not self.ledger.rewrite(handle, parameter):
                 handle = UNOBSERVED
-        self._rows[key] = (handle, version, address)
+        self._rows[id(parameter)] = (handle, version, address, reference)
         return handle
 
     def handle(self, parameter: Tensor) -> int:
@@ -70,22 +85,32 @@ class Weights:
 
     def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
         """All of them again in one native call, as after an optimizer's step."""
-        known = [p for p in parameters if self._rows.get(id(p), (UNOBSERVED,))[0] != UNOBSERVED]
+        known = [p for p in parameters if (row := self._rows.get(id(p))) is not None and row[0] != UNOBSERVED and row[3]() is p]
         known_set = {id(p) for p in known}
         fresh = [p for p in parameters if id(p) not in known_set]
         if known:
             self.ledger.rewrite_many([self._rows[id(p)][0] for p in known], known)
         handles = self.ledger.observe_many(fresh) if fresh else []
         for p, handle in (*((p, self._rows[id(p)][0]) for p in known), *zip(fresh, handles, strict=True)):
-            try:
-                self._rows[id(p)] = (handle, p._version, p.data_ptr())
-            except RuntimeError:
-                self._rows[id(p)] = (handle, -1, 0)
+            row = self._rows.get(id(p))
+            reference = row[3] if row is not None and row[3]() is p else weakref.ref(p, self._gone.append)
+            self._rows[id(p)] = (handle, *_stamp(p), reference)
         return [self._rows[id(p)][0] for p in parameters]
 
     def recheck(self) -> None:
         """Read each parameter anew when it is next seen."""
-        self._rows = {key: (handle, -1, 0) for key, (handle, _, _) in self._rows.items()}
+        self._rows = {key: (handle, -1, 0, reference) for key, (handle, _, _, reference) in self._rows.items()}
+
+    def forget_gone(self) -> None:
+        """Empty the rows of parameters that live no more, for others to use; no event may name them any longer."""
+        if self._gone:
+            self._gone.clear()
+            for key, (handle, _, _, reference) in list(self._rows.items()):
+                if reference() is None:
+                    del self._rows[key]
+                    if handle != UNOBSERVED:
+                        self.ledger.empty(handle)
+                        self._free.append(handle)
 
 
 class Journal:
@@ -167,6 +192,7 @@ class Journal:
         """Forget the step; weights' rows stay."""
         self.events.clear()
         self.ledger.reset()
+        self.weights.forget_gone()
 
 
 def frame(event: Event) -> Frame:

@@ -136,13 +136,21 @@ class Ledger:
         self._meta[handle] = (block, row, tensor.dtype, tuple(tensor.shape))
         return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
 
+    def empty(self, handle: int) -> None:
+        """Make a handle's row empty, as if nothing had been seen."""
+        block, row, _, _ = self._meta[handle]
+        block.clear(row, 1)
+
     def observe_many(self, tensors: list[Tensor]) -> list[int]:
         """``observe`` for a list, without the look whether one was seen before: one native call, threads balanced over all of them."""
         handles: list[int] = []
         groups: dict[_Block, tuple[list[Tensor], list[int], list[int]]] = {}
         for position, tensor in enumerate(tensors):
             handles.append(UNOBSERVED)
-            device = tensor.device
+            try:
+                device, shape = tensor.device, tuple(tensor.shape)
+            except RuntimeError:  # a lazy parameter not yet made
+                continue
             if device.type == "meta":
                 continue
             block = self._blocks.get(device)
@@ -152,7 +160,7 @@ class Ledger:
             if row >= block.capacity:
                 block.grow(2 * block.capacity)
             handle = len(self._meta)
-            self._meta.append((block, row, tensor.dtype, tuple(tensor.shape)))
+            self._meta.append((block, row, tensor.dtype, shape))
             block.handles.append(handle)
             members = groups.setdefault(block, ([], [], []))
             members[0].append(tensor)

@@ -15,12 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from numscope.culprit import find_culprit
 from numscope.ledger import Ledger
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
+from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.probe.op import OpProbe, OpTape
 from numscope.record import Culprit
@@ -34,40 +36,65 @@ class BufferCopies:
     """Copies of the buffers that forward calls change, as they were when a call began."""
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
-        self._places = [(m, slot) for m in names for slot in m._buffers]
-        self._versions: dict[int, int] = {}
+        self._names = names
+        self._places: list[tuple[nn.Module, str]] = []
+        self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
         self._volatile: set[int] = set()
 
     def capture(self) -> dict[int, Tensor]:
-        """Copies by the buffer's id. *Cost:* a copy of each small or changing buffer."""
+        """Copies by place. *Cost:* a copy of each small or changing buffer."""
+        if not self._places:
+            self._places = [(m, slot) for m in self._names for slot, _ in m._buffers.items()]
         copies: dict[int, Tensor] = {}
-        for module, slot in self._places:
-            buffer = module._buffers.get(slot)
-            if buffer is None or buffer.device.type == "meta":
+        for place, (module, slot) in enumerate(self._places):
+            buffer = module._buffers[slot] if slot in module._buffers else None
+            if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
                 continue
-            key = id(buffer)
-            if self._versions.get(key, buffer._version) != buffer._version:
-                self._volatile.add(key)
-            self._versions[key] = buffer._version
-            if key not in copies and (key in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES):
-                copies[key] = buffer.detach().clone()
+            stamp = id(buffer), -1 if buffer.is_inference() else buffer._version
+            if self._stamps.setdefault(place, stamp) != stamp:
+                self._volatile.add(place)
+                self._stamps[place] = stamp
+            if place in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES:
+                copies[place] = buffer.detach().clone()
         return copies
 
     @contextlib.contextmanager
     def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
         """Stand-ins with the captured values in the buffers' places; the buffers themselves are not written to."""
-        originals = [(module, slot, module._buffers.get(slot)) for module, slot in self._places]
-        stand_ins: dict[int, Tensor] = {}
+        originals = [(m, dict(m._buffers.items())) for m in self._names]
+        stand_ins: dict[int, Tensor] = {}  # by the buffer's id: one for all places of a shared buffer
         try:
-            for module, slot, buffer in originals:
-                if buffer is not None and buffer.device.type != "meta":
-                    if id(buffer) not in stand_ins:
-                        stand_ins[id(buffer)] = copies.get(id(buffer), buffer).detach().clone()
-                    module._buffers[slot] = stand_ins[id(buffer)]
+            for place, (module, slot) in enumerate(self._places):
+                buffer = module._buffers[slot] if slot in module._buffers else None
+                if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
+                    continue
+                if id(buffer) not in stand_ins:
+                    stand_ins[id(buffer)] = copies.get(place, buffer).detach().clone()
+                module._buffers[slot] = stand_ins[id(buffer)]
             yield
         finally:
-            for module, slot, buffer in originals:
-                module._buffers[slot] = buffer
+            for module, buffers in originals:
+                _put_back(module._buffers, buffers)
+
+
+@contextlib.contextmanager
+def attributes_restored(names: Mapping[nn.Module, str]) -> Iterator[None]:
+    """What modules note in attributes of their own (counters, caches, the last auxiliary loss) is afterwards as before, by reference."""
+    before = [(m.__dict__, dict(m.__dict__)) for m in names]
+    try:
+        yield
+    finally:
+        for attributes, values in before:
+            _put_back(attributes, values)
+
+
+def _put_back(now: Any, before: Mapping[str, Any]) -> None:
+    """Make a dict again what it was; also a scripted module's likeness of one, which has ``items`` and no iterator."""
+    for key in [key for key, _ in now.items() if key not in before]:
+        del now[key]
+    for key, value in before.items():
+        if key not in now or now[key] is not value:
+            now[key] = value
 
 
 @dataclass(slots=True)
@@ -190,9 +217,8 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         if tensor._version != version:
             return Replay(None, "not reproduced: an argument of the model was changed in place after the call began")
     before = RandomState.capture()
-    flags = [m.training for m in names]
     try:
-        with buffers.restored(call.buffers), optimizer_probe.paused(), _eager():
+        with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), _eager():
             for module, training in zip(names, call.training, strict=True):
                 module.training = training
             call.random.restore()
@@ -200,8 +226,6 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
     except Exception as error:  # whatever the model raises the second time is news, not a crash
         return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
     finally:
-        for module, training in zip(names, flags, strict=True):
-            module.training = training
         before.restore()
 
 
@@ -301,7 +325,7 @@ class ModuleStack:
         def pop(module: nn.Module, args: Any, output: Any) -> None:
             self._stack.pop()
 
-        for module in self._names:
+        for module in filter(can_be_hooked, self._names):
             self._handles.append(module.register_forward_pre_hook(push, prepend=True))
             self._handles.append(module.register_forward_hook(pop, always_call=True))
         return self

@@ -11,7 +11,6 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.compiled import prepare_dynamo
-from numscope.probe.module import Entry, Leaves, ModuleProbe, in_backward
+from numscope.probe.module import Entry, Hook, Leaves, ModuleProbe, can_be_hooked, in_backward
 from numscope.probe.naming import class_name, peel
 from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
 from numscope.record import Finding
@@ -212,7 +211,7 @@ class Scope:
         live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
         call_ref = weakref.ref(call)
         for slot, t in live:
-            t.register_hook(partial(self._keep_gradient, call_ref, entry, slot))  # type: ignore[no-untyped-call]
+            t.register_hook(Hook(self._keep_gradient, call_ref, entry, slot))  # type: ignore[no-untyped-call]
         if live:
             self._step.stretch.begin({id(t): f"{MODEL_OUTPUT} {slot}" for slot, t in found})
         elif not call.grad_enabled and self._on_host():
@@ -407,6 +406,8 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"watch: got {type(model).__name__}, expected an nn.Module.")
+    if not can_be_hooked(peel(model)):
+        raise UsageError(f"watch: got a {type(model).__name__}, expected a model that runs as Python. Watch it before torch.jit scripts it.")
     return Scope(model, WatchOptions.of(**options), optimizer=optimizer)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -60,6 +61,26 @@ class Listener(Protocol):
 def in_backward() -> bool:
     """Whether autograd is at work on this thread: a forward that runs now is a recomputation for activation checkpointing."""
     return torch._C._current_graph_task_id() != -1
+
+
+class Hook(partial[None]):
+    """A hook that stays with the object it was put on: a copy, in memory or in a file, gets one in its place that does nothing.
+
+    ``copy.deepcopy(model)`` would else copy the watch, and ``torch.save(model)`` try to write it. What stands in needs no numscope to load.
+    """
+
+    __torch_unserializable__ = True  # no warning from torch when a tensor that has it is saved
+
+    def __deepcopy__(self, memo: object) -> Callable[..., None]:
+        return nullcontext().__exit__
+
+    def __reduce__(self) -> Any:
+        return getattr, (nullcontext(), "__exit__")
+
+
+def can_be_hooked(module: nn.Module) -> bool:
+    """A scripted module runs no Python; the module around it sees what goes in and out."""
+    return not isinstance(module, torch.jit.ScriptModule)
 
 
 _NO_WEIGHTS: dict[str, Tensor | None] = {}
@@ -128,8 +149,9 @@ class ModuleProbe:
             self._deep_handles.pop().remove()
 
     def _hook(self, module: nn.Module, entry: Entry, handles: list[Any]) -> None:
-        handles.append(module.register_forward_pre_hook(partial(self._before, entry), with_kwargs=True))
-        handles.append(module.register_forward_hook(partial(self._after, entry), with_kwargs=True, always_call=True))
+        if can_be_hooked(module):
+            handles.append(module.register_forward_pre_hook(Hook(self._before, entry), with_kwargs=True))
+            handles.append(module.register_forward_hook(Hook(self._after, entry), with_kwargs=True, always_call=True))
 
     @property
     def active(self) -> bool:
@@ -212,7 +234,7 @@ class ModuleProbe:
             for slot, leaf in (("output", output),) if plain else walk.tensors(output, "output"):
                 # A hook on a leaf would outlive the step.
                 if leaf.requires_grad and not leaf.is_leaf:
-                    leaf.register_hook(partial(self._gradient, entry, entry.gradient_slot(slot)))
+                    leaf.register_hook(Hook(self._gradient, entry, entry.gradient_slot(slot)))
 
     def _gradient(self, entry: Entry, slot: str, gradient: Tensor) -> None:
         if not self.paused and not torch.compiler.is_compiling():
