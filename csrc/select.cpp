@@ -44,6 +44,7 @@ void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& 
         case F64: return chosen->f64(data, n, groups, out);
         case BF16: return chosen->bf16(data, n, groups, out);
         case F16: return chosen->f16(data, n, groups, out);
+        case I64: case I32: case I16: case I8: case U8: case BOOL: return chunk_integers(dtype, data, n, groups, out);
         default: return chunk_fp8(dtype, static_cast<const uint8_t*>(data), n, groups, out);
     }
 }

@@ -32,7 +32,7 @@ private:
     double error_[5];
 };
 
-enum Dtype : int { F32, F64, BF16, F16, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ, NUM_DTYPES };
+enum Dtype : int { F32, F64, BF16, F16, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ, I64, I32, I16, I8, U8, BOOL, NUM_DTYPES };
 enum Groups : int { HEALTH = 1, MOMENTS = 2 };  // health is always computed: sums need to know which elements are finite
 
 // Elements a task takes. Sums are folded chunk by chunk in order, so they do not depend on the number of threads.
@@ -55,11 +55,14 @@ extern const Kernels kernels_avx512;
 // fp8 has 256 codes: a histogram of codes holds everything.
 void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out);
 
+// Integers carry no nan and are seldom large: plain loops.
+void chunk_integers(Dtype dtype, const void* data, int64_t n, int groups, Row& out);
+
 inline int element_bytes(Dtype dtype) {
     switch (dtype) {
-        case F64: return 8;
-        case F32: return 4;
-        case BF16: case F16: return 2;
+        case F64: case I64: return 8;
+        case F32: case I32: return 4;
+        case BF16: case F16: case I16: return 2;
         default: return 1;
     }
 }

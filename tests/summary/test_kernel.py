@@ -229,13 +229,16 @@ def test_observing_the_parts_into_one_row_is_observing_the_whole(dtype: torch.dt
     assert_same(Summary.from_row(block[0].tolist()), summary_of(values))
 
 
+@needs_kernel
 @given(
     st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=20),
-    st.sampled_from([torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool]),
+    st.sampled_from([torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]),
+    st.sampled_from(BACKENDS),
 )
-def test_reference_summarizes_integers_as_numbers(values: list[int], dtype: torch.dtype) -> None:
+@settings(deadline=None)
+def test_integers_are_summarized_as_numbers(values: list[int], dtype: torch.dtype, backend: str) -> None:
     x = torch.tensor(values, dtype=torch.int64).to(dtype)
-    assert_same(observed("reference", x), summary_of(x))
+    assert_same(observed(backend, x), summary_of(x))
 
 
 def test_reference_takes_both_parts_of_a_complex_number() -> None:
@@ -315,8 +318,8 @@ def test_wrong_arguments_raise() -> None:
         kernel.observe(1, 2)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="observe: got address 0, numel 3, dtype code 0"):
         kernel.observe(0, 3, 0, row.data_ptr(), 3, 1)
-    with pytest.raises(ValueError, match="a code below 8"):
-        kernel.observe(row.data_ptr(), 3, 8, row.data_ptr(), 3, 1)
+    with pytest.raises(ValueError, match="a code below 14"):
+        kernel.observe(row.data_ptr(), 3, 14, row.data_ptr(), 3, 1)
     with pytest.raises(TypeError):
         kernel.observe("x", 3, 0, row.data_ptr(), 3, 1)  # type: ignore[arg-type]
     assert kernel.choose_isa("avx1024") is False

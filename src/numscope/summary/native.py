@@ -24,6 +24,12 @@ CODES: dict[torch.dtype, int] = {
     torch.float8_e5m2: 5,
     torch.float8_e4m3fnuz: 6,
     torch.float8_e5m2fnuz: 7,
+    torch.int64: 8,
+    torch.int32: 9,
+    torch.int16: 10,
+    torch.int8: 11,
+    torch.uint8: 12,
+    torch.bool: 13,
 }
 PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
 
