@@ -172,7 +172,7 @@ class _Trace:
 
     @staticmethod
     def _same_place(a: OpRecord, b: OpRecord) -> bool:
-        """Whether two records are one operation; with checkpointing it is recorded twice, and the second has made what the gradient meets."""
+        """Whether two records are one operation: checkpointing runs it twice, and the second has made what the gradient meets."""
         return a is b or (a.op == b.op and a.stack.recompute and a.stack.frames[:1] == b.stack.frames[:1])
 
     def culprit(self, origin: Origin) -> Culprit:

@@ -1,4 +1,4 @@
-"""How faults are planted: a small model hosts a faulty function in its middle, armed at one step only, and training runs until it is found."""
+"""How faults are planted: a small model hosts a faulty function in its middle, armed at one step only, and trains until it is found."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Fault:
 
     Args:
         plant: builds the training.
-        op, reason, phase, module, step: of the finding's culprit, and the step it must be found in. ``op`` may list several names with ``|``:
-            torch picks among them by version or device.
+        op, reason, phase, module, step: of the finding's culprit, and the step it must be found in. ``op`` may list several names with
+            ``|``: torch picks among them by version or device.
         file, line: of the one line marked ``# FAULT``.
         code: a part of the line's text, where it lies in a library instead.
         in_model: the fault lies within the model's forward or its backward, so checkpointing it makes sense.

@@ -1,7 +1,7 @@
 """The stretch between the outermost forward's return and ``backward``: the loss, computed outside the model.
 
-It is a few operations that no module hook sees, and its graph is gone once backward has run, so it is watched op by op as it happens. Its backward is
-watched by hooks on its few autograd nodes, which go with the graph.
+It is a few operations that no module hook sees, and its graph is gone once backward has run, so it is watched op by op as it happens. Its
+backward is watched by hooks on its few autograd nodes, which go with the graph.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LossStretch:
             _push_mode(other)
 
     def see_backward(self, roots: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        """Note what backward is called on, and watch the backward of the stretch's own nodes, down to those that made the model's outputs."""
+        """Note what backward is called on, and watch the backward of the stretch's own nodes, down to the model's outputs."""
         self.roots += [state for root in roots if (state := self.tape.state_of(root)) is not None]
         stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
         todo = [t.grad_fn for t in roots if t.grad_fn is not None and self._made(t.grad_fn) and t.grad_fn not in stop]
@@ -106,7 +106,7 @@ class LossStretch:
         self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
 
     def _node_ran(self, node: str, forward: OpRecord, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
-        """A record of the backward operation, as the op probe would have made it: incoming gradients, what the forward had saved, results."""
+        """A record of the backward operation as the op probe would have made it: incoming gradients, what was saved, results."""
         name = f"{forward.op.rstrip('_')}_backward"
         index = self.tape.first + len(self.tape.records)
         record = OpRecord(index, name, "", Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
