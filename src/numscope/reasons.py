@@ -154,13 +154,13 @@ def _explain(case: Case) -> Verdict:
             advice = "Check the learning rate, its schedule, and the other numbers given to the optimizer."
             return Reason.OPTIMIZER_UPDATE, f"The update was computed with {given}.", advice
         if reason == Reason.DIVISION_BY_ZERO:
-            advice = "Give the optimizer a positive eps."
+            advice = "Give the optimizer a positive eps, added to what it divides by."
         elif reason == Reason.OVERFLOW:
             advice = (
                 "Keep weights and the optimizer's state in float32 (autocast instead of a model in half precision), "
                 "or clip gradients and lower the learning rate."
             )
-        else:
+        elif reason not in (Reason.DOMAIN, Reason.EXP_OVERFLOW):  # their own advice fits here too
             advice = "Check the learning rate, eps and weight decay, and clip gradients."
         return Reason.OPTIMIZER_UPDATE, f"{reason.value}: {detail}", advice
     if case.accumulates:
@@ -171,8 +171,7 @@ def _explain(case: Case) -> Verdict:
         return (
             reason,
             f"{detail} The loss never saw it, but its gradient did.",
-            "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it, "
-            "e.g. torch.where(ok, f(torch.where(ok, x, 1)), 0).",
+            f"{advice} What hides it later hides the value, not the gradient; around a torch.where write torch.where(ok, f(torch.where(ok, x, 1)), 0).",
         )
     return verdict
 
@@ -211,7 +210,9 @@ def _deliberate(case: Case) -> Verdict:
     if case.has_nan:
         advice = "Write a number that says what is meant, or keep these positions out of the loss."
     else:
-        advice = "Use a large finite number (torch.finfo(dtype).min), or keep masked positions out of the loss."
+        advice = (
+            "Use a large finite number (torch.finfo(dtype).min), or keep masked positions, and targets that point at them, out of the loss."
+        )
     return Reason.UNKNOWN, f"The code itself wrote {written} here, and it reached what must be finite.", advice
 
 
@@ -245,13 +246,28 @@ def attribute(module: str) -> str:
     return "model" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in module.split(".") if part)
 
 
+def widen(advice: str, module: str, around: str) -> str:
+    """Advice to compute a module in float32, for one whose own result overflows: alone it would be cast back to the same infinity.
+
+    Args:
+        advice: as given for ``module``.
+        around: the module that calls it; "" is the model itself.
+    """
+    alone = attribute(module)
+    if f"high_precision({alone})" not in advice:
+        return advice
+    name = module.rpartition(".")[2]
+    return advice.replace(alone, attribute(around)) + f" ({name}'s own result is too large, so what takes it up must be wide too.)"
+
+
 def _precision_advice(case: Case) -> str:
     if case.dtype in ("float16", "bfloat16") or case.dtype.startswith("float8"):
         where = attribute(case.module) if case.module else "this part"
         how = f"numscope.high_precision({where})" if case.module else "torch.autocast(..., enabled=False) around float32 operands"
-        other = " or train in bfloat16, whose range is float32's" if case.dtype == "float16" else ""
-        return f"Compute {where} in float32: {how},{other}." if other else f"Compute {where} in float32: {how}."
-    return "Values grew beyond all reason long before: lower the learning rate, clip gradients, normalize or scale the operands."
+        other = ", or train in bfloat16, whose range is float32's" if case.dtype == "float16" else ""
+        scale = " If the loss is scaled, lower the scale, as torch.amp.GradScaler does." if other and case.phase == Phase.BACKWARD else ""
+        return f"Compute {where} in float32: {how}{other}.{scale}"
+    return "No sound training needs such values: check the scale of data and weights, lower the learning rate, clip gradients, normalize before."
 
 
 def overflow(case: Case, text: str = "") -> Verdict | None:

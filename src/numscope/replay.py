@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,16 +20,23 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from numscope.culprit import find_culprit
+from numscope.distributed.agree import Ranks, spread
 from numscope.ledger import Ledger
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe import stack as stacks
 from numscope.probe import walk
+from numscope.probe.heads import heads
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
-from numscope.probe.op import OpProbe, OpTape
+from numscope.probe.op import COLLECTIVES, Communicates, OpProbe, OpTape
+from numscope.probe.stack import Stack
+from numscope.reasons import widen
 from numscope.record import Culprit
 from numscope.site import Phase
 
 REPRODUCED = "reproduced"
+COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
+_ELSEWHERE = "not reproduced: another rank could not do its part"
 SMALL_BUFFER_BYTES = 1 << 16  # copied at each call's start; larger ones from the second time they are seen to change
 
 
@@ -161,6 +169,7 @@ class Call:
     training: list[bool]
     grad_enabled: bool
     inference: bool
+    caller: Stack  # of the script's frames
     outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
     gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
     gradients_dropped: bool = False
@@ -168,7 +177,13 @@ class Call:
 
     @classmethod
     def capture(
-        cls, module: nn.Module, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], buffers: BufferCopies, modules: Sequence[nn.Module]
+        cls,
+        module: nn.Module,
+        index: int,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        buffers: BufferCopies,
+        modules: Sequence[nn.Module],
     ) -> Call:
         given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
         return cls(
@@ -183,6 +198,7 @@ class Call:
             training=[m.training for m in modules],
             grad_enabled=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
+            caller=stacks.capture(sys._getframe(1)),
         )
 
     @property
@@ -200,7 +216,7 @@ class Replay:
     status: str
 
 
-def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, *, backward: bool) -> Replay:
+def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, *, backward: bool, ranks: Ranks | None = None) -> Replay:
     """Do one outermost call again under the op probe, and its backward too where asked, and find the culprit.
 
     Nothing of the run is changed: random states, buffers, gradients and training flags are as before afterwards.
@@ -210,64 +226,145 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         names: the model's modules and their names.
         buffers: the keeper of the model's buffers.
         backward: also from the gradients that its outputs had received.
+        ranks: those that do the same call again at the same time. Without them no collective is run: the replay ends as COMMUNICATES.
 
     *Cost:* one step under a dispatch mode, some 50 µs an operation.
     """
-    for tensor, version in call.versions:
-        if tensor._version != version:
-            return Replay(None, "not reproduced: an argument of the model was changed in place after the call began")
+    stale = any(tensor._version != version for tensor, version in call.versions)
+    if _some(stale, ranks):
+        return Replay(None, "not reproduced: an argument of the model was changed in place after the call began" if stale else _ELSEWHERE)
+    lone = ranks is None and spread()
+    if lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
+        return Replay(None, COMMUNICATES)  # FSDP2's own state must not be left half way
     before = RandomState.capture()
     try:
         with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), _eager():
             for module, training in zip(names, call.training, strict=True):
                 module.training = training
             call.random.restore()
-            return _run(call, names, backward)
-    except Exception as error:  # whatever the model raises the second time is news, not a crash
-        return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
+            return _placed(_run(_Stages(call, names, lone, ranks), backward), call, names)
     finally:
         before.restore()
 
 
-def _run(call: Call, names: Mapping[nn.Module, str], backward: bool) -> Replay:
-    tape, rows = OpTape(), Ledger()
-    slots = slot_names(call, names)
-    stack = ModuleStack(names)
-    with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored(), stack:
-        with OpProbe(tape, rows, phase=Phase.FORWARD, module_name=stack.current, names=slots, boundary=_run.__code__):
-            output = call.module(*call.args, **call.kwargs)
-    rows.read()
-    outputs = walk.tensors(output, "output")
-    escaped = [t for _, t in outputs if _nonfinite(t)]
-    if escaped:
-        culprit = find_culprit(tape, escaped, rows)
-        if culprit is not None:
-            return Replay(culprit, REPRODUCED)
-    if not backward:
-        return Replay(None, "not reproduced: the forward was finite the second time")
-    return _run_backward(call, names, tape, rows, outputs, slots)
-
-
-def _run_backward(
-    call: Call, names: Mapping[nn.Module, str], tape: OpTape, rows: Ledger, outputs: list[tuple[str, Tensor]], slots: Mapping[int, str]
-) -> Replay:
-    given = [(t, g) for slot, t in outputs if t.requires_grad for g in call.gradients.get(slot, ())]
-    if not given:
-        if call.gradients_dropped:
-            return Replay(None, "not reproduced: the gradients of the model's outputs were too large to keep")
-        return Replay(None, "not reproduced: no gradient reached the model's outputs")
-    parameters = [t for _, _, t in named_state(dict(names)) if t.requires_grad and t.is_leaf]
-    if any(needs_accumulation(p) and getattr(p, "_post_accumulate_grad_hooks", None) for p in parameters):
-        return Replay(None, "not reproduced: hooks on gradient accumulation can't be run twice")
-    stack = ModuleStack(names)  # modules run here too, where activation checkpointing computes a forward anew
-    with stack, OpProbe(tape, rows, phase=Phase.BACKWARD, module_name=stack.current, names=slots, boundary=_run.__code__):
-        gradients = _gradients(given, parameters)
-    rows.read()
-    escaped = [g for g in gradients if g is not None and _nonfinite(g)]
-    culprit = find_culprit(tape, escaped, rows)
+def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Replay:
+    """What the op probe can't know: the script's line that called the model, and which module is around the one at fault."""
+    culprit = replay.culprit
     if culprit is None:
-        return Replay(None, "not reproduced: forward and backward were finite the second time")
-    return Replay(culprit, REPRODUCED)
+        return replay
+    advice = culprit.advice
+    if any(name == culprit.module and type(m).__module__.startswith("torch.nn.") for m, name in names.items()):
+        advice = widen(advice, culprit.module, _around(culprit.module, names))
+    return replace(replay, culprit=replace(culprit, advice=advice, stack=(*call.caller.resolve()[-1:], *culprit.stack)))
+
+
+def _around(name: str, names: Mapping[nn.Module, str]) -> str:
+    """The module whose forward calls the one named: lists and sequences of modules are passed over."""
+    modules = {n: m for m, n in names.items()}
+    while name:
+        name = name.rpartition(".")[0]
+        if not isinstance(modules.get(name), nn.ModuleList | nn.ModuleDict | nn.Sequential):
+            break
+    return name
+
+
+def _some(flag: bool, ranks: Ranks | None) -> bool:
+    return flag if ranks is None else ranks.any(flag)[0]
+
+
+def _run(stages: _Stages, backward: bool) -> Replay:
+    """Stage after stage. Ranks that replay together leave together: one that went on alone would wait for the others for ever."""
+    replay = _attempt(stages.forward)
+    if _some(replay is not None, stages.ranks):
+        return replay or Replay(None, _ELSEWHERE)
+    if not _some(backward, stages.ranks):
+        return Replay(None, "not reproduced: the forward was finite the second time")
+    replay = stages.unready()
+    if _some(replay is not None, stages.ranks):
+        return replay or Replay(None, _ELSEWHERE)
+    return _attempt(stages.backward) or Replay(None, "not reproduced: forward and backward were finite the second time")
+
+
+def _attempt(stage: Callable[[], Culprit | None]) -> Replay | None:
+    """A culprit, or that there can be none; None to go on."""
+    try:
+        culprit = stage()
+    except Communicates:
+        return Replay(None, COMMUNICATES)
+    except Exception as error:  # whatever the model raises the second time is news, not a crash
+        return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
+    return None if culprit is None else Replay(culprit, REPRODUCED)
+
+
+class _Stages:
+    """A call's forward and backward on one tape."""
+
+    def __init__(self, call: Call, names: Mapping[nn.Module, str], lone: bool, ranks: Ranks | None) -> None:
+        self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
+        self.tape, self.rows = OpTape(), Ledger()
+        self.slots = slot_names(call, names)
+        self.outputs: list[tuple[str, Tensor]] = []
+        self.parameters = [t for _, _, t in named_state(dict(names)) if t.requires_grad and t.is_leaf]
+        self.given: list[tuple[Tensor, Tensor]] = []
+        self.met: list[tuple[Tensor, Tensor]] = []  # outputs that others were computed from, and all that they received
+
+    def forward(self) -> Culprit | None:
+        call = self.call
+        with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored():
+            with self._probed(Phase.FORWARD):
+                output = call.module(*call.args, **call.kwargs)
+        self.outputs = walk.tensors(output, "output")
+        return self._culprit([t for _, t in self.outputs])
+
+    def unready(self) -> Replay | None:
+        """Why there is no backward; None where there is one."""
+        received = {id(t): (slot, t) for slot, t in reversed(self.outputs) if t.requires_grad and self.call.gradients.get(slot)}
+        for (slot, t), head in zip(received.values(), heads([t for _, t in received.values()]), strict=True):
+            gradients = self.call.gradients[slot]
+            if head:
+                self.given += [(t, g) for g in gradients]
+            else:
+                total = gradients[0] if len(gradients) == 1 else torch.stack(gradients).sum(0)
+                self.slots[id(total)] = f"grad {slot}"
+                self.met.append((t, total))
+        if not self.given:
+            if self.call.gradients_dropped:
+                return Replay(None, "not reproduced: the gradients of the model's outputs were too large to keep")
+            return Replay(None, "not reproduced: no gradient reached the model's outputs")
+        if any(needs_accumulation(p) and getattr(p, "_post_accumulate_grad_hooks", None) for p in self.parameters):
+            return Replay(None, "not reproduced: hooks on gradient accumulation can't be run twice")
+        return None
+
+    def backward(self) -> Culprit | None:
+        made: list[Tensor] = []
+
+        def meet(total: Tensor, gradient: Tensor) -> Tensor:
+            made.append(gradient)  # the model's own share; what the loss added is known only in the total
+            return total
+
+        for tensor, total in self.met:
+            tensor.register_hook(partial(meet, total))  # type: ignore[no-untyped-call]
+        with self._probed(Phase.BACKWARD):
+            gradients = _gradients(self.given, self.parameters)
+        return self._culprit([*made, *(g for g in gradients if g is not None)])
+
+    @contextlib.contextmanager
+    def _probed(self, phase: Phase) -> Iterator[None]:
+        # modules run in a backward too, where activation checkpointing computes a forward anew
+        with ModuleStack(self.names) as stack, OpProbe(
+            self.tape, self.rows, phase=phase, module_name=stack.current, names=self.slots, boundary=_run.__code__, lone=self.lone
+        ):  # fmt: skip
+            yield
+
+    def _culprit(self, results: list[Tensor]) -> Culprit | None:
+        self.rows.read()
+        bad = [t for t in results if _nonfinite(t)]
+        culprit = find_culprit(self.tape, bad, self.rows) if bad else None
+        if self.ranks is not None and (culprit is None or culprit.op.partition(".")[0] in COLLECTIVES):
+            # What this rank handed to the others went bad on its way there, though nothing that stayed here did.
+            handed = [o.state for r in self.tape.records if r.op.partition(".")[0] in COLLECTIVES for o in r.inputs if o.state is not None]
+            culprit = find_culprit(self.tape, handed, self.rows) or culprit
+        return culprit
 
 
 def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> list[Tensor | None]:
@@ -292,9 +389,10 @@ def needs_accumulation(parameter: Tensor) -> bool:
 
 
 def _nonfinite(tensor: Tensor) -> bool:
+    """Of a DTensor, whether this rank's part is: to look at the whole would be a collective."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return False
-    return not bool(torch.isfinite(tensor.detach()).all())
+    return not bool(torch.isfinite(getattr(tensor, "_local_tensor", tensor).detach()).all())
 
 
 @contextlib.contextmanager
@@ -372,7 +470,7 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
     try:
         with torch.no_grad(), optimizer_probe.paused(), _eager():
             for p in params:
-                torch.nan_to_num_(p.detach(), nan=0.0, posinf=0.0, neginf=0.0)
+                _make_finite(p)
             for s in optimizer.state.values():
                 _make_finite(s)
             with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names)):
@@ -404,5 +502,4 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
 def _make_finite(value: Any) -> None:
     for _, tensor in walk.tensors(value, "state"):
         if tensor.is_floating_point():
-            torch.nan_to_num_(tensor, nan=0.0, posinf=0.0, neginf=0.0)
-
+            torch.nan_to_num_(getattr(tensor, "_local_tensor", tensor).detach(), nan=0.0, posinf=0.0, neginf=0.0)
