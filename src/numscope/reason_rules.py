@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from numscope.reasons import Case, Range, Verdict, explains, number, of, overflow
+from numscope.reasons import Case, Range, Verdict, attribute, explains, number, of, overflow
 from numscope.record import Reason
 
 
@@ -136,7 +136,8 @@ def _reduction(case: Case) -> Verdict | None:
         return None
     if case.op in ("mean", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") and x.numel == 0:
         return Reason.DIVISION_BY_ZERO, "The mean of no element is 0/0.", "Skip empty batches, or divide by max(count, 1)."
-    return overflow(case, f"The {case.op} of {x.numel} elements of magnitude up to {number(x.abs_max)}")
+    largest = max([x.abs_max, *(n.abs_max or 0.0 for n in case.tensors)])  # a loss has a target too
+    return overflow(case, f"The {case.op} of {x.numel} elements of magnitude up to {number(largest)}")
 
 
 @explains("var", "std", "var_mean", "std_mean")
@@ -318,4 +319,8 @@ def _cast(case: Case) -> Verdict | None:
             "Scale before the cast (amax scaling) and clamp to the format's maximum.",
         )
     verdict = overflow(case, f"Cast from {source}: largest |value| {number(x.abs_max)}")
-    return verdict
+    if verdict is None:
+        return None
+    autocast = f" (where autocast casts: numscope.high_precision({attribute(case.module)}))" if case.module else ""
+    other = ", cast to bfloat16, whose range is float32's," if case.dtype == "float16" else ""
+    return verdict[0], verdict[1], f"Leave it in {source}{autocast}{other} or scale it down before the cast."

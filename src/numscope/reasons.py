@@ -171,7 +171,8 @@ def _explain(case: Case) -> Verdict:
         return (
             reason,
             f"{detail} The loss never saw it, but its gradient did.",
-            f"{advice} What hides it later hides the value, not the gradient; around a torch.where write torch.where(ok, f(torch.where(ok, x, 1)), 0).",
+            f"{advice} What hides it later hides the value, not the gradient; "
+            "with torch.where, write torch.where(ok, f(torch.where(ok, x, 1)), 0).",
         )
     return verdict
 
@@ -267,7 +268,7 @@ def _precision_advice(case: Case) -> str:
         other = ", or train in bfloat16, whose range is float32's" if case.dtype == "float16" else ""
         scale = " If the loss is scaled, lower the scale, as torch.amp.GradScaler does." if other and case.phase == Phase.BACKWARD else ""
         return f"Compute {where} in float32: {how}{other}.{scale}"
-    return "No sound training needs such values: check the scale of data and weights, lower the learning rate, clip gradients, normalize before."
+    return "No sound training needs such values: check the scale of data and weights, lower the learning rate, clip gradients, normalize."
 
 
 def overflow(case: Case, text: str = "") -> Verdict | None:
