@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -45,14 +46,16 @@ class BufferCopies:
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
         self._names = names
+        self._num_modules = 0  # that have been looked at
         self._places: list[tuple[nn.Module, str]] = []
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
         self._volatile: set[int] = set()
 
     def capture(self) -> dict[int, Tensor]:
         """Copies by place. *Cost:* a copy of each small or changing buffer."""
-        if not self._places:
-            self._places = [(m, slot) for m in self._names for slot, _ in m._buffers.items()]
+        if self._num_modules != len(self._names):  # new ones come at the end
+            self._places += [(m, slot) for m in list(self._names)[self._num_modules :] for slot, _ in m._buffers.items()]
+            self._num_modules = len(self._names)
         copies: dict[int, Tensor] = {}
         for place, (module, slot) in enumerate(self._places):
             buffer = module._buffers[slot] if slot in module._buffers else None
@@ -174,6 +177,7 @@ class Call:
     gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
     gradients_dropped: bool = False
     had_backward: bool = False
+    thread: int = field(default_factory=get_ident)
 
     @classmethod
     def capture(
@@ -200,6 +204,13 @@ class Call:
             inference=torch.is_inference_mode_enabled(),
             caller=stacks.capture(sys._getframe(1)),
         )
+
+    def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
+        """Keep a gradient that an output received, if all that is kept stays within so many bytes."""
+        if self.nbytes + gradient.numel() * gradient.element_size() > limit:
+            self.gradients_dropped = True
+        else:
+            self.gradients.setdefault(slot, []).append(gradient.detach())
 
     @property
     def nbytes(self) -> int:
@@ -239,7 +250,7 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
     before = RandomState.capture()
     try:
         with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), _eager():
-            for module, training in zip(names, call.training, strict=True):
+            for module, training in zip(names, call.training, strict=False):  # modules put in since come last
                 module.training = training
             call.random.restore()
             return _placed(_run(_Stages(call, names, lone, ranks), backward), call, names)

@@ -11,6 +11,8 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 from torch import Tensor, nn
@@ -55,21 +57,23 @@ class Scope:
         self.events: list[tuple[int, str]] = []
         self.batch = 0
         self.closed = False
+        self._has_failed = False
         self._model = peel(model)
         self._detecting = options.on_nonfinite is not None and not options.trace
         prepare_dynamo()
         deep = self._detecting and options.level == "modules"
         self._probe = ModuleProbe(self._model, self, deep=deep, gradients=options.gradients and self._detecting, errors=_ASKED_FOR)
         self._modules = tuple(self._probe.names)
-        self._parameters = [(self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)]
+        self._find_parameters()
         journal = Journal()
         name = class_name(self._model)
         self._step = Evidence(
-            name, self._probe.names, journal, LossStretch(journal.ledger), BufferCopies(self._probe.names), options.frames, agree.rank()
+            name, self._probe.names, journal, LossStretch(journal.ledger, self.failed), BufferCopies(self._probe.names), options.frames, agree.rank()
         )
         self._delivery = Delivery(options.json, options.log_dir, name, agree.rank())
         self._judge = Judge(self._step, self._probe, options, self._delivery, agree.group_of(self._model, model))
         self._loss_entry = Entry("", "")
+        self._looked_at: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # how many parameters it had then
         self._optimizers: list[weakref.ref[Optimizer]] = [weakref.ref(optimizer)] if optimizer is not None else []
         self._looked_for_optimizers = optimizer is not None
         self._stepped = False  # an optimizer has stepped since the last outermost call began
@@ -116,7 +120,7 @@ class Scope:
                 self._guard(self._end_of_step)
         finally:
             self._detach()
-            self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
+            self._write_files()
 
     def __enter__(self) -> Scope:
         return self
@@ -146,7 +150,7 @@ class Scope:
     # ---- what the module probe tells
 
     def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        for scope in _live:
+        for scope in tuple(_live):
             scope._step.stretch.end()
         if not self._detecting:
             if self.batch in self.options.trace:
@@ -154,6 +158,9 @@ class Scope:
             return
         if self._step.calls:
             self._between_calls()
+        if self._probe.refresh():
+            self._modules = tuple(self._probe.names)
+            self._find_parameters()
         self._step.journal.call = self.batch
         self._step.calls.append(Call.capture(module, self.batch, args, kwargs, self._step.buffers, self._modules))
         self._judged = False
@@ -176,7 +183,11 @@ class Scope:
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it says so once and is gone; training goes on."""
+        if self._has_failed:
+            return
+        self._has_failed = True
         self._detach()
+        self._write_files()
         name = self._step.model
         log.error("numscope is off for %s: %s: %s\n%s", name, type(error).__name__, error, "".join(traceback.format_exception(error)))
 
@@ -184,20 +195,20 @@ class Scope:
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         self._step.stretch.end()
-        if self._detecting and not in_backward():
+        if self._detecting and not in_backward() and all(call.thread == get_ident() for call in self._step.calls):
             self._guard(self._see_loss, roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if self._detecting and self._updates(optimizer):
-            self._guard(self._before_step, optimizer)
+        if self._detecting:
+            self._guard(self._if_mine, self._before_step, optimizer)
 
     def after_step(self, optimizer: Optimizer) -> None:
-        if self._detecting and self._updates(optimizer) and not in_backward():
-            self._guard(self._after_step, optimizer)
+        if self._detecting and not in_backward():
+            self._guard(self._if_mine, self._after_step, optimizer)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
-        if self._detecting and self._updates(optimizer):
-            self._guard(self._skipped_step)
+        if self._detecting:
+            self._guard(self._if_mine, self._skipped_step, optimizer)
 
     # ---- the course of a step
 
@@ -228,10 +239,7 @@ class Scope:
         if call is not None and not self._probe.paused:
             if not self._probe.deep:
                 self._guard(self._step.journal.add, entry, Phase.BACKWARD, {}, [(entry.gradient_slot(slot), gradient)])
-            if call.nbytes + gradient.numel() * gradient.element_size() > REPLAY_BYTES:
-                call.gradients_dropped = True
-            else:
-                call.gradients.setdefault(slot, []).append(gradient.detach())
+            self._guard(call.keep, slot, gradient, REPLAY_BYTES)
 
     def _see_loss(self, roots: Sequence[Tensor]) -> None:
         journal = self._step.journal
@@ -301,7 +309,7 @@ class Scope:
             known = [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(places, handles, strict=True)]
             self._judge.judge_update(optimizer, known)
 
-    def _skipped_step(self) -> None:
+    def _skipped_step(self, optimizer: Optimizer) -> None:
         self._step.stretch.end()
         self.events.append((self.step_number, "GradScaler left the step out: a gradient was not finite"))
         self._delivery.event(*self.events[-1])
@@ -342,12 +350,22 @@ class Scope:
 
     # ---- small things
 
-    def _updates(self, optimizer: Optimizer) -> bool:
-        mine = self._parameter_ids()
-        return any(id(p) in mine for group in optimizer.param_groups for p in group["params"])
+    def _if_mine(self, then: Callable[[Optimizer], None], optimizer: Optimizer) -> None:
+        if self._updates(optimizer):
+            then(optimizer)
 
-    def _parameter_ids(self) -> set[int]:
-        return {id(p) for _, _, p in self._parameters}
+    def _updates(self, optimizer: Optimizer) -> bool:
+        given = [id(p) for group in optimizer.param_groups for p in group["params"]]
+        mine = {id(p) for _, _, p in self._parameters}
+        if self._looked_at.get(optimizer) != len(given):
+            self._looked_at[optimizer] = len(given)
+            if not mine.issuperset(given):  # another model's, or put into this one since
+                self._find_parameters()
+                mine = {id(p) for _, _, p in self._parameters}
+        return not mine.isdisjoint(given)
+
+    def _find_parameters(self) -> None:
+        self._parameters = [(self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)]
 
     def _weights_bad_now(self) -> frozenset[str]:
         weights = self._step.journal.weights
@@ -380,14 +398,20 @@ class Scope:
 
     def _detach(self) -> None:
         self.closed = True
-        self._step.stretch.end()
-        self._probe.detach()
         self._probe.paused = True
-        optimizer_probe.unlisten(self)
-        self._judge.close()
-        self._step.forget()
         if self in _live:
             _live.remove(self)
+        for undo in (self._step.stretch.end, self._probe.detach, partial(optimizer_probe.unlisten, self), self._judge.close, self._step.forget):
+            try:
+                undo()
+            except Exception as error:  # the rest must be undone all the same
+                log.debug("while numscope went: %s: %s", type(error).__name__, error)
+
+    def _write_files(self) -> None:
+        try:
+            self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
+        except Exception as error:
+            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
 
 
 def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:

@@ -177,7 +177,9 @@ class Recursive(nn.Module):
 def parametrized() -> nn.Module:
     layer = nn.Linear(WIDTH, WIDTH)
     parametrize.register_parametrization(layer, "weight", Symmetric())
-    return nn.Sequential(layer, parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH)), parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH)))
+    return nn.Sequential(
+        layer, parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH)), parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))
+    )
 
 
 def old_norms() -> nn.Module:
@@ -189,7 +191,11 @@ def old_norms() -> nn.Module:
 def scripted() -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return nn.Sequential(nn.Linear(WIDTH, WIDTH), torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))), nn.Linear(WIDTH, WIDTH))
+        return nn.Sequential(
+            nn.Linear(WIDTH, WIDTH),
+            torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))),
+            nn.Linear(WIDTH, WIDTH),
+        )
 
 
 def data_parallel() -> nn.Module:
@@ -289,7 +295,10 @@ def test_lazy_module_watched_before_its_first_call_trains_bitwise_the_same() -> 
 
 
 def adversarial(watch: Watch, notes: Notes) -> None:
-    generator, critic = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4)), nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    generator, critic = (
+        nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4)),
+        nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)),
+    )
     first, second = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
     with watch(generator), watch(critic):
         for _ in range(3):

@@ -140,5 +140,9 @@ def assert_no_hooks(model: nn.Module) -> None:
     for module in model.modules():
         for name, value in vars(module).items():
             if name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")):
-                ours = [hook for hook in value.values() if "numscope" in f"{hook!r} {getattr(hook, 'func', hook)!r}"] if hasattr(value, "values") else []
+                ours = (
+                    [hook for hook in value.values() if "numscope" in f"{hook!r} {getattr(hook, 'func', hook)!r}"]
+                    if hasattr(value, "values")
+                    else []
+                )
                 assert not ours, (type(module), name)

@@ -96,11 +96,19 @@ def _skips_inside(optimizer: Optimizer) -> bool:
 
 def _patch(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     original = owner.__dict__[name]
-    wrapped = functools.wraps(original)(wrap(original))
+    ours = wrap(original)
+    on = True
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return ours(*args, **kwargs) if on else original(*args, **kwargs)
+
     setattr(owner, name, wrapped)
 
     def undo() -> None:
-        if owner.__dict__.get(name) is wrapped:  # somebody patched on top of it: theirs stays, ours is told nothing any more
+        nonlocal on
+        on = False  # somebody may have patched on top of it: theirs stays, ours only passes on
+        if owner.__dict__.get(name) is wrapped:
             setattr(owner, name, original)
 
     _undo.append(undo)

@@ -6,8 +6,9 @@ backward is watched by hooks on its few autograd nodes, which go with the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -26,16 +27,20 @@ class LossStretch:
 
     Args:
         ledger: rows for the operands; read with the step's others.
+        failed: is told of an error of the tool's own; a hook on a node must not raise it into the run's backward.
 
     *Cost:* about 50 µs an operation, plus one pass over each operand not seen before.
     """
 
-    def __init__(self, ledger: Rows) -> None:
+    def __init__(self, ledger: Rows, failed: Callable[[Exception], None]) -> None:
         self.ledger = ledger
+        self._failed = failed
+        self._custom: list[OpProbe] = []  # pushed around a custom function's backward
         self.tape = OpTape(limit=4096)
         self.roots: list[State] = []  # what backward was called on
         self.backward: list[State] = []  # gradients that came out of the stretch's nodes, in order
         self._mode: OpProbe | None = None
+        self._thread = 0  # modes belong to threads
         self._began = 0  # autograd's sequence number
         self._nodes: list[range] = []  # sequence numbers of the nodes that the stretch made
 
@@ -48,13 +53,18 @@ class LossStretch:
         if self._mode is None and not _get_current_dispatch_mode_stack():
             self._mode = OpProbe(self.tape, self.ledger, phase=Phase.LOSS, names=names)
             self._began = torch._C._autograd._get_sequence_nr()
+            self._thread = get_ident()
             _push_mode(self._mode)
 
     def end(self) -> None:
-        """Stop watching."""
-        mode, self._mode = self._mode, None
-        if mode is None:
+        """Stop watching. From another thread than the one that is watched nothing changes: it may be in the middle of its loss."""
+        while self._custom:  # the function's backward raised
+            self._pop(self._custom.pop())
+        if self._mode is None or self._thread != get_ident():
             return
+        mode, self._mode = self._mode, None
+        if mode.error is not None:
+            self._failed(mode.error)
         self._nodes.append(range(self._began, torch._C._autograd._get_sequence_nr()))
         self._pop(mode)
 
@@ -89,19 +99,28 @@ class LossStretch:
             forward = self.tape.forward_of(node.name(), node._sequence_nr())
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
                 probe = OpProbe(self.tape, self.ledger, phase=Phase.BACKWARD)
-                node.register_prehook(partial(self._custom_begins, probe))
-                node.register_hook(partial(self._custom_ran, probe))
+                node.register_prehook(partial(self._guarded, self._custom_begins, probe))
+                node.register_hook(partial(self._guarded, self._custom_ran, probe))
             elif forward is not None:
-                node.register_hook(partial(self._node_ran, node.name(), forward))
+                node.register_hook(partial(self._guarded, self._node_ran, node.name(), forward))
+
+    def _guarded(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as error:  # ours
+            self._failed(error)
 
     def _made(self, node: Any) -> bool:
         """Whether a node is the stretch's own: the model's are done again by a replay, whether or not its outputs still live."""
         return node.name() != ACCUMULATE and any(node._sequence_nr() in made for made in self._nodes)
 
     def _custom_begins(self, probe: OpProbe, coming: Sequence[Tensor | None]) -> None:
+        self._custom.append(probe)
         _push_mode(probe)
 
     def _custom_ran(self, probe: OpProbe, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
+        if probe in self._custom:
+            self._custom.remove(probe)
         self._pop(probe)
         self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
 

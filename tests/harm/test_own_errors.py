@@ -1,0 +1,119 @@
+"""An error in the tool turns it off, is said once, and training goes on bitwise the same."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import numscope
+from numscope import journal, judge, ledger, replay
+from numscope import scope as scopes
+from numscope.probe import module as module_probe
+from numscope.probe import op, stretch, walk
+from numscope.report import delivery
+from numscope.summary import dispatch
+from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 2
+
+
+def training(watch: Watch, notes: Notes) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.2), nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    with watch(model):
+        for step in range(4):
+            for _ in range(2):
+                loss = Scale.apply(model(torch.randn(4, 4)).pow(2)).mean()
+                if step == 2:
+                    loss = loss * torch.nan
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            with torch.no_grad():
+                model(torch.randn(4, 4))
+            notes.state(model, optimizer)
+    assert_no_hooks(model)
+
+
+class Planted(Exception):
+    pass
+
+
+PLACES = [
+    (ledger.Ledger, "observe"), (ledger.Ledger, "_write"), (ledger.Ledger, "observe_many"), (ledger.Ledger, "rewrite_many"),
+    (ledger.Ledger, "read"), (ledger.Ledger, "bad"), (ledger.Ledger, "reset"), (ledger.Ledger, "numbers"),
+    (journal.Journal, "add"), (journal.Journal, "add_handles"), (journal.Journal, "bad"), (journal.Journal, "reset"), (journal.Journal, "frames"),
+    (journal.Weights, "observe"), (journal.Weights, "observe_many"),
+    (dispatch, "observe"), (dispatch, "observe_many"),
+    (walk, "leaves"), (walk, "tensors"), (walk, "visit"),
+    (replay.Call, "capture"), (replay.Call, "keep"), (replay.RandomState, "capture"), (replay.BufferCopies, "capture"), (replay, "replay_call"),
+    (judge.Judge, "judge"), (judge.Judge, "judge_update"), (judge, "diagnose"), (judge, "escaped"),
+    (module_probe.ModuleProbe, "_see"), (module_probe.ModuleProbe, "refresh"),
+    (op.OpProbe, "_before"), (op.OpProbe, "_after"),
+    (stretch.LossStretch, "begin"), (stretch.LossStretch, "end"), (stretch.LossStretch, "see_backward"), (stretch.LossStretch, "_node_ran"),
+    (stretch.LossStretch, "_custom_begins"), (stretch.LossStretch, "_custom_ran"), (stretch.LossStretch, "reset"),
+    (scopes.Scope, "_updates"), (scopes.Scope, "_see_gradients"), (scopes.Scope, "_between_calls"), (scopes.Scope, "_end_of_step"),
+    (scopes.Scope, "_watch_outputs"), (scopes.Scope, "_see_loss"),
+    (delivery.Delivery, "finding"), (delivery.Delivery, "contained"), (delivery.Delivery, "close"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", [0, 7])
+@pytest.mark.parametrize(("owner", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
+def test_error_in_the_tool_turns_it_off_and_training_goes_on(
+    owner: Any, name: str, after: int, monkeypatch: Any, caplog: Any, capfd: Any
+) -> None:
+    expected = noted(training, bare)
+    original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+    calls = 0
+    planted = False
+
+    def count() -> None:
+        nonlocal calls, planted
+        calls += 1
+        if armed and calls > after:
+            planted = True
+            raise Planted("planted")
+
+    if isinstance(original, classmethod):
+
+        def broken(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            count()
+            return original.__func__(cls, *args, **kwargs)
+
+        replacement: Any = classmethod(broken)
+    else:
+
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            count()
+            return original(*args, **kwargs)
+
+    armed = False
+    monkeypatch.setattr(owner, name, replacement)
+    caplog.set_level(logging.ERROR, "numscope")
+
+    def watch(model: nn.Module) -> Any:
+        nonlocal armed
+        scope = numscope.watch(model, on_nonfinite="warn")
+        armed = True
+        return scope
+
+    got = noted(training, watch)
+    monkeypatch.undo()
+    assert_equal(got, expected)
+    said = [record for record in caplog.records if "numscope is off" in record.message or "could not write" in record.message]
+    assert len(said) <= 1
+    if planted and "replay_call" not in name:
+        assert len(said) == 1 and "planted" in said[0].message
