@@ -78,6 +78,7 @@ class Scope:
         self._looked_for_optimizers = optimizer is not None
         self._stepped = False  # an optimizer has stepped since the last outermost call began
         self._judged = False  # this step has been
+        self._in_loss = False  # the loss was being computed when the last backward began
         if self._detecting:
             self._judge.bad_from_start = self._weights_bad_now()
         optimizer_probe.listen(self)
@@ -194,9 +195,14 @@ class Scope:
     # ---- what the optimizer probe tells
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
+        self._in_loss = self._step.stretch.watching
         self._step.stretch.end()
         if self._detecting and not in_backward() and all(call.thread == get_ident() for call in self._step.calls):
             self._guard(self._see_loss, roots)
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None:
+        if self._in_loss and self._step.calls and not in_backward():  # a gradient penalty: the loss goes on
+            self._guard(self._step.stretch.begin, {id(g): f"gradient[{i}]" for i, g in enumerate(gradients)})
 
     def before_step(self, optimizer: Optimizer) -> None:
         if self._detecting:

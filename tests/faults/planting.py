@@ -71,7 +71,7 @@ class Fault:
         assert finding.step == self.step, said
         assert not finding.contained
         assert finding.replay == "reproduced"
-        assert culprit.detail.endswith(".") and culprit.advice.endswith("."), said
+        assert culprit.detail.endswith(".") and culprit.advice.endswith((".", ".)")), said
         assert f"{culprit.file}:{culprit.line}" in str(NonFiniteError(finding))
 
 

@@ -21,6 +21,9 @@ class StepListener(Protocol):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors; their graphs are whole."""
 
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """``autograd.grad`` gave gradients that are differentiable themselves: the loss goes on from them."""
+
     def before_step(self, optimizer: Optimizer) -> None:
         """Gradients are final, weights are untouched."""
 
@@ -125,7 +128,12 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
 def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
     def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
         _announce(outputs)
-        return original(outputs, *args, **kwargs)
+        result = original(outputs, *args, **kwargs)
+        gradients = [g for g in result if isinstance(g, Tensor) and g.requires_grad] if isinstance(result, tuple | list) else []
+        if gradients and not torch.compiler.is_compiling():
+            for listener in _told():
+                listener.after_gradients(gradients)
+        return result
 
     return grad
 
