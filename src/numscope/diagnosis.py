@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
 
 from numscope.culprit import find_culprit
+from numscope.distributed.agree import Ranks
 from numscope.journal import Journal
-from numscope.probe.stretch import LossStretch
+from numscope.probe.naming import class_name
+from numscope.probe.op import COLLECTIVES
+from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
 from numscope.record import Culprit, Finding, Kind, Numbers, Reason
-from numscope.replay import REPRODUCED, BufferCopies, Call, Replay, replay_call
+from numscope.replay import COMMUNICATES, REPRODUCED, BufferCopies, Call, Replay, replay_call
 from numscope.site import Phase, Site
 
 BadLeaf = tuple[int, str]  # index of event, slot
@@ -64,7 +68,41 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
 
 def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
     """Name the culprit of what escaped. *Cost:* at most a replay of each suspected call."""
-    replay = _find(evidence, bad)
+    return _finding(evidence, bad, reached, _find(evidence, bad))
+
+
+def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], ranks: Ranks) -> Finding | None:
+    """``diagnose`` for a model whose forward communicates: every rank does the same calls again, in the same order, until one has a culprit.
+
+    Args:
+        reached: empty on a rank that raised no alarm; it may be the one at fault all the same, its numbers having gone to others.
+    """
+    outside = _outside(evidence, bad)
+    sure = outside is not None and not _handed_on(outside)
+    suspects = [] if sure or not reached else list(dict.fromkeys(_suspects(evidence, bad)))
+    told = ranks.gather({"suspects": suspects, "held": [c.index for c in evidence.calls]})
+    held = set(told[0]["held"]).intersection(*(t["held"] for t in told))
+    waves = itertools.zip_longest(*(t["suspects"] for t in told))
+    replay = Replay(None, "not reproduced: the call's arguments were not kept on every rank")
+    for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
+        call = next(c for c in evidence.calls if c.index == number)
+        replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward, ranks=ranks)
+        if ranks.any(replay.culprit is not None)[0]:
+            break
+    if sure or (outside is not None and replay.culprit is None and not _from_model(outside)):
+        replay = Replay(outside, REPRODUCED)
+    if reached:
+        return _finding(evidence, bad, reached, replay)
+    culprit = replay.culprit
+    return None if culprit is None or received(culprit) else _finding_handed_over(evidence, culprit)
+
+
+def received(culprit: Culprit | None) -> bool:
+    """Whether what went bad came from another rank: the operation is a collective."""
+    return culprit is not None and culprit.op.partition(".")[0] in COLLECTIVES
+
+
+def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], replay: Replay) -> Finding:
     index, slot = _first(evidence, bad, reached, replay.culprit)
     journal = evidence.journal
     numbers = journal.numbers(index, slot)
@@ -80,6 +118,26 @@ def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
         culprit=replay.culprit,
         replay=replay.status,
         frames=journal.frames(index, evidence.frames),
+        model=evidence.model,
+        numbers=numbers,
+    )
+
+
+def _finding_handed_over(evidence: Evidence, culprit: Culprit) -> Finding:
+    """Nothing stayed bad on this rank, but it was here that it began."""
+    numbers = next((o.numbers for o in culprit.outputs if o.numbers is not None and o.numbers.num_nonfinite), None)
+    cls = next((class_name(module) for module, name in evidence.names.items() if name == culprit.module), "")
+    return Finding(
+        step=evidence.step,
+        batch=evidence.journal.call,
+        phase=culprit.phase,
+        rank=evidence.rank,
+        site=Site(culprit.module, cls, culprit.phase, "handed to other ranks"),
+        kind=kind_of(numbers),
+        contained=False,
+        culprit=culprit,
+        replay=REPRODUCED,
+        frames=evidence.journal.frames(len(evidence.journal.events) - 1, evidence.frames),
         model=evidence.model,
         numbers=numbers,
     )
@@ -106,30 +164,54 @@ def kind_of(numbers: Numbers | None) -> Kind:
 
 def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
     """The stretch outside the model first, where it is the first to go bad; then the calls, the most suspected first."""
-    events = evidence.journal.events
-    bad_events = [events[index] for index, _ in bad]
-    forward = [e.call for e in bad_events if e.phase is Phase.FORWARD]
-    stretch = evidence.stretch
-    outside = find_culprit(stretch.tape, stretch.roots, stretch.ledger)
-    if outside is None and not forward:
-        outside = find_culprit(stretch.tape, stretch.backward, stretch.ledger)
+    outside = _outside(evidence, bad)
     if outside is not None and not _handed_on(outside):
         return Replay(outside, REPRODUCED)
-    suspects = [*forward, *(e.call for e in bad_events if e.phase is not Phase.FORWARD), *(c.index for c in evidence.calls)]
     status = "not reproduced: the call's arguments were not kept"
-    for number in dict.fromkeys(suspects):
+    for number in dict.fromkeys(_suspects(evidence, bad)):
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
             replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward)
-            if replay.culprit is not None:
+            if replay.culprit is not None and outside is not None and _came_from_loss(replay.culprit):
+                continue
+            if replay.culprit is not None or replay.status == COMMUNICATES:
                 return replay
             status = replay.status
-    return Replay(outside, status if outside is None else REPRODUCED)
+    if outside is None or _from_model(outside):
+        return Replay(None, status)  # the loss was handed it by the model, which did not show it again
+    return Replay(outside, REPRODUCED)
+
+
+def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
+    """The culprit in the stretch between the model's outputs and ``backward``."""
+    stretch = evidence.stretch
+    outside = find_culprit(stretch.tape, stretch.roots, stretch.ledger)
+    if outside is None and not any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
+        outside = find_culprit(stretch.tape, stretch.backward, stretch.ledger)
+    return outside
+
+
+def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:
+    """Numbers of calls, the most suspected first; repeated."""
+    events = [evidence.journal.events[index] for index, _ in bad]
+    forward = [e.call for e in events if e.phase is Phase.FORWARD]
+    return [*forward, *(e.call for e in events if e.phase is not Phase.FORWARD), *(c.index for c in evidence.calls)]
 
 
 def _handed_on(culprit: Culprit) -> bool:
     """Whether a culprit of the loss was given its bad values: by the model, which is then asked first, or by the data."""
     return culprit.reason == Reason.BAD_INPUT or (culprit.reason == Reason.UNKNOWN and culprit.phase is not Phase.BACKWARD)
+
+
+def _came_from_loss(culprit: Culprit) -> bool:
+    """Whether a replay only showed that the gradients handed to it were bad."""
+    return culprit.reason == Reason.BAD_INPUT and culprit.phase is Phase.BACKWARD
+
+
+def _from_model(culprit: Culprit) -> bool:
+    return _handed_on(culprit) and any(
+        MODEL_OUTPUT in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs
+    )
 
 
 def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], culprit: Culprit | None) -> BadLeaf:

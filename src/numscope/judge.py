@@ -5,22 +5,47 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from weakref import WeakKeyDictionary
 
+from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.diagnosis import BadLeaf, Evidence, contained, diagnose, escaped, kind_of
-from numscope.distributed import agree
+from numscope.diagnosis import BadLeaf, Evidence, contained, diagnose, diagnose_together, escaped, kind_of, received
+from numscope.distributed.agree import Ranks
 from numscope.errors import NonFiniteError
 from numscope.findings.streaks import Streak
 from numscope.options import WatchOptions
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.module import Entry, ModuleProbe
 from numscope.record import Finding, Kind, Numbers, parse_finding, plain
-from numscope.replay import replay_optimizer
+from numscope.replay import COMMUNICATES, Replay, needs_accumulation, replay_optimizer
 from numscope.report.delivery import Delivery
 from numscope.site import Phase, Site
 
 _live: list[Judge] = []  # one step may involve several models
+
+
+class _Farewell:
+    """Waits for the next step of an optimizer of the model, to answer the other ranks' question once more."""
+
+    def __init__(self, ranks: Ranks, parameters: set[int]) -> None:
+        self._ranks = ranks
+        self._parameters = parameters
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if any(id(p) in self._parameters for group in optimizer.param_groups for p in group["params"]):
+            optimizer_probe.unlisten(self)
+            with contextlib.suppress(Exception):
+                self._ranks.leave()
+
+    def after_step(self, optimizer: Optimizer) -> None: ...
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self.before_step(optimizer)
 
 
 class Judge:
@@ -29,10 +54,10 @@ class Judge:
     Args:
         evidence: the step at work; the scope fills it.
         probe: paused while a step is done again.
-        group: the process group that shares the model, None for this process alone.
+        ranks: those that train the model together.
     """
 
-    def __init__(self, evidence: Evidence, probe: ModuleProbe, options: WatchOptions, delivery: Delivery, group: Any) -> None:
+    def __init__(self, evidence: Evidence, probe: ModuleProbe, options: WatchOptions, delivery: Delivery, ranks: Ranks) -> None:
         self.findings: list[Finding] = []
         self.contained: list[Finding] = []
         self.victim = False  # a weight is bad already: what follows from it is no news
@@ -41,8 +66,8 @@ class Judge:
         self._probe = probe
         self._options = options
         self._delivery = delivery
-        self._group = group
-        self._skips = Streak(options.max_scaler_skips)
+        self._ranks = ranks
+        self._skips: WeakKeyDictionary[Optimizer, Streak] = WeakKeyDictionary()
         self._dead = Streak(options.dead_steps)
         self._contained_sites: set[Site] = set()
         _live.append(self)
@@ -52,38 +77,60 @@ class Judge:
         if self in _live:
             _live.remove(self)
 
-    def judge(self, gradients: Sequence[int] = (), note: str = "", kind: Kind | None = None) -> None:
+    def part(self, parameters: set[int]) -> None:
+        """This watch has failed; the other ranks hear of it when they ask next, at the optimizer's step."""
+        if self._ranks.together:
+            optimizer_probe.listen(_Farewell(self._ranks, parameters))
+
+    def judge(self, gradients: Sequence[int] = (), *, alone: bool = False, scaled: bool = False, skips: Streak | None = None) -> None:
         """Read the step's rows and say what is wrong.
 
         Args:
             gradients: handles of the parameters' gradients.
-            note, kind: of a finding about several steps, given to the finding.
+            alone: the other ranks may not be at the same place: nobody is asked.
+            scaled: GradScaler steps one of perhaps several optimizers; what overflowed for another one by its scale is left to it.
+            skips: of a step that GradScaler left out, which is an alarm only when its streak is long enough.
 
         Raises: NonFiniteError, where the options ask for it.
         """
+        counts = skips is None or skips.hit(True)
         bad = self._read()
         reached = escaped(self._evidence, bad, self.bad_from_start)
-        alarm = bool(reached) and not self.victim
-        self.victim = bool(reached)
-        if agree.any_rank(alarm, self._group) if self._group is not None else alarm:
-            finding = self._first_of_ranks(self._first_of_models(bad, reached) if alarm else None)
-            if note:
-                finding = replace(finding, note=note, kind=kind or finding.kind)
-            self._alarm(finding)
-        elif bad and not reached:
-            self._note_contained(bad)
-        if not reached and self._dead.hit(bool(gradients) and self._all_zero(gradients)):
+        if scaled:
+            reached = self._beyond_scale(reached, set(gradients))
+        alarm = bool(reached) and not self.victim and counts
+        (somebody,) = (alarm,) if alone else self._ranks.any(alarm)
+        if somebody:
+            self.victim = True
+            note = "" if skips is None else f"GradScaler left out {skips.length} steps in a row"
+            self._alarm(self._find(bad, reached if alarm else (), alone, note))
+        elif skips is None:
+            self.victim = bool(reached)
+            if bad and not reached:
+                self._note_contained(bad)
+        if not reached and skips is None and self._dead.hit(bool(gradients) and self._all_zero(gradients)):
             self._alarm_dead(gradients)
 
-    def skipped(self, gradients: Sequence[int]) -> None:
-        """GradScaler left a step out; several in a row are a finding."""
-        if self._skips.hit(True):
-            note = f"GradScaler left out {self._skips.length} steps in a row"
-            self.judge(gradients, note=note, kind=Kind.SCALER_SKIPS)
+    def _beyond_scale(self, reached: Sequence[BadLeaf], gradients: set[int]) -> list[BadLeaf]:
+        journal = self._evidence.journal
+        kept = []
+        for index, slot in reached:
+            event = journal.events[index]
+            if event.phase is Phase.BACKWARD and not any(book is journal.ledger and handle in gradients for _, book, handle in event.items):
+                continue
+            numbers = journal.numbers(index, slot)
+            if event.phase is Phase.LOSS and numbers is not None and not numbers.num_nan:
+                continue
+            kept.append((index, slot))
+        return kept
 
-    def stepped(self) -> None:
+    def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
+        """GradScaler left an optimizer's step out; several in a row are a finding."""
+        self.judge(gradients, skips=self._skips.setdefault(optimizer, Streak(self._options.max_scaler_skips)))
+
+    def stepped(self, optimizer: Optimizer) -> None:
         """A step was not left out."""
-        self._skips.hit(False)
+        self._skips.pop(optimizer, None)
 
     def judge_update(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, int, int]]) -> None:
         """Look at the weights that an optimizer has just written.
@@ -93,35 +140,41 @@ class Judge:
         """
         weights = self._evidence.journal.weights.ledger
         bad = set(weights.bad())
-        if not bad:
-            self.victim = False
-            return
         named = [(f"{entry.name}.{slot}" if entry.name else slot, handle, key) for entry, slot, handle, key in places]
         news = [(name, handle) for name, handle, _ in named if handle in bad and name not in self.bad_from_start]
-        if not news or self.victim:
+        alarm = bool(news) and not self.victim
+        somebody, somewhere = self._ranks.any(alarm, bool(bad))
+        if not somewhere:
+            self.victim = False
+        if not somebody:
             return
         self.victim = True
+        replay: Replay | None = None
+        # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
+        spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
+        if self._ranks.together if spread else alarm:
+            with self._paused():
+                replay = replay_optimizer(optimizer, {key: name for name, _, key in named})
+        self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
+
+    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay | None) -> Finding:
         journal = self._evidence.journal
-        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, weights, news)
+        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, journal.weights.ledger, news)
         index, slot = len(journal.events) - 1, news[0][0]
-        with self._paused():
-            replay = replay_optimizer(optimizer, {key: name for name, _, key in named})
         numbers = journal.numbers(index, slot)
-        self._alarm(
-            Finding(
-                step=self._evidence.step,
-                batch=journal.call,
-                phase=Phase.OPTIMIZER,
-                rank=self._evidence.rank,
-                site=journal.site(index, slot),
-                kind=kind_of(numbers),
-                contained=False,
-                culprit=replay.culprit,
-                replay=replay.status,
-                frames=journal.frames(index, self._options.frames),
-                model=self._evidence.model,
-                numbers=numbers,
-            )
+        return Finding(
+            step=self._evidence.step,
+            batch=journal.call,
+            phase=Phase.OPTIMIZER,
+            rank=self._evidence.rank,
+            site=journal.site(index, slot),
+            kind=kind_of(numbers),
+            contained=False,
+            culprit=None if replay is None else replay.culprit,
+            replay=COMMUNICATES if replay is None else replay.status,
+            frames=journal.frames(index, self._options.frames),
+            model=self._evidence.model,
+            numbers=numbers,
         )
 
     # ---- whose was first
@@ -146,15 +199,30 @@ class Judge:
         with self._paused():
             return diagnose(self._evidence, bad, reached)
 
-    def _first_of_ranks(self, finding: Finding | None) -> Finding:
+    def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str) -> Finding | None:
+        """What somebody's alarm was about; ``reached`` is empty where it was another rank's."""
+        mine: Finding | None = None
+        fault: Exception | None = None
+        try:
+            mine = self._first_of_models(bad, reached) if reached else None
+        except Exception as error:  # the others wait for an answer first
+            fault = error
+        if not alone and self._ranks.together and self._ranks.any(mine is not None and mine.replay == COMMUNICATES)[0]:
+            with self._paused():
+                mine = diagnose_together(self._evidence, bad, reached, self._ranks)
+        if mine is not None and note:
+            mine = replace(mine, note=note, kind=Kind.SCALER_SKIPS)
+        found = mine if alone else self._first_of_ranks(mine)
+        if fault is not None:
+            raise fault
+        return found
+
+    def _first_of_ranks(self, finding: Finding | None) -> Finding | None:
         """Of all ranks' findings the one that is no victim's: with a culprit, in the earliest phase, on the lowest rank."""
-        found = [finding]
-        if self._group is not None:
-            told = agree.gather(None if finding is None else plain(finding), self._group)
-            found = [None if t is None else parse_finding(t) for t in told]
+        told = self._ranks.gather(None if finding is None else plain(finding)) if self._ranks.together else [finding]
         phases = list(Phase)
-        alarms = [f for f in found if f is not None]
-        return min(alarms, key=lambda f: (f.culprit is None, phases.index(f.phase), f.rank))
+        alarms = [parse_finding(t) if isinstance(t, dict) else t for t in told if t is not None]
+        return min(alarms, key=lambda f: (f.culprit is None, received(f.culprit), phases.index(f.phase), f.rank), default=None)
 
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
@@ -170,7 +238,9 @@ class Judge:
 
     # ---- what is said
 
-    def _alarm(self, finding: Finding) -> None:
+    def _alarm(self, finding: Finding | None) -> None:
+        if finding is None:  # the rank that had raised the alarm could not say why
+            return
         self.findings.append(finding)
         self._delivery.finding(finding)
         if self._options.on_nonfinite == "raise":
@@ -191,7 +261,9 @@ class Judge:
     def _alarm_dead(self, handles: Sequence[int]) -> None:
         """Not an error: a frozen or finished model looks the same."""
         journal = self._evidence.journal
-        index = next((i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0)
+        index = next(
+            (i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0
+        )
         slot = journal.events[index].items[0][0]
         numbers: Numbers | None = journal.numbers(index, slot)
         finding = Finding(
@@ -211,5 +283,3 @@ class Judge:
         )
         self.findings.append(finding)
         self._delivery.finding(finding)
-
-

@@ -255,6 +255,10 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
             call.random.restore()
             return _placed(_run(_Stages(call, names, lone, ranks), backward), call, names)
     finally:
+        if ranks is not None:
+            for module in names:
+                if (reshard := getattr(module, "reshard", None)) is not None:
+                    reshard()  # FSDP2 keeps what a forward gathered until its backward; the optimizer's step would not reach it
         before.restore()
 
 

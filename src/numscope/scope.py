@@ -5,6 +5,7 @@ The host reads numbers once a step, when the gradients are final and no weight h
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import sys
@@ -71,7 +72,8 @@ class Scope:
             name, self._probe.names, journal, LossStretch(journal.ledger, self.failed), BufferCopies(self._probe.names), options.frames, agree.rank()
         )
         self._delivery = Delivery(options.json, options.log_dir, name, agree.rank())
-        self._judge = Judge(self._step, self._probe, options, self._delivery, agree.group_of(self._model, model))
+        self._ranks = agree.Ranks(self._model, model)
+        self._judge = Judge(self._step, self._probe, options, self._delivery, self._ranks)
         self._loss_entry = Entry("", "")
         self._looked_at: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # how many parameters it had then
         self._optimizers: list[weakref.ref[Optimizer]] = [weakref.ref(optimizer)] if optimizer is not None else []
@@ -118,7 +120,7 @@ class Scope:
         try:
             self._step.stretch.end()
             if self._detecting and sys.exc_info()[0] is None and (self._stepped or (self._step.calls and not self._judged)):
-                self._guard(self._end_of_step)
+                self._guard(self._end_of_step, True)
         finally:
             self._detach()
             self._write_files()
@@ -171,7 +173,8 @@ class Scope:
         if not self._detecting:
             self._print_trace(batch)
         elif failed:
-            self._step.calls.pop()
+            if self._step.calls:  # none where the step before was found bad as this call began
+                self._step.calls.pop()
         else:
             self._watch_outputs(entry, output)
         if self.options.abort_after is not None and batch >= self.options.abort_after:
@@ -188,6 +191,7 @@ class Scope:
             return
         self._has_failed = True
         self._detach()
+        self._judge.part(self._parameter_ids())
         self._write_files()
         name = self._step.model
         log.error("numscope is off for %s: %s: %s\n%s", name, type(error).__name__, error, "".join(traceback.format_exception(error)))
@@ -232,7 +236,7 @@ class Scope:
         if live:
             self._step.stretch.begin({id(t): f"{MODEL_OUTPUT} {slot}" for slot, t in found})
         elif not call.grad_enabled and self._on_host():
-            self._judge.judge()  # no backward can follow
+            self._judge.judge(alone=True)  # no backward can follow; one rank may be evaluating by itself
             self._forget()
 
     def _absorb_graphs(self) -> None:
@@ -281,7 +285,7 @@ class Scope:
             self._optimizers = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self._updates(o)]
         if not last.had_backward:
             if all(ref() is None for _, ref in last.outputs):  # nobody can call backward on it any more
-                self._judge.judge()
+                self._judge.judge(alone=True)
                 self._forget()
         elif not self._optimizers:
             self._end_of_step()
@@ -295,20 +299,26 @@ class Scope:
         if not any(ref() is optimizer for ref in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
         if in_backward():  # an optimizer that steps inside backward: its own gradients are judged, the step goes on
-            handles = self._see_gradients({id(p) for group in optimizer.param_groups for p in group["params"]})
+            handles = self._see_gradients(_parameter_ids(optimizer))
             if self._step.journal.any_bad():
-                self._judge.judge(handles)
-        elif not self._stepped:  # a second optimizer of the same step finds nothing new
-            self._stepped = True
-            self._judge.stepped()
-            handles = self._see_gradients(None)
-            self._judged = True
-            self._judge.judge(handles)
+                self._judge.judge(handles, alone=True)
+            return
+        self._judge.stepped(optimizer)
+        if not self._stepped:  # a second optimizer of the same step finds nothing new
+            self._stepped = self._judged = True
+            scaled = optimizer_probe.in_scaler()
+            with self._ranks.owed():
+                handles = self._see_gradients(_parameter_ids(optimizer) if scaled else None)
+                try:
+                    self._judge.judge(handles, scaled=scaled)
+                except NonFiniteError:
+                    self._stepped = False  # the step never happened
+                    raise
             for call in self._step.calls:
                 call.gradients.clear()
 
     def _after_step(self, optimizer: Optimizer) -> None:
-        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        mine = _parameter_ids(optimizer)
         places = [(entry, slot, p) for entry, slot, p in self._parameters if id(p) in mine]
         handles = self._step.journal.weights.observe_many([p for _, _, p in places])
         if self._on_host():  # elsewhere they are read with the next step's rows: no second sync
@@ -316,19 +326,23 @@ class Scope:
             self._judge.judge_update(optimizer, known)
 
     def _skipped_step(self, optimizer: Optimizer) -> None:
+        """Ranks agree on what GradScaler leaves out: gradients are reduced before it looks at them."""
         self._step.stretch.end()
-        self.events.append((self.step_number, "GradScaler left the step out: a gradient was not finite"))
-        self._delivery.event(*self.events[-1])
+        if not self.events or self.events[-1][0] != self.step_number:  # once, however many optimizers
+            self.events.append((self.step_number, "GradScaler left the step out: a gradient was not finite"))
+            self._delivery.event(*self.events[-1])
         self._stepped = self._judged = True
-        self._judge.skipped(self._see_gradients(None))
+        with self._ranks.owed():
+            self._judge.skipped(optimizer, self._see_gradients(_parameter_ids(optimizer)))
 
-    def _end_of_step(self) -> None:
+    def _end_of_step(self, closing: bool = False) -> None:
         """A step is over that no optimizer of torch ended."""
         self._step.stretch.end()
         trained = bool(self._step.calls) and self._step.calls[-1].had_backward
         if not self._judged:
             self._judged = True
-            self._judge.judge(self._see_gradients(None) if trained else ())
+            with self._ranks.owed() if trained and not closing else contextlib.nullcontext():
+                self._judge.judge(self._see_gradients(None) if trained else (), alone=closing or not trained)
         if not self._optimizers:
             self._step.journal.weights.recheck()
         if trained or self._stepped:
@@ -361,17 +375,19 @@ class Scope:
             then(optimizer)
 
     def _updates(self, optimizer: Optimizer) -> bool:
-        given = [id(p) for group in optimizer.param_groups for p in group["params"]]
-        mine = {id(p) for _, _, p in self._parameters}
+        given = _parameter_ids(optimizer)
         if self._looked_at.get(optimizer) != len(given):
             self._looked_at[optimizer] = len(given)
-            if not mine.issuperset(given):  # another model's, or put into this one since
+            if not given <= self._parameter_ids():  # another model's, or put into this one since
                 self._find_parameters()
-                mine = {id(p) for _, _, p in self._parameters}
-        return not mine.isdisjoint(given)
+        return not given.isdisjoint(self._parameter_ids())
 
     def _find_parameters(self) -> None:
+        """Again where an optimizer has others: sharding and tying put new ones in the place of those that were there."""
         self._parameters = [(self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)]
+
+    def _parameter_ids(self) -> set[int]:
+        return {id(p) for _, _, p in self._parameters}
 
     def _weights_bad_now(self) -> frozenset[str]:
         weights = self._step.journal.weights
@@ -418,6 +434,10 @@ class Scope:
             self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
         except Exception as error:
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+
+
+def _parameter_ids(optimizer: Optimizer) -> set[int]:
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
 def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:

@@ -1,65 +1,196 @@
-"""What all ranks must know before any of them acts: whether somebody's step went bad, and whose was first."""
+"""What all ranks must know before any of them acts: whether somebody's step went bad, and whose was first.
+
+Every question is a collective, so every rank must ask it at the same place of its step. Questions are asked where the ranks meet anyway: at the
+optimizer's step and after it. Never in an evaluation, never when a watch is closed: there one rank may well be alone.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import hashlib
 import json
-from collections.abc import Sequence
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+log = logging.getLogger("numscope")
 
-def group_of(model: nn.Module, wrapper: nn.Module) -> Any | None:
-    """The process group over which a model is spread, None when it is this process's own.
+PATIENCE_S = 15.0  # for other ranks to watch the same model; those that train together arrive within the same step
+_POLL_S = 0.02
 
-    DDP's own group; the mesh's group of FSDP2's or tensor-parallel parameters, the world where a mesh has several dimensions.
-    """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return None
-    group = getattr(wrapper, "process_group", None)
-    if group is not None:
-        return group
-    for parameter in model.parameters():
-        mesh = getattr(parameter, "device_mesh", None)
-        if mesh is not None:
-            return mesh.get_group() if mesh.ndim == 1 else dist.group.WORLD
-    return None
+_watches: Counter[str] = Counter()  # how many watches of the same kind of model this process has begun
 
 
 def rank() -> int:
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+    """This process's global rank; before a process group exists, the one that torchrun gave it."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    given = os.environ.get("RANK", "0")
+    return int(given) if given.isdecimal() else 0
+
+
+def spread() -> bool:
+    """Whether this process trains with others."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+class Ranks:
+    """The ranks that train one model together, and the questions they ask each other.
+
+    Their groups are looked for at the first question, when wrappers are in place: DDP's own, and those of the meshes over which FSDP2 or tensor
+    parallelism has spread the parameters. A model that is watched on some ranks only is judged by each rank alone.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave, perhaps a DDP around it.
+
+    *Cost:* a question is one collective of a few elements for each group; none in a process by itself.
+    """
+
+    def __init__(self, model: nn.Module, wrapper: nn.Module) -> None:
+        self._model = model
+        self._wrapper = wrapper
+        self._ddp: Any = None
+        self._groups: list[Any] | None = None
+        self._leaving = False
+        self._asked = False
+        names = ",".join(name for name, _ in model.named_parameters())
+        kind = f"{type(model).__name__}-{hashlib.sha1(names.encode(), usedforsecurity=False).hexdigest()[:16]}"
+        _watches[kind] += 1
+        self._key = f"numscope/{kind}-{_watches[kind]}"
+        self._arrived = False
+        if spread():
+            self._arrive()
+
+    @property
+    def together(self) -> bool:
+        """Whether there are others to ask, here and now. Within ``ddp.join()`` there are not: a rank whose inputs are used up answers nobody."""
+        if not spread():
+            return False
+        if self._groups is None:
+            self._groups = self._find_groups()
+        return bool(self._groups) and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
+
+    def any(self, *flags: bool) -> tuple[bool, ...]:
+        """For each flag whether it is set on some rank. All ranks must ask; afterwards nobody asks again if one is leaving."""
+        self._asked = True
+        if not self.together:
+            return flags
+        assert self._groups is not None
+        values = [float(flag) for flag in (*flags, self._leaving)]
+        try:
+            for group in self._groups:
+                told = torch.tensor(values, device=_device(group))
+                dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group)
+                values = told.tolist()
+        except Exception:
+            self._groups = []  # a peer is gone: nobody is asked again
+            raise
+        if values[-1]:
+            if not self._leaving:
+                log.warning("numscope failed on another rank: from now on rank %d judges its steps alone", rank())
+            self._groups = []
+        return tuple(value > 0 for value in values[:-1])
+
+    def gather(self, value: Any) -> list[Any]:
+        """The JSON-ready values of all ranks, this one's among them. All ranks must ask."""
+        found = [value]
+        if self.together:
+            for group in self._groups or ():
+                found = [one for part in _gather(found, group) for one in part]
+        return found
+
+    def leave(self) -> None:
+        """Answer the others' next question with a goodbye: this rank's watch has failed, theirs goes on alone."""
+        self._leaving = True
+        if self.together:
+            self.any()
+
+    @contextlib.contextmanager
+    def owed(self) -> Iterator[None]:
+        """Where the others are about to ask: if this rank fails before it has asked too, they are told so."""
+        self._asked = False
+        try:
+            yield
+        except Exception:
+            if not self._asked:
+                with contextlib.suppress(Exception):
+                    self.leave()
+            raise
+
+    def _find_groups(self) -> list[Any]:
+        groups: list[Any] = []
+        for parameter in self._model.parameters():
+            mesh = getattr(parameter, "device_mesh", None)
+            if mesh is not None:
+                groups += [g for g in mesh.get_all_groups() if g not in groups]
+        self._ddp = self._find_ddp()
+        group = getattr(self._ddp, "process_group", None)
+        if group is not None and group not in groups:
+            groups.append(group)
+        if not self._arrived:
+            self._arrive()
+        return [g for g in groups if dist.get_world_size(g) > 1 and self._all_watch(g)]
+
+    def _find_ddp(self) -> Any:
+        """The DDP around the model or around a larger one. *Cost:* one walk over all objects where ``watch`` was not given it."""
+        kind = nn.parallel.DistributedDataParallel
+        if isinstance(self._wrapper, kind):
+            return self._wrapper
+        for candidate in [o for o in gc.get_objects() if isinstance(o, kind)]:
+            if any(m is self._model for m in candidate.modules()):
+                return candidate
+        return None
+
+    def _arrive(self) -> None:
+        self._arrived = True
+        dist.distributed_c10d._get_default_store().set(f"{self._key}/{dist.get_rank()}", "watched")
+
+    def _all_watch(self, group: Any) -> bool:
+        """Whether each rank of a group watches this model. Who comes first decides for all, so that nobody asks those who will not answer."""
+        store = dist.distributed_c10d._get_default_store()
+        members = dist.get_process_group_ranks(group)
+        place = f"{self._key}/{','.join(map(str, members))}"
+        keys = [f"{self._key}/{r}" for r in members]
+        end = time.monotonic() + PATIENCE_S
+        while not (complete := store.check(keys)) and not store.check([f"{place}/verdict"]) and time.monotonic() < end:
+            time.sleep(_POLL_S)
+        if store.add(f"{place}/first", 1) == 1:
+            store.set(f"{place}/verdict", "together" if complete else "alone")
+        if store.get(f"{place}/verdict") == b"together":
+            return True
+        log.warning(
+            "numscope: %s is watched on rank %d, not on all of ranks %s: each watch judges alone. Watch it on every rank.",
+            type(self._model).__name__,
+            rank(),
+            members,
+        )
+        return False
 
 
 def _device(group: Any) -> torch.device:
-    backend = dist.get_backend(group)
-    return torch.device("cpu") if backend == "gloo" else torch.device("cuda", torch.cuda.current_device())
+    """Where a group's collectives take tensors: in host memory if it can, else on the accelerator at work."""
+    kinds = [device.type for device in group._device_types]
+    return torch.device("cpu") if "cpu" in kinds else torch.device(kinds[0], torch.accelerator.current_device_index())
 
 
-def any_rank(flag: bool, group: Any) -> bool:
-    """Whether the flag is set on some rank. *Cost:* one collective of one element."""
-    told = torch.tensor([1.0 if flag else 0.0], device=_device(group))
-    dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group)
-    return bool(told.item())
-
-
-def gather(value: Any, group: Any) -> list[Any]:
-    """Each rank's JSON-ready value, in the group's order. JSON rather than pickle: nothing received is ever executed."""
-    data = json.dumps(value).encode()
+def _gather(value: Any, group: Any) -> list[Any]:
+    """Each rank's value, in the group's order. JSON rather than pickle: nothing received is ever executed."""
+    data = bytearray(json.dumps(value).encode())
     device = _device(group)
     size = torch.tensor([len(data)], device=device)
     sizes: list[Tensor] = [torch.zeros_like(size) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, size, group=group)
-    longest = max(int(s.item()) for s in sizes)
-    padded = torch.zeros(max(longest, 1), dtype=torch.uint8, device=device)
-    padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device) if data else padded[:0]
+    padded = torch.zeros(max(int(s.item()) for s in sizes), dtype=torch.uint8, device=device)
+    padded[: len(data)] = torch.frombuffer(data, dtype=torch.uint8).to(device)
     parts = [torch.zeros_like(padded) for _ in sizes]
     dist.all_gather(parts, padded, group=group)
-    return [json.loads(bytes(p[: int(s.item())].cpu().tolist()).decode()) if int(s.item()) else None for p, s in zip(parts, sizes, strict=True)]
-
-
-def first(order: Sequence[tuple[Any, ...] | None]) -> int | None:
-    """The position of the smallest key; None where no rank has one."""
-    keyed = [(key, position) for position, key in enumerate(order) if key is not None]
-    return min(keyed)[1] if keyed else None
+    return [json.loads(bytes(p[: int(s.item())].tolist())) for p, s in zip(parts, sizes, strict=True)]

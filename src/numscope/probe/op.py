@@ -18,7 +18,19 @@ from numscope.probe import stack as stacks
 from numscope.probe.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
 from numscope.site import Phase
 
-__all__ = ["ACCUMULATE", "UNINITIALIZED", "UNOBSERVED", "OpProbe", "OpRecord", "OpTape", "OperandRecord", "Rows", "State"]
+__all__ = [
+    "ACCUMULATE",
+    "COLLECTIVES",
+    "UNINITIALIZED",
+    "UNOBSERVED",
+    "Communicates",
+    "OpProbe",
+    "OpRecord",
+    "OpTape",
+    "OperandRecord",
+    "Rows",
+    "State",
+]
 
 UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _OVERWRITES = frozenset(
@@ -27,10 +39,21 @@ _OVERWRITES = frozenset(
 )  # fmt: skip
 
 
+COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})  # namespaces of their operators
+_WAITS = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # the second half of a collective
+_RECEIVED = frozenset(
+    {"output", "output_tensor", "output_tensors"}
+)  # arguments of collectives that are only written; their schema is silent
+
+
+class Communicates(BaseException):
+    """A collective was about to run where no other rank would answer. Not an Exception: no model's ``except`` may take it for its own."""
+
+
 class _Op:
     """What never changes about an operator."""
 
-    __slots__ = ("arguments", "elementwise_lists", "fresh", "name", "overload", "uninitialized", "unread", "view", "written")
+    __slots__ = ("arguments", "collective", "elementwise_lists", "fresh", "name", "overload", "part", "uninitialized", "unread", "view", "written")
 
     def __init__(self, func: Any) -> None:
         schema = getattr(func, "_schema", None)
@@ -43,6 +66,12 @@ class _Op:
         overwrites = self.name.rpartition(".")[2] in _OVERWRITES
         # what is written without being read: its old content is no input
         self.unread = frozenset(a.name for a in arguments if a.name in self.written and (a.kwarg_only or overwrites))
+        self.collective = self.name.partition(".")[0] in COLLECTIVES and self.name.rpartition(".")[2] not in _WAITS
+        if self.collective:
+            self.unread = frozenset(a for a in self.arguments if a in _RECEIVED)
+        self.part = self.name == "fsdp.all_gather_copy_in"  # writes this rank's part of a buffer, and hands out the rest unwritten
+        if self.part:
+            self.unread = frozenset({"all_gather_output"})
         aliases = schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.fresh = self.name in ("aten.lift_fresh", "aten.lift")  # a tensor made of Python numbers: written here, by nobody seen
         self.view = aliases and not self.written and not self.fresh
@@ -60,6 +89,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         module_name: the qualified name of the innermost module at work.
         names: slot names by the tensor's id or by its storage's ``_cdata``: ``wo.weight``, ``input[0]``, ``grad output[0]``.
         boundary: code of the function that drives a replay; frames outward of it belong to no line of the step.
+        lone: no other rank takes part: the first collective raises Communicates instead of running.
 
     *Cost:* one pass over each new tensor and some 30 µs an operation; no sync. An error of its own disables it and training goes on.
     """
@@ -75,10 +105,11 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         module_name: Callable[[], str] = str,
         names: Mapping[int, str] | None = None,
         boundary: CodeType | None = None,
+        lone: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
-        self.module_name, self.boundary = module_name, boundary
+        self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
         self.error: Exception | None = None  # of our own; set, the probe only passes operations on
         self._ops: dict[Any, _Op] = {}
@@ -91,6 +122,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.lone and getattr(func, "namespace", "") in COLLECTIVES:
+            raise Communicates(str(func))
         record: OpRecord | None = None
         op: _Op | None = None
         if self.error is None:
@@ -110,6 +143,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         if record is not None and op is not None and self.error is None:
             try:
+                if op.collective:
+                    _wait(result)
                 with self.tape.lock:
                     self._after(op, record, args, kwargs, result)
             except Exception as error:
@@ -160,7 +195,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for name, value in _named(op, args, kwargs):
             if name in op.written:
                 self._results(record, name, value, seen, False)
-        self._results(record, "output", result, seen, op.uninitialized)
+        self._results(record, "output", result[:1] if op.part else result, seen, op.uninitialized)
         if not op.elementwise_lists:
             for out in record.outputs:
                 out.position = -1
@@ -256,6 +291,15 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             region, low, high, dense = region_of(tensor)
             storage.write(index, region, state, low, high, dense, blank)
         return state
+
+
+def _wait(result: Any) -> None:
+    """Until a collective is done: what it is to write can't be read before. Only a replay, or a loss that is reduced over ranks, pays for it."""
+    for value in result if isinstance(result, list | tuple) else (result,):
+        if isinstance(value, torch.ScriptObject):
+            value.wait()  # type: ignore[attr-defined]
+        elif isinstance(value, Tensor) and not isinstance(result, tuple):
+            torch.ops._c10d_functional.wait_tensor(value)
 
 
 def _named(op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -55,6 +55,11 @@ def unlisten(listener: StepListener) -> None:
                 _undo.pop()()
 
 
+def in_scaler() -> bool:
+    """Whether GradScaler is stepping an optimizer: it has looked at that optimizer's gradients and found them finite."""
+    return _stepped is not None
+
+
 class paused:
     """While a replay runs the optimizer or backward, nobody is told."""
 
@@ -141,7 +146,9 @@ def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
 def _announce(roots: Any) -> None:
     told = _told()
     if told and not torch.compiler.is_compiling():
-        found = [roots] if isinstance(roots, Tensor) else [r for r in roots if isinstance(r, Tensor)] if isinstance(roots, list | tuple) else []
+        found = (
+            [roots] if isinstance(roots, Tensor) else [r for r in roots if isinstance(r, Tensor)] if isinstance(roots, list | tuple) else []
+        )
         for listener in told:
             listener.before_backward(found)
 
