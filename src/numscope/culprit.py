@@ -32,6 +32,7 @@ class Origin:
         root: the operand that was bad before the tape began.
         deliberate: an infinity written on purpose; harmless as long as no nan comes of it.
         contained_until: a backward operation that met this forward value, which the loss had never seen; -1 for none.
+        written: the operation that wrote the infinity which this one made a nan of; -1 for none.
     """
 
     index: int
@@ -39,6 +40,7 @@ class Origin:
     root: OperandRecord | None = None
     deliberate: bool = False
     contained_until: int = -1
+    written: int = -1
 
 
 def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> Culprit | None:
@@ -134,7 +136,8 @@ class _Trace:
                 data = [origin for _, origin in found if origin.root is not None and _is_input(origin.root)]
                 if data and record.name not in MASKED:
                     return replace(data[0], deliberate=False)  # an inf in the data is a mask only where masks are used
-                return replace(here, deliberate=on_purpose and record.name in _FILLS)
+                written = min((origin.index for _, origin in found if origin.root is None), default=-1)
+                return replace(here, deliberate=on_purpose and record.name in _FILLS, written=written)
             if not nans and record.phase == Phase.BACKWARD:
                 return self._contained(record, here, found)
             found = nans or found
@@ -198,6 +201,8 @@ class _Trace:
         reason, detail, advice = explain(case)
         stack = self._stack(record)
         file, line, _, code = stack[-1] if stack else ("", 0, "", "")
+        if origin.written >= 0 and (lines := self._stack(self.tape[origin.written])) and lines[-1][:2] != (file, line):
+            detail += f" The infinity was written at {lines[-1][0]}:{lines[-1][1]} `{lines[-1][3]}`."
         return Culprit(
             op=record.op,
             phase=record.phase,

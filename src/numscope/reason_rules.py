@@ -231,7 +231,7 @@ def domain(case: Case) -> Verdict | None:
 @explains("xlogy", "special_xlogy", "special_xlog1py", "binary_cross_entropy")
 def x_log_y(case: Case) -> Verdict | None:
     y = case.operand("self") if case.op == "binary_cross_entropy" else case.operand("other")
-    return _outside(case, y, "log") if y is not None else None
+    return _outside(case, y, "log1p" if case.op == "special_xlog1py" else "log") if y is not None else None
 
 
 @explains("rsqrt")
@@ -301,6 +301,17 @@ def _negative_log_likelihood(case: Case) -> Verdict | None:
             "A target points at a masked class: unmask it or ignore that position (ignore_index).",
         )
     return None
+
+
+@explains("_ctc_loss", "_cudnn_ctc_loss", "ctc_loss")
+def _alignment(case: Case) -> Verdict | None:
+    if case.nonfinite_input:
+        return None
+    return (
+        Reason.DOMAIN,
+        "A target has no alignment with its input: it is longer, counting a step more between two equal labels.",
+        "Drop or lengthen such examples, or use zero_infinity=True.",
+    )
 
 
 # ---- casts

@@ -277,8 +277,8 @@ def overflow(case: Case, text: str = "") -> Verdict | None:
         return None
     sizes = [n.abs_max or 0.0 for n in case.tensors]
     if not text:
-        if not sizes or max(sizes) <= 1.0:
-            return None
+        if not sizes or max(sizes) <= 1.0 or not case.output.num_pos_inf + case.output.num_neg_inf:
+            return None  # nothing known of this operation but that its result is infinite tells an overflow
         text = f"largest |operand| {number(max(sizes))}, result"
     return Reason.OVERFLOW, f"{text} exceeds {case.dtype}'s maximum {number(case.limit)}.", _precision_advice(case)
 

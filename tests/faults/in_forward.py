@@ -264,3 +264,16 @@ def inverse_of_a_singular_matrix(x: Tensor) -> Tensor:
     gram = x.t() @ x * 0
     inverse, _ = torch.linalg.inv_ex(gram)  # FAULT
     return x @ inverse
+
+
+@forward_fault("_ctc_loss", Reason.DOMAIN)
+def target_longer_than_its_input(x: Tensor) -> Tensor:
+    steps, classes = x.log_softmax(-1)[:, None], torch.tensor([[1, 2, 3, 3, 4]])
+    return x + F.ctc_loss(steps, classes, torch.tensor([3]), torch.tensor([5]))  # FAULT
+
+
+@forward_fault("mm", Reason.INF_MINUS_INF)
+def product_of_masked_scores(x: Tensor) -> Tensor:
+    hidden = torch.tensor([False, True, True])
+    scores = (x @ x.t()).masked_fill(hidden, -INF)
+    return scores @ x  # FAULT

@@ -48,3 +48,11 @@ def test_every_reason_is_planted() -> None:
 def test_site_is_the_first_tensor_that_went_bad() -> None:
     finding = found(next(f for f in CATALOG if f.name == "log_of_relu").plant)
     assert (finding.site.module, finding.site.cls, finding.site.slot) == (BODY, "Body", "output")
+
+
+def test_line_that_wrote_an_infinity_is_told_beside_the_line_that_made_a_nan_of_it() -> None:
+    culprit = found(next(f for f in CATALOG if f.name == "product_of_masked_scores").plant).culprit
+    assert culprit is not None
+    assert culprit.detail.endswith(
+        f"The infinity was written at {culprit.file}:{culprit.line - 1} `scores = (x @ x.t()).masked_fill(hidden, -INF)`."
+    )
