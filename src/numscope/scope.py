@@ -320,10 +320,11 @@ class Scope:
     def _after_step(self, optimizer: Optimizer) -> None:
         mine = _parameter_ids(optimizer)
         places = [(entry, slot, p) for entry, slot, p in self._parameters if id(p) in mine]
-        handles = self._step.journal.weights.observe_many([p for _, _, p in places])
-        if self._on_host():  # elsewhere they are read with the next step's rows: no second sync
-            known = [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(places, handles, strict=True)]
-            self._judge.judge_update(optimizer, known)
+        with self._ranks.owed():
+            handles = self._step.journal.weights.observe_many([p for _, _, p in places])
+            if self._on_host():  # elsewhere they are read with the next step's rows: no second sync
+                known = [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(places, handles, strict=True)]
+                self._judge.judge_update(optimizer, known)
 
     def _skipped_step(self, optimizer: Optimizer) -> None:
         """Ranks agree on what GradScaler leaves out: gradients are reduced before it looks at them."""

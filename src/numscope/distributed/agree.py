@@ -25,6 +25,7 @@ log = logging.getLogger("numscope")
 
 PATIENCE_S = 15.0  # for other ranks to watch the same model; those that train together arrive within the same step
 _POLL_S = 0.02
+_WIDTH = 3  # of every question: a goodbye must fit whatever the others ask
 
 _watches: Counter[str] = Counter()  # how many watches of the same kind of model this process has begun
 
@@ -85,7 +86,8 @@ class Ranks:
         if not self.together:
             return flags
         assert self._groups is not None
-        values = [float(flag) for flag in (*flags, self._leaving)]
+        values = [float(self._leaving), *map(float, flags)]
+        values += [0.0] * (_WIDTH - len(values))
         try:
             for group in self._groups:
                 told = torch.tensor(values, device=_device(group))
@@ -94,11 +96,11 @@ class Ranks:
         except Exception:
             self._groups = []  # a peer is gone: nobody is asked again
             raise
-        if values[-1]:
+        if values[0]:
             if not self._leaving:
                 log.warning("numscope failed on another rank: from now on rank %d judges its steps alone", rank())
             self._groups = []
-        return tuple(value > 0 for value in values[:-1])
+        return tuple(value > 0 for value in values[1 : 1 + len(flags)])
 
     def gather(self, value: Any) -> list[Any]:
         """The JSON-ready values of all ranks, this one's among them. All ranks must ask."""

@@ -1,0 +1,23 @@
+"""Real ranks: processes that live for the whole session and do one scenario after another in process groups of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import RankPool
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[RankPool]:
+    pool = RankPool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
+    pool.folder = tmp_path
+    return pool

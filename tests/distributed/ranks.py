@@ -1,0 +1,110 @@
+"""Processes that play the ranks of a training run, over gloo on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_S = 60.0  # a scenario takes less than a second: longer is a hang
+
+
+@dataclass
+class Told:
+    """What one rank's scenario returned, and what it printed to stderr."""
+
+    value: Any
+    stderr: str
+
+    @property
+    def said(self) -> list[str]:
+        """Lines of stderr, less the note that no compiler was there."""
+        return [line for line in self.stderr.splitlines() if "native kernel" not in line]
+
+
+class RankPool:
+    """Runs ``scenario(rank, *args)`` on every rank; a rank that hangs fails the test and is replaced."""
+
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self.folder = Path()
+        self._count = 0
+        self._workers: list[tuple[Any, Connection]] = []
+
+    def run(self, scenario: Callable[..., Any], *args: Any) -> list[Told]:
+        if not self._workers:
+            self._start()
+        self._count += 1
+        meeting = f"file://{self.folder / f'meeting-{self._count}'}"
+        for _, pipe in self._workers:
+            pipe.send((scenario, args, meeting))
+        end = time.monotonic() + TIMEOUT_S
+        answers: list[Any] = []
+        for _, pipe in self._workers:
+            try:
+                answers.append(pipe.recv() if pipe.poll(max(end - time.monotonic(), 0.1)) else "hangs")
+            except EOFError:
+                answers.append("died")
+        faults = [f"rank {rank}: {a}" for rank, a in enumerate(answers) if isinstance(a, str)]
+        if faults:
+            self.close()
+        assert not faults, "\n".join(faults)
+        return answers
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        for rank in range(self.world):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(rank, self.world, theirs), daemon=True)
+            process.start()
+            self._workers.append((process, ours))
+
+    def close(self) -> None:
+        for process, pipe in self._workers:
+            pipe.close()
+            process.kill()
+            process.join()
+        self._workers.clear()
+
+
+def _work(rank: int, world: int, pipe: Connection) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    import torch
+    import torch.distributed as dist
+
+    from numscope.distributed import agree
+    from numscope.scope import live
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            scenario, args, meeting = pipe.recv()
+        except (EOFError, OSError):
+            return
+        stderr = io.StringIO()
+        torch.manual_seed(0)
+        agree._watches.clear()  # as in a fresh process
+        try:
+            dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world, timeout=timedelta(seconds=TIMEOUT_S / 2))
+            with contextlib.redirect_stderr(stderr):
+                value = scenario(rank, *args)
+            answer: Any = Told(value, stderr.getvalue())
+        except BaseException:
+            answer = traceback.format_exc() + stderr.getvalue()
+        finally:
+            with contextlib.suppress(Exception):
+                if not isinstance(answer, str):
+                    dist.barrier()
+                dist.destroy_process_group()
+        for scope in live():
+            scope.close()
+        pipe.send(answer)
