@@ -36,6 +36,10 @@ from numscope.record import Culprit
 from numscope.site import Phase
 
 REPRODUCED = "reproduced"
+_FINITE = (
+    "not reproduced: forward and backward were finite the second time; "
+    "if only the weights' gradients are bad, look at what changes them after backward (clipping, unscaling)"
+)
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
 _ELSEWHERE = "not reproduced: another rank could not do its part"
 SMALL_BUFFER_BYTES = 1 << 16  # copied at each call's start; larger ones from the second time they are seen to change
@@ -270,7 +274,11 @@ def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Repla
     advice = culprit.advice
     if any(name == culprit.module and type(m).__module__.startswith("torch.nn.") for m, name in names.items()):
         advice = widen(advice, culprit.module, _around(culprit.module, names))
-    return replace(replay, culprit=replace(culprit, advice=advice, stack=(*call.caller.resolve()[-1:], *culprit.stack)))
+    stack = (*call.caller.resolve()[-1:], *culprit.stack)
+    if not culprit.line and stack:  # all of the model is torch's own code: the line that called it is the innermost of the user's
+        file, line, _, code = stack[-1]
+        culprit = replace(culprit, file=file, line=line, code=code)
+    return replace(replay, culprit=replace(culprit, advice=advice, stack=stack))
 
 
 def _around(name: str, names: Mapping[nn.Module, str]) -> str:
@@ -297,7 +305,7 @@ def _run(stages: _Stages, backward: bool) -> Replay:
     replay = stages.unready()
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
-    return _attempt(stages.backward) or Replay(None, "not reproduced: forward and backward were finite the second time")
+    return _attempt(stages.backward) or Replay(None, _FINITE)
 
 
 def _attempt(stage: Callable[[], Culprit | None]) -> Replay | None:

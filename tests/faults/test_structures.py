@@ -381,3 +381,48 @@ def test_evaluation_between_steps_does_not_hide_the_step_s_fault() -> None:
     finding = found(plant)
     assert at(finding) == fault_line("log module")
     assert (finding.step, finding.batch) == (1, 2)
+
+
+# ---- models of torch's own modules only
+
+
+@pytest.mark.parametrize("kind", ["weight", "input"])
+def test_model_without_a_line_of_the_user_s_is_named_by_the_line_that_calls_it(kind: str) -> None:
+    model = nn.LSTM(4, 4, batch_first=True)
+
+    def plant() -> Training:
+        def loss_of(i: int) -> Tensor:
+            x = torch.randn(2, 5, 4)
+            if i == 1:
+                with torch.no_grad():
+                    (x if kind == "input" else model.weight_hh_l0)[0, 0] = float("nan")
+            states, _ = model(x)  # calls the model
+            return states.square().mean()
+
+        return train(model, loss_of)
+
+    finding = found(plant)
+    assert at(finding) == fault_line("calls the model")
+    culprit = finding.culprit
+    assert culprit is not None and culprit.reason == (Reason.BAD_INPUT if kind == "input" else Reason.BAD_PARAMETER)
+
+
+def test_gradients_spoiled_after_backward_are_said_to_be_so() -> None:
+    model = nn.Linear(4, 4)
+
+    def plant() -> Training:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(i: int) -> None:
+            optimizer.zero_grad()
+            model(torch.randn(3, 4)).square().mean().backward()
+            for p in model.parameters():
+                assert p.grad is not None
+                p.grad.div_(float(i != 1))  # an own way of clipping
+            optimizer.step()
+
+        return Training(model, step)
+
+    finding = found(plant)
+    assert (finding.step, finding.site.slot, finding.phase) == (1, "grad weight", Phase.BACKWARD)
+    assert finding.culprit is None and "after backward (clipping" in finding.replay
