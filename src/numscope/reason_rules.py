@@ -173,6 +173,18 @@ def _normalization(case: Case) -> Verdict | None:
     return overflow(case, f"Largest |input| {number(x.abs_max)} squared")
 
 
+@explains("_weight_norm_interface", "_weight_norm")
+def _weight_norm(case: Case) -> Verdict | None:
+    direction = case.operand("v")
+    if direction is None or case.nonfinite_input or not direction.num_zero:
+        return None
+    return (
+        Reason.DIVISION_BY_ZERO,
+        "A row of the weight's direction v is 0 throughout: it is divided by its norm 0.",
+        "Start v from small random values, and never write zeros to it.",
+    )
+
+
 @explains("linalg_inv_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "linalg_solve_triangular", "_linalg_det", "linalg_cholesky_ex")
 def _singular(case: Case) -> Verdict | None:
     if case.nonfinite_input:

@@ -193,7 +193,7 @@ def _root(case: Case) -> Verdict:
     name, numbers, is_input = case.root
     what = _counts(numbers)
     if is_input:
-        advice = "Check the batch: how the data was loaded, normalized and augmented."
+        advice = "Check the batch: how it was loaded, normalized and augmented, or what computed it before the model was called."
         return Reason.BAD_INPUT, f"{name} held {what} before any operation.", advice
     if name.startswith("grad "):
         advice = "The fault lies in the loss's own backward: check the loss function."

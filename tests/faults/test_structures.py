@@ -426,3 +426,21 @@ def test_gradients_spoiled_after_backward_are_said_to_be_so() -> None:
     finding = found(plant)
     assert (finding.step, finding.site.slot, finding.phase) == (1, "grad weight", Phase.BACKWARD)
     assert finding.culprit is None and "after backward (clipping" in finding.replay
+
+
+def test_normalized_weight_of_zeros_is_named() -> None:
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+
+    def plant() -> Training:
+        def loss_of(i: int) -> Tensor:
+            if i == 1:
+                with torch.no_grad():
+                    model.parametrizations.weight.original1.zero_()
+            return model(torch.randn(3, 4)).mean()  # normalized weight
+
+        return train(model, loss_of)
+
+    finding = found(plant)
+    assert at(finding) == fault_line("normalized weight")
+    culprit = finding.culprit
+    assert culprit is not None and (culprit.reason, culprit.module) == (Reason.DIVISION_BY_ZERO, "parametrizations.weight.0")
