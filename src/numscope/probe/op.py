@@ -158,12 +158,21 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._place(record, args, kwargs)
         for tensor in _tensors((*args, *kwargs.values())):
             self._identify(tensor)
-        if unwraps or op.view:
+        if unwraps or op.view or (op.name == "aten.copy_" and self._ends_collective(*args[:2])):
             return None
         for name, value in _named(op, args, kwargs):
             if name not in op.unread:
                 self._operands(record.inputs, name, value)
         return record
+
+    def _ends_collective(self, target: Any, source: Any) -> bool:
+        """Whether a copy is the last part of a collective: gloo fills some results from memory of its own when they are waited for."""
+        if not (isinstance(target, Tensor) and isinstance(source, Tensor)):
+            return False
+        writer = self.tape.producer(target)
+        if writer is None or writer not in self.tape or self.tape[writer].op.partition(".")[0] not in COLLECTIVES:
+            return False
+        return self.tape.state_of(source) is None
 
     def _place(self, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         node: Any = torch._C._current_autograd_node()
