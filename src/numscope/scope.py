@@ -27,7 +27,7 @@ from numscope.judge import Judge
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
-from numscope.probe.compiled import prepare_dynamo
+from numscope.probe.compiled import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.module import Entry, Hook, Leaves, ModuleProbe, can_be_hooked, in_backward
 from numscope.probe.naming import class_name, peel
 from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
@@ -69,7 +69,13 @@ class Scope:
         journal = Journal()
         name = class_name(self._model)
         self._step = Evidence(
-            name, self._probe.names, journal, LossStretch(journal.ledger, self.failed), BufferCopies(self._probe.names), options.frames, agree.rank()
+            name,
+            self._probe.names,
+            journal,
+            LossStretch(journal.ledger, self.failed),
+            BufferCopies(self._probe.names),
+            options.frames,
+            agree.rank(),
         )
         self._delivery = Delivery(options.json, options.log_dir, name, agree.rank())
         self._ranks = agree.Ranks(self._model, model)
@@ -424,11 +430,22 @@ class Scope:
         self._probe.paused = True
         if self in _live:
             _live.remove(self)
-        for undo in (self._step.stretch.end, self._probe.detach, partial(optimizer_probe.unlisten, self), self._judge.close, self._step.forget):
+        for undo in (
+            self._step.stretch.end,
+            self._probe.detach,
+            partial(optimizer_probe.unlisten, self),
+            self._judge.close,
+            self._step.forget,
+        ):
             try:
                 undo()
             except Exception as error:  # the rest must be undone all the same
                 log.debug("while numscope went: %s: %s", type(error).__name__, error)
+
+        if self._probe.compiled.places:
+            drop_graphs()
+        if not _live:
+            release_dynamo()
 
     def _write_files(self) -> None:
         try:
@@ -458,7 +475,9 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
     if not isinstance(model, nn.Module):
         raise UsageError(f"watch: got {type(model).__name__}, expected an nn.Module.")
     if not can_be_hooked(peel(model)):
-        raise UsageError(f"watch: got a {type(model).__name__}, expected a model that runs as Python. Watch it before torch.jit scripts it.")
+        raise UsageError(
+            f"watch: got a {type(model).__name__}, expected a model that runs as Python. Watch it before torch.jit scripts it."
+        )
     return Scope(model, WatchOptions.of(**options), optimizer=optimizer)
 
 

@@ -14,33 +14,37 @@ from tests.harm.training import Notes, Run, Watch, assert_no_hooks, assert_same_
 
 VOCABULARY = 48
 SMALL: dict[str, Any] = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-HF = {
-    "t5": lambda: transformers.T5ForConditionalGeneration(
-        transformers.T5Config(
-            **SMALL, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, feed_forward_proj="gated-gelu", decoder_start_token_id=0, dropout_rate=0.1
-        )
-    ),
-    "llama": lambda: transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            **SMALL, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, attention_dropout=0.1
-        )
-    ),
-    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**SMALL, n_embd=16, n_layer=2, n_head=2, n_positions=16)),
-    "bert": lambda: transformers.BertForMaskedLM(
-        transformers.BertConfig(**SMALL, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=16)
-    ),
-    "mixtral": lambda: transformers.MixtralForCausalLM(
-        transformers.MixtralConfig(
-            **SMALL, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-            num_local_experts=4, router_jitter_noise=0.1, output_router_logits=True,
-        )
-    ),
-    "vit": lambda: transformers.ViTForImageClassification(
-        transformers.ViTConfig(
-            hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=8, patch_size=4, hidden_dropout_prob=0.1
-        )
-    ),
-}  # fmt: skip
+NARROW: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def t5() -> nn.Module:
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
+    config = transformers.T5Config(**SMALL, **sizes, feed_forward_proj="gated-gelu", decoder_start_token_id=0, dropout_rate=0.1)
+    return transformers.T5ForConditionalGeneration(config)
+
+
+def llama() -> nn.Module:
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL, **NARROW, num_key_value_heads=1, attention_dropout=0.1))
+
+
+def gpt2() -> nn.Module:
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**SMALL, n_embd=16, n_layer=2, n_head=2, n_positions=16))
+
+
+def bert() -> nn.Module:
+    return transformers.BertForMaskedLM(transformers.BertConfig(**SMALL, **NARROW, max_position_embeddings=16))
+
+
+def mixtral() -> nn.Module:
+    experts = {"num_local_experts": 4, "router_jitter_noise": 0.1, "output_router_logits": True}
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SMALL, **NARROW, num_key_value_heads=1, **experts))
+
+
+def vit() -> nn.Module:
+    return transformers.ViTForImageClassification(transformers.ViTConfig(**NARROW, image_size=8, patch_size=4, hidden_dropout_prob=0.1))
+
+
+HF = {"t5": t5, "llama": llama, "gpt2": gpt2, "bert": bert, "mixtral": mixtral, "vit": vit}
 VARIANTS = ("plain", "checkpoint reentrant", "checkpoint", "autocast", "scaler", "micro-batches")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -401,8 +402,8 @@ def functional(watch: Watch, notes: Notes) -> None:
             x = torch.randn(4, WIDTH)
             gradients = torch.func.grad(loss)(parameters, x)
             each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
-            _, tangent = torch.func.jvp(lambda z: loss(parameters, z), (x,), (x,))
-            hessian = torch.func.hessian(lambda z: loss(parameters, z))(x[:1])
+            _, tangent = torch.func.jvp(partial(loss, parameters), (x,), (x,))
+            hessian = torch.func.hessian(partial(loss, parameters))(x[:1])
             notes.add("gradients", [gradients, each, tangent, hessian])
             inner = {k: (v - 0.1 * gradients[k]).requires_grad_() for k, v in parameters.items()}
             notes.add("second", torch.autograd.grad(loss(inner, x), list(inner.values())))

@@ -7,7 +7,8 @@ merges into it. Gradients of outputs inside a compiled graph are not visible to 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -82,6 +83,9 @@ def _place(rows: CompiledRows, entry: Entry, slot: str, device: str, dtype: torc
 _place._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+_undo: list[Callable[[], None]] = []
+
+
 def prepare_dynamo() -> None:
     """Let compiled code be guarded by the hooks on its modules, so that graphs made without hooks are not taken for watched ones.
 
@@ -91,4 +95,18 @@ def prepare_dynamo() -> None:
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:
         dynamo.config.skip_nnmodule_hook_guards = False
+        dynamo.reset()
+        _undo.append(partial(setattr, dynamo.config, "skip_nnmodule_hook_guards", True))
+
+
+def release_dynamo() -> None:
+    """No model is watched any more: torch's own setting is back. Graphs made meanwhile keep their guards."""
+    while _undo:
+        _undo.pop()()
+
+
+def drop_graphs() -> None:
+    """Graphs that dynamo made of a watched model, if nothing but the setting above tells them from bare ones."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:
         dynamo.reset()

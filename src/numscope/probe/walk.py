@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
+
+log = logging.getLogger("numscope")
 
 # What a slot holds that is no tensor; the guide's words.
 NONE = "None"
@@ -25,15 +28,24 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
     elif isinstance(value, tuple | list) and value and depth:
         for i, item in enumerate(value):
             visit(item, f"{slot}[{i}]", see, depth - 1)
-    elif isinstance(value, Mapping) and value and depth:
-        for key, item in value.items():
+    elif depth and (items := _named_items(value)):
+        for key, item in items:
             visit(item, f"{slot}[{key}]", see, depth - 1)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type) and depth:
-        for f in dataclasses.fields(value):
-            if (item := getattr(value, f.name, None)) is not None:
-                visit(item, f"{slot}[{f.name}]", see, depth - 1)
     else:
         see(slot, value)
+
+
+def _named_items(value: Any) -> list[tuple[str, Any]]:
+    """Of a mapping or dataclass; none of anything else, nor of one that refuses: users' containers may raise whatever they like."""
+    try:
+        if isinstance(value, Mapping):
+            return [(str(key), item) for key, item in value.items()]
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            found = ((f.name, getattr(value, f.name, None)) for f in dataclasses.fields(value))
+            return [(name, item) for name, item in found if item is not None]
+    except Exception as error:
+        log.debug("not walked: %s: %s", type(value).__name__, error)
+    return []
 
 
 def tensors(value: Any, slot: str) -> list[tuple[str, Tensor]]:

@@ -1,0 +1,171 @@
+"""Compiled whole, a model stays whole, is not compiled again each step, computes the same, and is left clean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import numscope
+from numscope.summary import compiled as operator
+from tests.harm.training import assert_no_hooks, assert_nothing_left
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    assert torch._dynamo.config.skip_nnmodule_hook_guards, "torch's own setting"
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    assert_nothing_left()
+    assert torch._dynamo.config.skip_nnmodule_hook_guards, "the last scope puts torch's own setting back"
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.layer(self.norm(x)).tanh()
+
+
+def build() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(Block(), Block(), nn.Linear(4, 1))
+
+
+def train(call: Callable[[Tensor], Tensor], model: nn.Module, steps: int = 4) -> list[Tensor]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = []
+    for i in range(steps):
+        loss = call(torch.randn(3, 4, generator=torch.Generator().manual_seed(i))).pow(2).mean()
+        loss.backward()
+        found += [loss.detach(), *[p.grad.clone() for p in model.parameters()]]
+        optimizer.step()
+        optimizer.zero_grad()
+    return [*found, *[p.detach().clone() for p in model.parameters()]]
+
+
+def observed(monkeypatch: Any) -> list[int]:
+    """Counts the calls of our operator from within graphs."""
+    calls: list[int] = []
+    original = operator.observe
+    monkeypatch.setattr(operator, "observe", lambda *args: calls.append(1) or original(*args))
+    return calls
+
+
+WAYS = ["before", "after", "method before", "method after", "wrapper watched"]
+
+
+def compiled(way: str, counter: Any, watched: bool) -> tuple[nn.Module, Callable[[Tensor], Tensor], Any]:
+    model = build()
+    options = {"backend": counter, "fullgraph": True}
+    if way == "before":
+        call: Any = torch.compile(model, **options)
+        call(torch.ones(3, 4))
+        scope = numscope.watch(model) if watched else None
+    elif way == "after":
+        scope = numscope.watch(model) if watched else None
+        call = torch.compile(model, **options)
+    elif way == "method before":
+        model.compile(**options)
+        call = model
+        scope = numscope.watch(model) if watched else None
+    elif way == "method after":
+        scope = numscope.watch(model) if watched else None
+        model.compile(**options)
+        call = model
+    else:
+        call = torch.compile(model, **options)
+        scope = numscope.watch(call) if watched else None
+    return model, call, scope
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_compiled_model_trains_the_same_in_one_graph_that_is_made_once(way: str, monkeypatch: Any) -> None:
+    calls = observed(monkeypatch)
+    model, call, _ = compiled(way, CompileCounterWithBackend("aot_eager"), False)
+    expected = train(call, model)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    model, call, scope = compiled(way, counter, True)
+    before = counter.frame_count
+    got = train(call, model)
+    made = counter.frame_count
+    assert made - before <= 2, "compiled again each step"
+    train(call, model, 2)
+    assert counter.frame_count == made
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    assert not scope.closed and scope.step_number >= 3
+    assert calls, "nothing was seen inside the graph"
+    scope.close()
+    assert_no_hooks(model)
+    assert_no_hooks(call)
+    calls.clear()
+    torch.manual_seed(0)
+    train(call, model, 2)
+    assert not calls, "the graph still calls our operator"
+    made = counter.frame_count
+    train(call, model, 2)
+    assert counter.frame_count == made, "compiled again each step"
+
+
+def test_part_compiled_within_a_watched_model_trains_the_same(monkeypatch: Any) -> None:
+    def run(watched: bool) -> list[Tensor]:
+        torch._dynamo.reset()
+        model = build()
+        model[0].compile(backend="aot_eager", fullgraph=True)
+        model[1] = torch.compile(model[1], backend="aot_eager", fullgraph=True)
+        scope = numscope.watch(model) if watched else None
+        found = train(model, model)
+        if scope is not None:
+            assert not scope.closed
+            scope.close()
+            assert_no_hooks(model)
+        return found
+
+    assert all(torch.equal(a, b) for a, b in zip(run(True), run(False), strict=True))
+
+
+def test_compiled_model_that_nobody_watches_is_not_compiled_again_when_another_is() -> None:
+    counter = CompileCounterWithBackend("aot_eager")
+    other = torch.compile(build(), backend=counter)
+    other(torch.ones(3, 4))
+    with numscope.watch(build()) as scope:
+        other(torch.ones(3, 4))
+        assert not scope.batch
+
+
+def test_dynamo_that_is_loaded_after_the_watch_began_is_left_clean_too() -> None:
+    code = """
+import sys, torch
+from torch import nn
+import numscope
+from numscope.summary import compiled
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+assert "torch._dynamo" not in sys.modules
+scope = numscope.watch(model)
+calls = []
+original = compiled.observe
+compiled.observe = lambda *args: calls.append(1) or original(*args)
+call = torch.compile(model, backend="aot_eager", fullgraph=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    call(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+assert calls
+scope.close()
+calls.clear()
+call(torch.ones(2, 4)).sum().backward()
+assert not calls
+assert torch._dynamo.config.skip_nnmodule_hook_guards
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,128 @@
+"""Threads that train models of their own, generators, coroutines, and data loaders' workers."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+import numscope
+from tests.harm.training import assert_no_hooks, assert_nothing_left
+
+
+def small(width: int = 4) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 1))
+
+
+def losses(watched: bool) -> list[list[float]]:
+    """Two threads in step with each other, so that each's calls fall into the other's losses."""
+    found: list[list[float]] = [[], []]
+    left: list[Any] = []
+    barrier = threading.Barrier(2, timeout=30)
+    models = [small(4), small(5)]
+    batches = [[torch.randn(3, 4, generator=torch.Generator().manual_seed(10 * i + j)) for j in range(6)] for i in range(2)]
+    tracked = [numscope.watch(m, on_nonfinite="warn") for m in models] if watched else []
+
+    def train(i: int) -> None:
+        optimizer = torch.optim.SGD(models[i].parameters(), lr=0.1)
+        for x in batches[i]:
+            out = models[i](x)
+            barrier.wait()
+            loss = out.pow(2).mean()
+            barrier.wait()
+            loss.backward()
+            barrier.wait()
+            optimizer.step()
+            optimizer.zero_grad()
+            found[i].append(loss.item())
+        left.extend(_get_current_dispatch_mode_stack())
+
+    threads = [threading.Thread(target=train, args=(i,)) for i in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not left
+    for scope in tracked:
+        assert not scope.closed and not scope.findings and scope.batch == 6
+        assert scope.step_number == 5, "steps of one model must not end another's"
+        scope.close()
+    for model in models:
+        assert_no_hooks(model)
+    assert_nothing_left()
+    return found
+
+
+def test_two_threads_train_two_models_as_without_a_watch() -> None:
+    assert losses(True) == losses(False)
+
+
+def test_models_are_run_inside_generators_and_coroutines() -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def outputs() -> Iterator[Tensor]:
+        while True:
+            yield model(torch.ones(2, 4))
+
+    async def later() -> Tensor:
+        out = model(torch.ones(2, 4))
+        await asyncio.sleep(0)
+        return out
+
+    async def both() -> Tensor:
+        first, second = await asyncio.gather(later(), later())
+        return first + second
+
+    with numscope.watch(model) as scope:
+        stream = outputs()
+        for _ in range(3):
+            (next(stream) + asyncio.run(both())).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        stream.close()
+        assert not scope.closed and scope.batch == 9 and scope.step_number == 2
+    assert_nothing_left()
+
+
+class Rows(Dataset[Tensor]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.full((4,), float(index))
+
+
+class Stream(IterableDataset[Tensor]):
+    """Uses a model in the worker, as for preprocessing."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for i in range(4):
+            yield self.model[0](torch.full((4,), float(i))).detach()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_data_loader_run_untouched(method: str) -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with numscope.watch(model) as scope:
+        model(torch.ones(2, 4)).sum()  # a loss being computed when the workers start
+        context = multiprocessing.get_context(method)
+        for data in [Rows(), *([Stream(model)] if method == "fork" else [])]:
+            for x in DataLoader(data, batch_size=4, num_workers=1, multiprocessing_context=context, timeout=60):
+                model(x).sum().backward()
+                optimizer.step()
+        assert not scope.closed and scope.batch >= 3
+    assert_nothing_left()
