@@ -4,15 +4,15 @@ import sys
 
 from setuptools import Extension, setup
 
-SOURCES = ["module", "observe", "pool", "row", "fp8", "integers", "select", "kernel_baseline", "kernel_avx2", "kernel_avx512"]
+SOURCES = ["module", "observe", "pool", "openmp", "row", "fp8", "integers", "select", "kernel_baseline", "kernel_avx2", "kernel_avx512"]
 
 native = Extension(
     "numscope.summary._native",
     sources=[f"csrc/{name}.cpp" for name in SOURCES],
-    depends=["setup.py", *(f"csrc/{name}.h" for name in ("summary", "kernel", "observe", "pool", "select"))],
+    depends=["setup.py", *(f"csrc/{name}.h" for name in ("summary", "kernel", "observe", "openmp", "pool", "select"))],
     # No -march: the instruction set is chosen at run time. No -ffast-math: a kernel that hunts for nan must not be told there is none.
     extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
-    extra_link_args=["-pthread"],
+    extra_link_args=["-pthread", *(["-ldl"] if sys.platform == "linux" else [])],
     language="c++",
     py_limited_api=True,  # one build serves every Python from 3.10 on
     optional=True,  # without a compiler the package works on its torch backend

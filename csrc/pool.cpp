@@ -8,6 +8,8 @@
 #include <system_error>
 #include <thread>
 
+#include "openmp.h"
+
 namespace numscope {
 namespace {
 
@@ -90,7 +92,10 @@ void run_tasks(int64_t num_tasks, int num_threads, void (*task)(void*, int64_t),
     if (num_threads > 64) num_threads = 64;
     if (num_threads > num_tasks) num_threads = int(num_tasks);
     Job job{num_tasks, task, context};
-    if (num_threads > 1 && pool()->run(job, num_threads - 1)) return;
+    if (num_threads > 1) {
+        if (run_on_openmp(num_threads, [](void* job) { static_cast<Job*>(job)->work(); }, &job)) return;
+        if (pool()->run(job, num_threads - 1)) return;
+    }
     job.work();
 }
 
