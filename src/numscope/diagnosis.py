@@ -15,7 +15,7 @@ from numscope.probe.naming import class_name
 from numscope.probe.op import COLLECTIVES
 from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
 from numscope.record import Culprit, Finding, Kind, Numbers, Reason
-from numscope.replay import COMMUNICATES, REPRODUCED, BufferCopies, Call, Replay, replay_call
+from numscope.replay import COMMUNICATES, FINITE, REPRODUCED, BufferCopies, Call, Replay, replay_call
 from numscope.site import Phase, Site
 
 BadLeaf = tuple[int, str]  # index of event, slot
@@ -72,7 +72,7 @@ def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
 
 
 def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], ranks: Ranks) -> Finding | None:
-    """``diagnose`` for a model whose forward communicates: every rank does the same calls again, in the same order, until one has a culprit.
+    """``diagnose`` for a model that communicates: all ranks do the same calls again, in the same order, until one has a culprit.
 
     Args:
         reached: empty on a rank that raised no alarm; it may be the one at fault all the same, its numbers having gone to others.
@@ -168,6 +168,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
     if outside is not None and not _handed_on(outside):
         return Replay(outside, REPRODUCED)
     status = "not reproduced: the call's arguments were not kept"
+    finite = 0
     for number in dict.fromkeys(_suspects(evidence, bad)):
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
@@ -177,9 +178,15 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
             if replay.culprit is not None or replay.status == COMMUNICATES:
                 return replay
             status = replay.status
+            finite += status == FINITE
+    if 1 < finite == len(evidence.calls):
+        status = f"not reproduced: each of {finite} micro-batches was finite by itself: their accumulated gradients overflow; {_LATER}"
     if outside is None or _from_model(outside):
         return Replay(None, status)  # the loss was handed it by the model, which did not show it again
     return Replay(outside, REPRODUCED)
+
+
+_LATER = "or look at what changes them after backward (clipping, unscaling)"
 
 
 def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:

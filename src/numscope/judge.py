@@ -82,13 +82,16 @@ class Judge:
         if self._ranks.together:
             optimizer_probe.listen(_Farewell(self._ranks, parameters))
 
-    def judge(self, gradients: Sequence[int] = (), *, alone: bool = False, scaled: bool = False, skips: Streak | None = None) -> None:
+    def judge(
+        self, gradients: Sequence[int] = (), *, alone: bool = False, scaled: Sequence[int] | None = None, skips: Streak | None = None
+    ) -> None:
         """Read the step's rows and say what is wrong.
 
         Args:
             gradients: handles of the parameters' gradients.
             alone: the other ranks may not be at the same place: nobody is asked.
-            scaled: GradScaler steps one of perhaps several optimizers; what overflowed for another one by its scale is left to it.
+            scaled: GradScaler steps one of perhaps several optimizers; handles of the gradients that are the others'. Where those are bad
+                it will leave their steps out.
             skips: of a step that GradScaler left out, which is an alarm only when its streak is long enough.
 
         Raises: NonFiniteError, where the options ask for it.
@@ -96,8 +99,8 @@ class Judge:
         counts = skips is None or skips.hit(True)
         bad = self._read()
         reached = escaped(self._evidence, bad, self.bad_from_start)
-        if scaled:
-            reached = self._beyond_scale(reached, set(gradients))
+        if scaled is not None:
+            reached = self._beyond_scale(reached, set(gradients), set(scaled))
         alarm = bool(reached) and not self.victim and counts
         (somebody,) = (alarm,) if alone else self._ranks.any(alarm)
         if somebody:
@@ -111,17 +114,22 @@ class Judge:
         if not reached and skips is None and self._dead.hit(bool(gradients) and self._all_zero(gradients)):
             self._alarm_dead(gradients)
 
-    def _beyond_scale(self, reached: Sequence[BadLeaf], gradients: set[int]) -> list[BadLeaf]:
+    def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
+        """What is bad although GradScaler found the optimizer's gradients finite, and for no other optimizer's sake."""
         journal = self._evidence.journal
-        kept = []
-        for index, slot in reached:
-            event = journal.events[index]
-            if event.phase is Phase.BACKWARD and not any(book is journal.ledger and handle in gradients for _, book, handle in event.items):
-                continue
+        events = [journal.events[index] for index, _ in reached]
+        handles = {
+            handle for event in events for _, book, handle in event.items if book is journal.ledger and event.phase is Phase.BACKWARD
+        }
+        if not own.isdisjoint(handles):
+            return list(reached)  # made bad since
+        if not others.isdisjoint(handles):
+            return []
+        kept: list[BadLeaf] = []
+        for (index, slot), event in zip(reached, events, strict=True):
             numbers = journal.numbers(index, slot)
-            if event.phase is Phase.LOSS and numbers is not None and not numbers.num_nan:
-                continue
-            kept.append((index, slot))
+            if event.phase is Phase.FORWARD or (event.phase is Phase.LOSS and numbers is not None and numbers.num_nan):
+                kept.append((index, slot))
         return kept
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:

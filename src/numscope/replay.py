@@ -36,7 +36,7 @@ from numscope.record import Culprit
 from numscope.site import Phase
 
 REPRODUCED = "reproduced"
-_FINITE = (
+FINITE = (
     "not reproduced: forward and backward were finite the second time; "
     "if only the weights' gradients are bad, look at what changes them after backward (clipping, unscaling)"
 )
@@ -305,7 +305,7 @@ def _run(stages: _Stages, backward: bool) -> Replay:
     replay = stages.unready()
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
-    return _attempt(stages.backward) or Replay(None, _FINITE)
+    return _attempt(stages.backward) or Replay(None, FINITE)
 
 
 def _attempt(stage: Callable[[], Culprit | None]) -> Replay | None:

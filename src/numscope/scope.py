@@ -312,9 +312,12 @@ class Scope:
         self._judge.stepped(optimizer)
         if not self._stepped:  # a second optimizer of the same step finds nothing new
             self._stepped = self._judged = True
-            scaled = optimizer_probe.in_scaler()
             with self._ranks.owed():
-                handles = self._see_gradients(_parameter_ids(optimizer) if scaled else None)
+                mine, scaled = None, None
+                if optimizer_probe.in_scaler():
+                    mine = _parameter_ids(optimizer)
+                    scaled = self._see_gradients(self._parameter_ids() - mine)
+                handles = self._see_gradients(mine)
                 try:
                     self._judge.judge(handles, scaled=scaled)
                 except NonFiniteError:

@@ -1,7 +1,8 @@
 """What all ranks must know before any of them acts: whether somebody's step went bad, and whose was first.
 
-Every question is a collective, so every rank must ask it at the same place of its step. Questions are asked where the ranks meet anyway: at the
-optimizer's step and after it. Never in an evaluation, never when a watch is closed: there one rank may well be alone.
+Every question is a collective, so every rank must ask it at the same place of its step. Questions are asked where the ranks meet anyway:
+at the optimizer's step and after it. Never in an evaluation, never when a watch is closed: there one rank may well be alone. With gloo
+they travel through host memory; with NCCL, which no test here runs, through the accelerator at work.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def spread() -> bool:
 class Ranks:
     """The ranks that train one model together, and the questions they ask each other.
 
-    Their groups are looked for at the first question, when wrappers are in place: DDP's own, and those of the meshes over which FSDP2 or tensor
-    parallelism has spread the parameters. A model that is watched on some ranks only is judged by each rank alone.
+    Their groups are looked for at the first question, when wrappers are in place: DDP's own, and those of the meshes over which FSDP2 or
+    tensor parallelism has spread the parameters. A model that is watched on some ranks only is judged by each rank alone. A watch must be
+    closed on all ranks or on none, as long as training goes on.
 
     Args:
         model: the watched module.
@@ -73,7 +75,7 @@ class Ranks:
 
     @property
     def together(self) -> bool:
-        """Whether there are others to ask, here and now. Within ``ddp.join()`` there are not: a rank whose inputs are used up answers nobody."""
+        """Whether there are others to ask. Within ``ddp.join()``, and after it, there are not: a rank without inputs answers nobody."""
         if not spread():
             return False
         if self._groups is None:
@@ -157,7 +159,7 @@ class Ranks:
         dist.distributed_c10d._get_default_store().set(f"{self._key}/{dist.get_rank()}", "watched")
 
     def _all_watch(self, group: Any) -> bool:
-        """Whether each rank of a group watches this model. Who comes first decides for all, so that nobody asks those who will not answer."""
+        """Whether each rank of a group watches this model. Who comes first decides for all: nobody asks those who will not answer."""
         store = dist.distributed_c10d._get_default_store()
         members = dist.get_process_group_ranks(group)
         place = f"{self._key}/{','.join(map(str, members))}"

@@ -53,7 +53,19 @@ class Communicates(BaseException):
 class _Op:
     """What never changes about an operator."""
 
-    __slots__ = ("arguments", "collective", "elementwise_lists", "fresh", "name", "overload", "part", "uninitialized", "unread", "view", "written")
+    __slots__ = (
+        "arguments",
+        "collective",
+        "elementwise_lists",
+        "fresh",
+        "name",
+        "overload",
+        "part",
+        "uninitialized",
+        "unread",
+        "view",
+        "written",
+    )
 
     def __init__(self, func: Any) -> None:
         schema = getattr(func, "_schema", None)
@@ -303,7 +315,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _wait(result: Any) -> None:
-    """Until a collective is done: what it is to write can't be read before. Only a replay, or a loss that is reduced over ranks, pays for it."""
+    """Until a collective is done: what it writes can't be read before. Only a replay, or a loss reduced over ranks, pays for it."""
     for value in result if isinstance(result, list | tuple) else (result,):
         if isinstance(value, torch.ScriptObject):
             value.wait()  # type: ignore[attr-defined]

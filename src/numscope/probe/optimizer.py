@@ -156,10 +156,12 @@ def _announce(roots: Any) -> None:
 def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         global _stepped
+        if not self.is_enabled():
+            return original(self, optimizer, *args, **kwargs)
         outer, _stepped = _stepped, []
         try:
             result = original(self, optimizer, *args, **kwargs)
-            if self.is_enabled() and not any(o is optimizer for o in _stepped):
+            if not any(o is optimizer for o in _stepped):
                 for listener in _told():
                     listener.skipped_step(optimizer)
         finally:
