@@ -102,6 +102,11 @@ def caught(error: numscope.NonFiniteError) -> dict[str, Any]:
     }
 
 
+def seen(scope: numscope.Scope) -> set[str]:
+    """Module, class, phase and slot of all that the step's journal holds."""
+    return {f"{e.entry.name}|{e.entry.cls}|{e.phase.value}|{slot}" for e in scope._step.journal.events for slot, _, _ in e.items}
+
+
 def fsdp_fault(rank: int, fault: str, fault_rank: int, watch_first: bool) -> dict[str, Any]:
     net = Net()
     if watch_first:
@@ -166,7 +171,7 @@ def fsdp_train(rank: int, watched: bool, reshard: bool, fault: str) -> tuple[Any
                 loss.backward()
                 losses.append(repr(loss.item()))
             if scope is not None:
-                sites |= {f"{e.entry.name}|{e.entry.cls}|{e.phase.value}|{slot}" for e in scope._step.journal.events for slot, _, _ in e.items}
+                sites |= seen(scope)
             optimizer.step()
             optimizer.zero_grad()
     return losses, digest(model), sorted(sites), [] if scope is None else [(f.step, f.rank) for f in scope.findings]
@@ -263,7 +268,7 @@ def tensor_parallel(rank: int, watched: bool, bad: bool, local: bool) -> Any:
             loss = net(x.abs()).square().mean()
             loss.backward()
             if scope is not None:
-                sites |= {f"{e.entry.name}|{e.entry.cls}|{e.phase.value}|{slot}" for e in scope._step.journal.events for slot, _, _ in e.items}
+                sites |= seen(scope)
             optimizer.step()
             losses.append(loss.item())
     except numscope.NonFiniteError as error:

@@ -1,0 +1,75 @@
+"""``torchrun … -m numscope run``: one report, from the rank at fault; every rank says which one it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numscope
+
+SCRIPT = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.last(torch.sqrt(h - h.detach() + x.sum()))  # here
+
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(5):
+    x = torch.ones(2, 4)
+    if rank == 1 and step == 3:
+        x = -x
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+    print(f"rank {rank} step {step}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_fault_on_rank_1_ends_every_rank_with_one_report(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    line = next(n for n, text in enumerate(SCRIPT.splitlines(), 1) if text.endswith("# here"))
+    env = {**os.environ, "PYTHONPATH": str(Path(numscope.__file__).parent.parent), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--redirects", "3"]
+    command += ["--log-dir", "logs", "-m", "numscope", "run", "--json", "found.json", "--log-dir", "records", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            _, stderr = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 1, stderr  # torchrun's own for a failed rank
+    statuses = set(re.findall(r"exitcode\s*: (-?\d+)", stderr))
+    assert "3" in statuses and statuses <= {"3", "-15"}, stderr  # -15: torchrun ended it before it could end by itself
+
+    said = {rank: next((tmp_path / "logs").glob(f"**/{rank}/stderr.log")).read_text() for rank in (0, 1)}
+    assert said[1].count("Culprit") == 1 and f"train.py:{line}" in said[1] and "rank 1" in said[1]
+    assert "Culprit" not in said[0]
+    told = [text for text in said[0].splitlines() if text.startswith("numscope: rank 0: ")]
+    assert len(told) <= 1  # torchrun may have ended it before
+    assert all(f"train.py:{line}" in text and "rank 1" in text for text in told)
+    printed = {rank: next((tmp_path / "logs").glob(f"**/{rank}/stdout.log")).read_text() for rank in (0, 1)}
+    assert printed == {rank: "".join(f"rank {rank} step {step}\n" for step in range(3)) for rank in (0, 1)}
+
+    [finding] = json.loads((tmp_path / "found-rank1.json").read_text())["findings"]
+    assert (finding["rank"], finding["step"], finding["culprit"]["line"]) == (1, 3, line)
