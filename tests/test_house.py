@@ -38,6 +38,7 @@ FLOORS = {
     "ledger": 2,
     "probe": 2,
     # a step's story, and the step again
+    "capture": 3,
     "config": 3,
     "culprit": 3,
     "diagnosis": 3,
@@ -47,6 +48,7 @@ FLOORS = {
     "reason_rules": 3,
     "reasons": 3,
     "replay": 3,
+    "replay_update": 3,
     # what a user holds
     "autowatch": 4,
     "local": 4,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
+from numscope.capture import BufferCopies, Call
 from numscope.culprit import find_culprit
 from numscope.distributed.agree import Ranks
 from numscope.journal import Journal
@@ -15,7 +16,7 @@ from numscope.probe.naming import class_name
 from numscope.probe.op import COLLECTIVES
 from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
 from numscope.record import Culprit, Finding, Kind, Numbers, Reason
-from numscope.replay import COMMUNICATES, FINITE, REPRODUCED, BufferCopies, Call, Replay, replay_call
+from numscope.replay import COMMUNICATES, FINITE, REPRODUCED, Replay, replay_call
 from numscope.site import Phase, Site
 
 BadLeaf = tuple[int, str]  # index of event, slot

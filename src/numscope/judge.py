@@ -18,7 +18,8 @@ from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.module import Entry, ModuleProbe
 from numscope.record import Finding, Kind, Numbers, parse_finding, plain
-from numscope.replay import COMMUNICATES, Replay, needs_accumulation, replay_optimizer
+from numscope.replay import COMMUNICATES, Replay, needs_accumulation
+from numscope.replay_update import replay_optimizer
 from numscope.report.delivery import Delivery
 from numscope.site import Phase, Site
 

@@ -1,36 +1,27 @@
-"""The same step again, op by op, from what it began with.
-
-Only references and small states are kept while training runs: the outermost call's arguments, random states, autocast state, small or changing
-buffers, and the gradients that the call's outputs received. They are dropped when the step is over.
-"""
+"""The same step again, op by op, from what it began with: by one rank alone where no rank needs another, else by all of them."""
 
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
-from torch.optim import Optimizer
 
+from numscope.capture import BufferCopies, Call, RandomState, attributes_restored
 from numscope.culprit import find_culprit
 from numscope.distributed.agree import Ranks, spread
 from numscope.ledger import Ledger
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe import stack as stacks
 from numscope.probe import walk
 from numscope.probe.heads import heads
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.probe.op import COLLECTIVES, Communicates, OpProbe, OpTape
-from numscope.probe.stack import Stack
 from numscope.reasons import widen
 from numscope.record import Culprit
 from numscope.site import Phase
@@ -42,185 +33,6 @@ FINITE = (
 )
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
 _ELSEWHERE = "not reproduced: another rank could not do its part"
-SMALL_BUFFER_BYTES = 1 << 16  # copied at each call's start; larger ones from the second time they are seen to change
-
-
-class BufferCopies:
-    """Copies of the buffers that forward calls change, as they were when a call began."""
-
-    def __init__(self, names: Mapping[nn.Module, str]) -> None:
-        self._names = names
-        self._num_modules = 0  # that have been looked at
-        self._places: list[tuple[nn.Module, str]] = []
-        self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
-        self._volatile: set[int] = set()
-
-    def capture(self) -> dict[int, Tensor]:
-        """Copies by place. *Cost:* a copy of each small or changing buffer."""
-        if self._num_modules != len(self._names):  # new ones come at the end
-            self._places += [(m, slot) for m in list(self._names)[self._num_modules :] for slot, _ in m._buffers.items()]
-            self._num_modules = len(self._names)
-        copies: dict[int, Tensor] = {}
-        for place, (module, slot) in enumerate(self._places):
-            buffer = module._buffers[slot] if slot in module._buffers else None
-            if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
-                continue
-            stamp = id(buffer), -1 if buffer.is_inference() else buffer._version
-            if self._stamps.setdefault(place, stamp) != stamp:
-                self._volatile.add(place)
-                self._stamps[place] = stamp
-            if place in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES:
-                copies[place] = buffer.detach().clone()
-        return copies
-
-    @contextlib.contextmanager
-    def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
-        """Stand-ins with the captured values in the buffers' places; the buffers themselves are not written to."""
-        originals = [(m, dict(m._buffers.items())) for m in self._names]
-        stand_ins: dict[int, Tensor] = {}  # by the buffer's id: one for all places of a shared buffer
-        try:
-            for place, (module, slot) in enumerate(self._places):
-                buffer = module._buffers[slot] if slot in module._buffers else None
-                if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
-                    continue
-                if id(buffer) not in stand_ins:
-                    stand_ins[id(buffer)] = copies.get(place, buffer).detach().clone()
-                module._buffers[slot] = stand_ins[id(buffer)]
-            yield
-        finally:
-            for module, buffers in originals:
-                _put_back(module._buffers, buffers)
-
-
-@contextlib.contextmanager
-def attributes_restored(names: Mapping[nn.Module, str]) -> Iterator[None]:
-    """What modules note in attributes of their own (counters, caches, the last auxiliary loss) is afterwards as before, by reference."""
-    before = [(m.__dict__, dict(m.__dict__)) for m in names]
-    try:
-        yield
-    finally:
-        for attributes, values in before:
-            _put_back(attributes, values)
-
-
-def _put_back(now: Any, before: Mapping[str, Any]) -> None:
-    """Make a dict again what it was; also a scripted module's likeness of one, which has ``items`` and no iterator."""
-    for key in [key for key, _ in now.items() if key not in before]:
-        del now[key]
-    for key, value in before.items():
-        if key not in now or now[key] is not value:
-            now[key] = value
-
-
-@dataclass(slots=True)
-class RandomState:
-    """Every generator that a forward may draw from."""
-
-    torch_cpu: Tensor
-    python: Any
-    numpy: Any
-    devices: dict[int, Tensor]
-
-    @classmethod
-    def capture(cls) -> RandomState:
-        numpy = sys.modules.get("numpy")
-        devices: dict[int, Tensor] = {}
-        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
-            devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
-        return cls(torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, devices)
-
-    def restore(self) -> None:
-        torch.set_rng_state(self.torch_cpu)
-        random.setstate(self.python)
-        if self.numpy is not None:
-            sys.modules["numpy"].random.set_state(self.numpy)
-        for device, state in self.devices.items():
-            torch.cuda.set_rng_state(state, device)
-
-
-@dataclass(slots=True)
-class AutocastState:
-    """Autocast as it stood, for the CPU and the accelerator."""
-
-    types: list[tuple[str, bool, torch.dtype]]
-    cache: bool
-
-    @classmethod
-    def capture(cls) -> AutocastState:
-        kinds = ["cpu"]
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        if accelerator is not None:
-            kinds.append(accelerator.type)
-        return cls([(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in kinds], torch.is_autocast_cache_enabled())
-
-    @contextlib.contextmanager
-    def restored(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for kind, enabled, dtype in self.types:
-                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self.cache))
-            yield
-
-
-@dataclass(eq=False)  # no slots: it is referred to weakly
-class Call:
-    """One outermost forward call, with what it takes to do it again."""
-
-    module: nn.Module
-    index: int
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    versions: list[tuple[Tensor, int]]
-    random: RandomState
-    autocast: AutocastState
-    buffers: dict[int, Tensor]
-    training: list[bool]
-    grad_enabled: bool
-    inference: bool
-    caller: Stack  # of the script's frames
-    outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
-    gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
-    gradients_dropped: bool = False
-    had_backward: bool = False
-    thread: int = field(default_factory=get_ident)
-
-    @classmethod
-    def capture(
-        cls,
-        module: nn.Module,
-        index: int,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        buffers: BufferCopies,
-        modules: Sequence[nn.Module],
-    ) -> Call:
-        given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
-        return cls(
-            module=module,
-            index=index,
-            args=args,
-            kwargs=dict(kwargs),
-            versions=[(t, t._version) for t in given if not t.is_inference()],
-            random=RandomState.capture(),
-            autocast=AutocastState.capture(),
-            buffers=buffers.capture(),
-            training=[m.training for m in modules],
-            grad_enabled=torch.is_grad_enabled(),
-            inference=torch.is_inference_mode_enabled(),
-            caller=stacks.capture(sys._getframe(1)),
-        )
-
-    def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
-        """Keep a gradient that an output received, if all that is kept stays within so many bytes."""
-        if self.nbytes + gradient.numel() * gradient.element_size() > limit:
-            self.gradients_dropped = True
-        else:
-            self.gradients.setdefault(slot, []).append(gradient.detach())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of tensors kept alive for a replay."""
-        kept = [t for t, _ in self.versions] + [g for grads in self.gradients.values() for g in grads]
-        return sum(t.numel() * t.element_size() for t in kept)
 
 
 @dataclass(slots=True)
@@ -253,7 +65,7 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         return Replay(None, COMMUNICATES)  # FSDP2's own state must not be left half way
     before = RandomState.capture()
     try:
-        with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), _eager():
+        with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
             for module, training in zip(names, call.training, strict=False):  # modules put in since come last
                 module.training = training
             call.random.restore()
@@ -381,7 +193,7 @@ class _Stages:
 
     def _culprit(self, results: list[Tensor]) -> Culprit | None:
         self.rows.read()
-        bad = [t for t in results if _nonfinite(t)]
+        bad = [t for t in results if nonfinite(t)]
         culprit = find_culprit(self.tape, bad, self.rows) if bad else None
         if self.ranks is not None and (culprit is None or culprit.op.partition(".")[0] in COLLECTIVES):
             # What this rank handed to the others went bad on its way there, though nothing that stayed here did.
@@ -411,7 +223,7 @@ def needs_accumulation(parameter: Tensor) -> bool:
     return hasattr(parameter, "placements")
 
 
-def _nonfinite(tensor: Tensor) -> bool:
+def nonfinite(tensor: Tensor) -> bool:
     """Of a DTensor, whether this rank's part is: to look at the whole would be a collective."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return False
@@ -419,7 +231,7 @@ def _nonfinite(tensor: Tensor) -> bool:
 
 
 @contextlib.contextmanager
-def _eager() -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Compiled models run their Python again: only so is there an op and a line to name."""
     if "torch._dynamo" not in sys.modules:
         yield
@@ -467,62 +279,3 @@ def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
         for gradient in grads:
             slots[id(gradient)] = f"grad {slot}"
     return slots
-
-
-def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
-    """Do an optimizer's step again under the op probe, on copies, from the state that it left behind.
-
-    The weights from before the step are gone, so their non-finite elements are taken as zero; an update that is bad by its own state and gradients
-    (a zero denominator, an overflowed square, a non-finite rate) is bad again. Weights, state and gradients are put back exactly.
-
-    Args:
-        optimizer: its parameters still have the gradients of the bad step.
-        names: names of parameters by id.
-
-    *Cost:* a copy of weights and state, for the time of the replay.
-    """
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
-    state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
-    kept_state = [(t, t.detach().clone()) for s in state.values() for _, t in walk.tensors(s, "state")]
-    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
-    random_state = RandomState.capture()
-    tape, rows = OpTape(), Ledger()
-    status = "not reproduced: the optimizer's step was finite the second time"
-    culprit: Culprit | None = None
-    try:
-        with torch.no_grad(), optimizer_probe.paused(), _eager():
-            for p in params:
-                _make_finite(p)
-            for s in optimizer.state.values():
-                _make_finite(s)
-            with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names)):
-                optimizer.step()
-            rows.read()
-            bad = [p.detach() for p in params if _nonfinite(p)]
-            bad += [t for s in optimizer.state.values() for _, t in walk.tensors(s, "state") if _nonfinite(t)]
-            culprit = find_culprit(tape, bad, rows) if bad else None
-            if culprit is not None:
-                status = REPRODUCED
-    except Exception as error:
-        status = f"not reproduced: the optimizer's second step raised {type(error).__name__}: {error}"
-    finally:
-        with torch.no_grad():
-            for p, value, gradient in kept:
-                p.detach().copy_(value)
-                if gradient is not None and p.grad is not None:
-                    p.grad.copy_(gradient)
-            for tensor, value in kept_state:
-                tensor.detach().copy_(value)
-        optimizer.state.clear()
-        optimizer.state.update(state)
-        for group, values in zip(optimizer.param_groups, groups, strict=True):
-            group.update(values)
-        random_state.restore()
-    return Replay(culprit, status)
-
-
-def _make_finite(value: Any) -> None:
-    for _, tensor in walk.tensors(value, "state"):
-        if tensor.is_floating_point():
-            torch.nan_to_num_(getattr(tensor, "_local_tensor", tensor).detach(), nan=0.0, posinf=0.0, neginf=0.0)

@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.capture import BufferCopies, Call
 from numscope.diagnosis import Evidence
 from numscope.distributed import agree
 from numscope.errors import AbortAfter, NonFiniteError, UsageError
@@ -32,7 +33,6 @@ from numscope.probe.module import Entry, Hook, Leaves, ModuleProbe, can_be_hooke
 from numscope.probe.naming import class_name, peel
 from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
 from numscope.record import Finding
-from numscope.replay import BufferCopies, Call
 from numscope.report.delivery import Delivery
 from numscope.site import Phase
 
