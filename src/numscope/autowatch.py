@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import weakref
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from numscope import scope as scopes
+from numscope.errors import AbortAfter, NonFiniteError
 from numscope.options import WatchOptions
 from numscope.probe.module import in_backward
 from numscope.probe.naming import peel
@@ -50,21 +52,25 @@ class AutoWatch:
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
-        for scope in self.scopes:
-            scope.close()
+        with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
+            for scope in reversed(self.scopes):
+                stack.callback(scope.close)
 
     def _called(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if torch.compiler.is_compiling() or any(s.active for s in scopes.live()) or module in self._seen or in_backward():
             return
         try:
             self._attach(module, args)
+        except (NonFiniteError, AbortAfter):  # of a scope that this one takes the place of
+            raise
         except Exception as error:
-            self._seen.add(module)
+            self._seen.update(module.modules())  # nor its parts, which it calls
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
     def _attach(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         inner = peel(module)
-        if any(s.owns(inner) for s in self.scopes) or next(inner.parameters(), None) is None or len(self.scopes) >= MAX_MODELS:
+        known = (*self.scopes, *scopes.live())  # also what the script watches by itself
+        if any(s.owns(inner) for s in known) or next(inner.parameters(), None) is None or len(self.scopes) >= MAX_MODELS:
             self._seen.add(module)
             return
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:

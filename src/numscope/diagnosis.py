@@ -58,7 +58,7 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
         if event.phase is not Phase.FORWARD:
             found.append((index, slot))
         elif any(name == slot and ledger is weights for name, ledger, _ in event.items):
-            if f"{event.entry.name}.{slot}" not in known_weights:
+            if event.entry.parameter(slot) not in known_weights:
                 found.append((index, slot))
         elif event.call in no_backward and event.entry.name == "" and slot.startswith("output"):
             numbers = evidence.journal.numbers(index, slot)

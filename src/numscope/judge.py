@@ -149,7 +149,7 @@ class Judge:
         """
         weights = self._evidence.journal.weights.ledger
         bad = set(weights.bad())
-        named = [(f"{entry.name}.{slot}" if entry.name else slot, handle, key) for entry, slot, handle, key in places]
+        named = [(entry.parameter(slot), handle, key) for entry, slot, handle, key in places]
         news = [(name, handle) for name, handle, _ in named if handle in bad and name not in self.bad_from_start]
         alarm = bool(news) and not self.victim
         somebody, somewhere = self._ranks.any(alarm, bool(bad))

@@ -404,7 +404,7 @@ class Scope:
         handles = weights.observe_many([p for _, _, p in self._parameters])
         weights.ledger.read()
         bad = set(weights.ledger.bad())
-        return frozenset(f"{e.name}.{s}" for (e, s, _), handle in zip(self._parameters, handles, strict=True) if handle in bad)
+        return frozenset(e.parameter(s) for (e, s, _), handle in zip(self._parameters, handles, strict=True) if handle in bad)
 
     def _on_host(self) -> bool:
         return self._step.journal.ledger.on_host and self._step.journal.weights.ledger.on_host

@@ -36,6 +36,10 @@ class Entry:
         self.cls = cls
         self.gradient_slots: dict[str, str] = {}
 
+    def parameter(self, slot: str) -> str:
+        """A parameter's name, as ``named_parameters`` gives it."""
+        return f"{self.name}.{slot}" if self.name else slot
+
     def gradient_slot(self, slot: str) -> str:
         found = self.gradient_slots.get(slot)
         if found is None:
