@@ -73,6 +73,7 @@ class Ledger:
         self.groups = groups
         self._capacity = capacity
         self._blocks: dict[torch.device, _Block] = {}
+        self._cpu: _Block | None = None
         self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
         self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
 
@@ -102,30 +103,33 @@ class Ledger:
         seen = self._seen.get(key)
         if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
             return seen[2]
-        handle = self._write(tensor)
-        if handle >= 0:
-            self._seen[key] = (weakref.ref(tensor), version, handle)
-        return handle
-
-    def _write(self, tensor: Tensor) -> int:
         try:
-            device = tensor.device
-            block = self._blocks.get(device)
+            block = self._cpu if tensor.is_cpu else self._blocks.get(tensor.device)
             if block is None:
-                if device.type == "meta":
+                block = self._block_of(tensor.device)
+                if block is None:
                     return UNOBSERVED
-                block = self._blocks[device] = _Block(device, self._capacity)
             row = len(block.handles)
             if row >= block.capacity:
                 block.grow(2 * block.capacity)
             if not dispatch.observe(tensor, block.rows, block.address, row, self.groups):
                 return UNOBSERVED
             handle = len(self._meta)
-            self._meta.append((block, row, tensor.dtype, tuple(tensor.shape)))
+            self._meta.append((block, row, tensor.dtype, tensor.shape))
         except (RuntimeError, NotImplementedError):  # functorch wrappers and the like hide even their shape
             return UNOBSERVED
         block.handles.append(handle)
+        self._seen[key] = (weakref.ref(tensor), version, handle)
         return handle
+
+    def _block_of(self, device: torch.device, capacity: int = 0) -> _Block | None:
+        """A device's block, made when it is first asked for; None for one that holds no numbers."""
+        block = self._blocks.get(device)
+        if block is None and device.type != "meta":
+            block = self._blocks[device] = _Block(device, max(capacity, self._capacity))
+            if device.type == "cpu":
+                self._cpu = block
+        return block
 
     def rewrite(self, handle: int, tensor: Tensor) -> bool:
         """Observe a tensor into a handle's own row again, as for a weight after its update. False: it lies elsewhere now."""
@@ -133,7 +137,7 @@ class Ledger:
         if block.device != tensor.device:
             return False
         block.clear(row, 1)
-        self._meta[handle] = (block, row, tensor.dtype, tuple(tensor.shape))
+        self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
         return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
 
     def empty(self, handle: int) -> None:
@@ -151,11 +155,9 @@ class Ledger:
                 device, shape = tensor.device, tuple(tensor.shape)
             except RuntimeError:  # a lazy parameter not yet made
                 continue
-            if device.type == "meta":
-                continue
-            block = self._blocks.get(device)
+            block = self._block_of(device, len(tensors))
             if block is None:
-                block = self._blocks[device] = _Block(device, max(self._capacity, len(tensors)))
+                continue
             row = len(block.handles)
             if row >= block.capacity:
                 block.grow(2 * block.capacity)
@@ -180,7 +182,7 @@ class Ledger:
         for handle, tensor in zip(handles, tensors, strict=True):
             block, row, _, _ = self._meta[handle]
             block.clear(row, 1)
-            self._meta[handle] = (block, row, tensor.dtype, tuple(tensor.shape))
+            self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
             members = groups.setdefault(block, ([], []))
             members[0].append(tensor)
             members[1].append(row)
@@ -211,10 +213,8 @@ class Ledger:
 
     def absorb(self, row: list[float], dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A finished row from elsewhere (a compiled graph's) as one more observation."""
-        device = torch.device("cpu")
-        block = self._blocks.get(device)
-        if block is None:
-            block = self._blocks[device] = _Block(device, self._capacity)
+        block = self._block_of(torch.device("cpu"))
+        assert block is not None
         position = len(block.handles)
         if position >= block.capacity:
             block.grow(2 * block.capacity)

@@ -63,9 +63,13 @@ class Listener(Protocol):
         """The tool itself failed; the probe is off."""
 
 
+_task = torch._C._current_graph_task_id
+_grad_enabled = torch.is_grad_enabled
+
+
 def in_backward() -> bool:
     """Whether autograd is at work on this thread: a forward that runs now is a recomputation for activation checkpointing."""
-    return torch._C._current_graph_task_id() != -1
+    return _task() != -1
 
 
 class Hook(partial[None]):
@@ -254,8 +258,13 @@ class ModuleProbe:
         if self.paused:
             return
         failed = output is None and sys.exc_info()[0] is not None
-        if not failed and self.deep:
-            self._guard(self._see, entry, module, args, kwargs, output)
+        if self.deep and not failed:
+            try:  # _guard, without the frame: this is the hot path
+                self._see(entry, module, args, kwargs, output)
+            except self.errors:
+                raise
+            except Exception as error:
+                self._fail(error)
         if module is self._active and self._thread == get_ident():
             self._depth -= 1
             if self._depth == 0:
@@ -264,31 +273,44 @@ class ModuleProbe:
 
     def _see(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         plain = isinstance(output, Tensor)
-        if not in_backward():
+        if _task() == -1:  # in_backward()
             if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
             else:
                 found = walk.leaves(args, kwargs, output)
             self.listener.tap(entry, Phase.FORWARD, module._parameters, found)
-        if self.gradients and torch.is_grad_enabled():
-            for slot, leaf in (("output", output),) if plain else walk.tensors(output, "output"):
-                # A hook on a leaf would outlive the step.
-                if leaf.requires_grad and not leaf.is_leaf:
+        if not self.gradients or not _grad_enabled():
+            return
+        if plain:
+            if output.requires_grad and not output.is_leaf:
+                output.register_hook(Hook(self._gradient, entry, "grad output"))
+        else:
+            for slot, leaf in walk.tensors(output, "output"):
+                if leaf.requires_grad and not leaf.is_leaf:  # a hook on a leaf would outlive the step
                     leaf.register_hook(Hook(self._gradient, entry, entry.gradient_slot(slot)))
 
     def _gradient(self, entry: Entry, slot: str, gradient: Tensor) -> None:
         if not self.paused and not torch.compiler.is_compiling():
-            self._guard(self.listener.tap, entry, Phase.BACKWARD, _NO_WEIGHTS, [(slot, gradient)])
+            try:
+                self.listener.tap(entry, Phase.BACKWARD, _NO_WEIGHTS, [(slot, gradient)])
+            except self.errors:
+                raise
+            except Exception as error:
+                self._fail(error)
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
         except self.errors:
             raise
-        except Exception as error:  # ours: never the run's end
-            self.detach()
-            self.paused = True
-            self.listener.failed(error)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """An error of ours: never the run's end."""
+        self.detach()
+        self.paused = True
+        self.listener.failed(error)
 
     def _wrap_compiled(self, module: nn.Module, entry: Entry) -> None:
         impl: Any = module._compiled_call_impl
