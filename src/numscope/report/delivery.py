@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from numscope.record import Finding, Frame
 from numscope.report.frames import HEADER, batch_line, finding_text, frame_text
@@ -13,6 +14,23 @@ from numscope.report.json import write_findings
 from numscope.report.text import NUM_FRAMES, escape, one_line, print_finding
 
 log = logging.getLogger("numscope")
+
+
+@dataclass(slots=True)
+class _Share:
+    """What models that are watched at the same time write to the same files: a later one must not write over an earlier one's findings."""
+
+    open: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    contained: list[Finding] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    steps: int = 0
+    batches: int = 0
+    events: list[tuple[int, str]] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+
+
+_shares: dict[tuple[str | None, str | None], _Share] = {}
 
 
 class Delivery:
@@ -29,7 +47,9 @@ class Delivery:
         self._log_dir = log_dir
         self._model = model
         self._rank = rank
-        self._text: list[str] = []
+        self._files = (self._json, log_dir)
+        self._share = _Share() if self._files == (None, None) else _shares.setdefault(self._files, _Share())
+        self._share.open += 1
 
     def finding(self, finding: Finding) -> None:
         """Report a finding: in full on the rank it began on, one line elsewhere."""
@@ -40,7 +60,7 @@ class Delivery:
             print_finding(finding, file=sys.stderr)
         else:
             print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
-        self._text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
+        self._share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
 
     def contained(self, finding: Finding) -> None:
         """Note what went nowhere, quietly."""
@@ -54,22 +74,38 @@ class Delivery:
         """Print a traced batch's frames."""
         text = "\n".join([batch_line(batch), HEADER, *map(frame_text, frames)])
         print(text)
-        self._text.append(text)
+        self._share.text.append(text)
 
     def close(
         self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
     ) -> None:
-        """Write the files."""
-        meta = {"model": self._model, "rank": self._rank, "steps": steps, "batches": batches, "events": [list(e) for e in events]}
+        """Write the files, with what other models had to tell that are watched at the same time."""
+        share = self._share
+        share.open -= 1
+        if not share.open:
+            _shares.pop(self._files, None)
+        share.models.insert(0, self._model)  # the last one watched is closed first
+        share.findings[:0] = findings
+        share.contained[:0] = contained
+        share.events = sorted({*share.events, *events})
+        share.steps = max(share.steps, steps)
+        share.batches += batches
+        meta = {
+            "model": ", ".join(share.models),
+            "rank": self._rank,
+            "steps": share.steps,
+            "batches": share.batches,
+            "events": [list(e) for e in share.events],
+        }
         try:
             if self._json is not None:
-                write_findings(self._json, findings, contained, meta)
+                write_findings(self._json, share.findings, share.contained, meta)
             if self._log_dir is not None:
                 os.makedirs(self._log_dir, exist_ok=True)
-                write_findings(os.path.join(self._log_dir, f"findings-rank{self._rank}.json"), findings, contained, meta)
-                if self._text:
+                write_findings(os.path.join(self._log_dir, f"findings-rank{self._rank}.json"), share.findings, share.contained, meta)
+                if share.text:
                     with open(os.path.join(self._log_dir, f"report-rank{self._rank}.txt"), "w", encoding="utf-8") as file:
-                        file.write("\n".join(self._text))
+                        file.write("\n".join(share.text))
         except OSError as error:
             log.error("numscope could not write its files: %s", error)
 
