@@ -134,6 +134,19 @@ def exp_overflow_half() -> Tensor:
     return x.exp().sum()  # exp_overflow_half
 
 
+def exp_overflow_beside_a_mask() -> Tensor:
+    scores = leaf(100.0, 2.0, 1.0)[None].expand(2, 3)
+    masked = scores.masked_fill(torch.tensor([False, False, True]), -INF)
+    weights = masked.exp()  # exp_overflow_beside_a_mask
+    return (weights / weights.sum(-1, keepdim=True)).sum()
+
+
+def inf_over_inf() -> Tensor:
+    x = leaf(1.0, 2.0)
+    a = x.masked_fill(torch.tensor([True, False]), INF)
+    return (a / a.sum()).sum()  # inf_over_inf
+
+
 def cosh_overflow() -> Tensor:
     x = leaf(-100.0)
     return x.cosh().sum()  # cosh_overflow
@@ -246,6 +259,8 @@ FAULTS: list[tuple[Callable[[], Tensor], str, Reason]] = [
     (logit_at_one, "aten.logit", Reason.DOMAIN),
     (exp_overflow, "aten.exp", Reason.EXP_OVERFLOW),
     (exp_overflow_half, "aten.exp", Reason.EXP_OVERFLOW),
+    (exp_overflow_beside_a_mask, "aten.exp", Reason.EXP_OVERFLOW),
+    (inf_over_inf, "aten.div", Reason.INF_MINUS_INF),
     (cosh_overflow, "aten.cosh", Reason.EXP_OVERFLOW),
     (masked_row, "aten._softmax", Reason.INF_MINUS_INF),
     (infinities_meet, "aten.sub", Reason.INF_MINUS_INF),

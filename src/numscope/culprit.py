@@ -269,8 +269,10 @@ _FILLS = frozenset(
     {"full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "constant_pad_nd", "index_fill", "lift_fresh", "where"}
 )  # fmt: skip
 
-_SIGN_KEEPING = _FILLS | {"add", "amax", "amin", "cat", "clamp", "clone", "copy", "gather", "index", "index_put", "max", "maximum", "min",
-                           "minimum", "stack"}  # fmt: skip
+# An inf from these comes of an inf of the same sign, or was born there: exp(-inf) is 0, so exp's inf never stems from a mask.
+_SIGN_KEEPING = _FILLS | {"_to_copy", "add", "amax", "amin", "cat", "clamp", "clone", "copy", "exp", "exp2", "expm1", "gather", "index",
+                          "index_put", "logaddexp", "logsumexp", "max", "maximum", "mean", "min", "minimum", "relu", "softplus", "stack",
+                          "sum"}  # fmt: skip
 
 
 def _concerns(operand: OperandRecord, out: OperandRecord) -> bool:

@@ -263,9 +263,11 @@ def _inverse_root(case: Case) -> Verdict | None:
 @explains("exp", "exp2", "expm1", "sinh", "cosh", "special_expit", "softplus", "elu", "logaddexp")
 def exponential(case: Case) -> Verdict | None:
     x = case.operand("self")
-    if x is None or case.nonfinite_input:
+    even = case.op in ("sinh", "cosh")
+    # a masked score's -inf gives 0 here and explains nothing
+    if x is None or case.has_nan or any(n.num_nan or n.num_pos_inf or (even and n.num_neg_inf) for n in case.tensors):
         return None
-    largest = x.abs_max if case.op in ("sinh", "cosh") else x.high
+    largest = x.abs_max if even else x.high
     bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
     return (
         Reason.EXP_OVERFLOW,

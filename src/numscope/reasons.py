@@ -292,6 +292,9 @@ def _from_infinities(case: Case) -> Verdict | None:
         return None
     tensors = case.tensors
     infinite = [n for n in tensors if n.num_nonfinite]
+    if case.op in ("div", "divide", "true_divide") and len(infinite) > 1 and not any(n.num_nan for n in infinite):
+        detail = f"inf was divided by inf: {_counts(infinite[0])} by {_counts(infinite[1])}."
+        return Reason.INF_MINUS_INF, detail, "Divide finite numbers: subtract the maximum before exp, or clamp both."
     zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
     if zeros or case.op in ("mul", "mv", "dot") or len(infinite) < 1:
         value = next((v for v in case.values.values() if isinstance(v, float) and math.isinf(v)), math.inf)
