@@ -79,3 +79,8 @@ def test_report_is_on_stderr_without_any_logging_set_up():
 
 def test_it_is_in_the_public_face():
     assert numscope.check is check
+
+
+def test_code_that_stands_in_no_file_is_placed_as_python_names_it(caplog):
+    exec(compile("check(x)", "<cell>", "exec"), {"check": check, "x": torch.tensor([NAN])})
+    assert caplog.messages[0].endswith(" at <cell>:1")

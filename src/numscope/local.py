@@ -37,7 +37,8 @@ def check(tensor: Tensor, context: str = "") -> bool:
         _log.debug("check: %s", error)
         return False
     caller = sys._getframe(1)
-    place = f"{os.path.abspath(caller.f_code.co_filename)}:{caller.f_lineno}"
+    file = caller.f_code.co_filename
+    place = f"{file if file.startswith('<') else os.path.abspath(file)}:{caller.f_lineno}"  # "<stdin>" is in no folder
     _log.warning("%s%s (%s) at %s", f"{context}: " if context else "", _sentence(found), what, place, stacklevel=2)
     return True
 
