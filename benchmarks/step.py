@@ -112,7 +112,10 @@ def main() -> None:
     lines = ["| variant | float32 | bfloat16 |", "|---|---|---|"]
     lines.append("| bare step | " + " | ".join(f"{r['bare_s'] * 1e3:.0f} ms" for r in results.values()) + " |")
     for name in VARIANTS:
-        cells = [f"{r[name]['added_pct']:+.2f} % ({r[name]['quartiles_pct'][0]:+.1f} … {r[name]['quartiles_pct'][1]:+.1f})" for r in results.values()]
+        cells = [
+            f"{r[name]['added_pct']:+.2f} % ({r[name]['quartiles_pct'][0]:+.1f} … {r[name]['quartiles_pct'][1]:+.1f})"
+            for r in results.values()
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     write("step", {"machine": describe(), "results": results}, "Whole training step, added time against the bare step", lines)
 

@@ -7,6 +7,19 @@ imported, so that the processes which tests start have it too.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
+
+
+@pytest.fixture(autouse=True)
+def watches_end_with_their_test() -> Iterator[None]:
+    """A training that stops at a finding leaves its watch open, as a script would that ends there; the next test must not see it."""
+    yield
+    scope = sys.modules.get("numscope.scope")
+    for left in scope.live() if scope is not None else ():
+        left.close()

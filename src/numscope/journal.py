@@ -211,5 +211,3 @@ def parameters_of(names: Mapping[nn.Module, str]) -> list[tuple[str, str, nn.Par
                 seen.add(id(parameter))
                 found.append((name, slot, parameter))
     return found
-
-

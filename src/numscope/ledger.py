@@ -1,7 +1,7 @@
 """Rows on the tensors' own devices, read by the host when a step is over.
 
-Observing writes into a row on the device where the tensor lies and waits for nothing. ``read`` is the one place where the host waits: on CPU
-the rows are host memory already; from another device each block comes over in one copy.
+Observing writes into a row on the device where the tensor lies and waits for nothing. ``read`` is the one place where the host waits:
+on CPU the rows are host memory already; from another device each block comes over in one copy.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ class WatchOptions:
     """Options of ``numscope.watch`` and ``numscope run``, checked when made.
 
     Args:
-        level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights as a whole.
+        level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
+            as a whole.
         on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` and go on; None: detection off.
         gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
         frames: how many frames a report shows.

@@ -6,8 +6,8 @@ The host reads numbers once a step, when the gradients are final and no weight h
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
+import os
 import sys
 import traceback
 import weakref
@@ -23,7 +23,7 @@ from numscope.capture import BufferCopies, Call
 from numscope.diagnosis import Evidence
 from numscope.distributed import agree
 from numscope.errors import AbortAfter, NonFiniteError, UsageError
-from numscope.journal import Journal, frame, parameters_of
+from numscope.journal import Journal, frame
 from numscope.judge import Judge
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
@@ -35,6 +35,7 @@ from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
 from numscope.record import Finding
 from numscope.report.delivery import Delivery
 from numscope.site import Phase
+from numscope.trained import Trained, ids_of
 
 log = logging.getLogger("numscope")
 
@@ -65,8 +66,8 @@ class Scope:
         deep = self._detecting and options.level == "modules"
         self._probe = ModuleProbe(self._model, self, deep=deep, gradients=options.gradients and self._detecting, errors=_ASKED_FOR)
         self._modules = tuple(self._probe.names)
-        self._find_parameters()
         journal = Journal()
+        self._trained = Trained(self._probe, journal, optimizer)
         name = class_name(self._model)
         self._step = Evidence(
             name,
@@ -81,14 +82,11 @@ class Scope:
         self._ranks = agree.Ranks(self._model, model)
         self._judge = Judge(self._step, self._probe, options, self._delivery, self._ranks)
         self._loss_entry = Entry("", "")
-        self._looked_at: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # how many parameters it had then
-        self._optimizers: list[weakref.ref[Optimizer]] = [weakref.ref(optimizer)] if optimizer is not None else []
-        self._looked_for_optimizers = optimizer is not None
         self._stepped = False  # an optimizer has stepped since the last outermost call began
         self._judged = False  # this step has been
         self._in_loss = False  # the loss was being computed when the last backward began
         if self._detecting:
-            self._judge.bad_from_start = self._weights_bad_now()
+            self._judge.bad_from_start = self._trained.bad_now()
         optimizer_probe.listen(self)
         _live.append(self)
 
@@ -169,7 +167,7 @@ class Scope:
             self._between_calls()
         if self._probe.refresh():
             self._modules = tuple(self._probe.names)
-            self._find_parameters()
+            self._trained.find()
         self._step.journal.call = self.batch
         self._step.calls.append(Call.capture(module, self.batch, args, kwargs, self._step.buffers, self._modules))
         self._judged = False
@@ -197,7 +195,7 @@ class Scope:
             return
         self._has_failed = True
         self._detach()
-        self._judge.part(self._parameter_ids())
+        self._judge.part(self._trained.ids)
         self._write_files()
         name = self._step.model
         log.error("numscope is off for %s: %s: %s\n%s", name, type(error).__name__, error, "".join(traceback.format_exception(error)))
@@ -285,15 +283,13 @@ class Scope:
         if self._stepped:
             self._next_step()
             return
-        if not self._optimizers and not self._looked_for_optimizers and last.had_backward:
-            self._looked_for_optimizers = True
-            # by type: isinstance asks each object for its __class__, which some answer with a warning
-            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self._updates(o)]
+        if last.had_backward:
+            self._trained.search()
         if not last.had_backward:
             if all(ref() is None for _, ref in last.outputs):  # nobody can call backward on it any more
                 self._judge.judge(alone=True)
                 self._forget()
-        elif not self._optimizers:
+        elif not self._trained.has_optimizer:
             self._end_of_step()
         elif self._on_host() and not step.journal.any_bad():
             step.journal.reset()
@@ -302,10 +298,9 @@ class Scope:
                 del step.calls[0]
 
     def _before_step(self, optimizer: Optimizer) -> None:
-        if not any(ref() is optimizer for ref in self._optimizers):
-            self._optimizers.append(weakref.ref(optimizer))
+        self._trained.meet(optimizer)
         if in_backward():  # an optimizer that steps inside backward: its own gradients are judged, the step goes on
-            handles = self._see_gradients(_parameter_ids(optimizer))
+            handles = self._see_gradients(ids_of(optimizer))
             if self._step.journal.any_bad():
                 self._judge.judge(handles, alone=True)
             return
@@ -315,8 +310,8 @@ class Scope:
             with self._ranks.owed():
                 mine, scaled = None, None
                 if optimizer_probe.in_scaler():
-                    mine = _parameter_ids(optimizer)
-                    scaled = self._see_gradients(self._parameter_ids() - mine)
+                    mine = ids_of(optimizer)
+                    scaled = self._see_gradients(self._trained.ids - mine)
                 handles = self._see_gradients(mine)
                 try:
                     self._judge.judge(handles, scaled=scaled)
@@ -327,13 +322,10 @@ class Scope:
                 call.gradients.clear()
 
     def _after_step(self, optimizer: Optimizer) -> None:
-        mine = _parameter_ids(optimizer)
-        places = [(entry, slot, p) for entry, slot, p in self._parameters if id(p) in mine]
         with self._ranks.owed():
-            handles = self._step.journal.weights.observe_many([p for _, _, p in places])
+            places = self._trained.see_weights(ids_of(optimizer))
             if self._on_host():  # elsewhere they are read with the next step's rows: no second sync
-                known = [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(places, handles, strict=True)]
-                self._judge.judge_update(optimizer, known)
+                self._judge.judge_update(optimizer, places)
 
     def _skipped_step(self, optimizer: Optimizer) -> None:
         """Ranks agree on what GradScaler leaves out: gradients are reduced before it looks at them."""
@@ -343,7 +335,7 @@ class Scope:
             self._delivery.event(*self.events[-1])
         self._stepped = self._judged = True
         with self._ranks.owed():
-            self._judge.skipped(optimizer, self._see_gradients(_parameter_ids(optimizer)))
+            self._judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
 
     def _end_of_step(self, closing: bool = False) -> None:
         """A step is over that no optimizer of torch ended."""
@@ -353,7 +345,7 @@ class Scope:
             self._judged = True
             with self._ranks.owed() if trained and not closing else contextlib.nullcontext():
                 self._judge.judge(self._see_gradients(None) if trained else (), alone=closing or not trained)
-        if not self._optimizers:
+        if not self._trained.has_optimizer:
             self._step.journal.weights.recheck()
         if trained or self._stepped:
             self._next_step()
@@ -369,42 +361,13 @@ class Scope:
         self._step.forget()
 
     def _see_gradients(self, only: set[int] | None) -> list[int]:
-        if not self.options.gradients:
-            return []
-        journal = self._step.journal
-        places = [(e, s, g) for e, s, p in self._parameters if (g := p.grad) is not None and (only is None or id(p) in only)]
-        handles = journal.ledger.observe_many([g for _, _, g in places])
-        for (entry, slot, _), handle in zip(places, handles, strict=True):
-            journal.add_handles(entry, Phase.BACKWARD, journal.ledger, [(entry.gradient_slot(slot), handle)])
-        return handles
+        return self._trained.see_gradients(only) if self.options.gradients else []
 
     # ---- small things
 
     def _if_mine(self, then: Callable[[Optimizer], None], optimizer: Optimizer) -> None:
-        if self._updates(optimizer):
+        if self._trained.updated_by(optimizer):
             then(optimizer)
-
-    def _updates(self, optimizer: Optimizer) -> bool:
-        given = _parameter_ids(optimizer)
-        if self._looked_at.get(optimizer) != len(given):
-            self._looked_at[optimizer] = len(given)
-            if not given <= self._parameter_ids():  # another model's, or put into this one since
-                self._find_parameters()
-        return not given.isdisjoint(self._parameter_ids())
-
-    def _find_parameters(self) -> None:
-        """Again where an optimizer has others: sharding and tying put new ones in the place of those that were there."""
-        self._parameters = [(self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)]
-
-    def _parameter_ids(self) -> set[int]:
-        return {id(p) for _, _, p in self._parameters}
-
-    def _weights_bad_now(self) -> frozenset[str]:
-        weights = self._step.journal.weights
-        handles = weights.observe_many([p for _, _, p in self._parameters])
-        weights.ledger.read()
-        bad = set(weights.ledger.bad())
-        return frozenset(e.parameter(s) for (e, s, _), handle in zip(self._parameters, handles, strict=True) if handle in bad)
 
     def _on_host(self) -> bool:
         return self._step.journal.ledger.on_host and self._step.journal.weights.ledger.on_host
@@ -433,32 +396,29 @@ class Scope:
         self._probe.paused = True
         if self in _live:
             _live.remove(self)
-        for undo in (
-            self._step.stretch.end,
-            self._probe.detach,
-            partial(optimizer_probe.unlisten, self),
-            self._judge.close,
-            self._step.forget,
-        ):
+        unlisten = partial(optimizer_probe.unlisten, self)
+        for undo in (self._step.stretch.end, self._probe.detach, unlisten, self._judge.close, self._step.forget):
             try:
                 undo()
             except Exception as error:  # the rest must be undone all the same
                 log.debug("while numscope went: %s: %s", type(error).__name__, error)
-
         if self._probe.compiled.places:
             drop_graphs()
         if not _live:
             release_dynamo()
 
     def _write_files(self) -> None:
-        try:
-            self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
-        except Exception as error:
-            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+        self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
 
 
-def _parameter_ids(optimizer: Optimizer) -> set[int]:
-    return {id(p) for group in optimizer.param_groups for p in group["params"]}
+def _leave_parent() -> None:
+    """In a forked child: the watches are the parent's; what the child runs of the model runs bare."""
+    for scope in tuple(_live):
+        scope._detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_parent)
 
 
 def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:

@@ -290,7 +290,7 @@ def test_torchrun_starts_a_watched_script_on_each_rank(train: Path, tmp_path: Pa
     done = cli(*words, cwd=tmp_path, command=("-m", "torch.distributed.run"), OMP_NUM_THREADS="1")
     assert done.returncode == 1, done.stderr  # torchrun's own status for a failed rank
     assert "exitcode  : 3" in done.stderr
-    assert sorted(done.stdout.splitlines()) == ["0", "0", "1", "1", "2", "2"]
+    assert sorted("".join(done.stdout.split())) == list("001122")  # two processes write their lines into each other
 
 
 def test_small_t5_overflows_by_itself_and_the_line_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope import journal, judge, ledger, replay
+from numscope import journal, judge, ledger, replay, trained
 from numscope import scope as scopes
 from numscope.probe import module as module_probe
 from numscope.probe import op, stretch, walk
@@ -52,7 +52,7 @@ class Planted(Exception):
 
 
 PLACES = [
-    (ledger.Ledger, "observe"), (ledger.Ledger, "_write"), (ledger.Ledger, "observe_many"), (ledger.Ledger, "rewrite_many"),
+    (ledger.Ledger, "observe"), (ledger.Ledger, "_block_of"), (ledger.Ledger, "observe_many"), (ledger.Ledger, "rewrite_many"),
     (ledger.Ledger, "read"), (ledger.Ledger, "bad"), (ledger.Ledger, "reset"), (ledger.Ledger, "numbers"),
     (journal.Journal, "add"), (journal.Journal, "add_handles"), (journal.Journal, "bad"), (journal.Journal, "reset"),
     (journal.Journal, "frames"),
@@ -66,7 +66,7 @@ PLACES = [
     (op.OpProbe, "_before"), (op.OpProbe, "_after"),
     (stretch.LossStretch, "begin"), (stretch.LossStretch, "end"), (stretch.LossStretch, "see_backward"), (stretch.LossStretch, "_node_ran"),
     (stretch.LossStretch, "_custom_begins"), (stretch.LossStretch, "_custom_ran"), (stretch.LossStretch, "reset"),
-    (scopes.Scope, "_updates"), (scopes.Scope, "_see_gradients"), (scopes.Scope, "_between_calls"), (scopes.Scope, "_end_of_step"),
+    (trained.Trained, "updated_by"), (trained.Trained, "see_weights"), (scopes.Scope, "_see_gradients"), (scopes.Scope, "_between_calls"), (scopes.Scope, "_end_of_step"),
     (scopes.Scope, "_watch_outputs"), (scopes.Scope, "_see_loss"),
     (delivery.Delivery, "finding"), (delivery.Delivery, "contained"), (delivery.Delivery, "close"),
 ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Observation inside compiled graphs: a custom operator that merges a tensor's summary into a row.
 
-Inside a graph nothing can be appended to a list at run time, so each place gets a fixed row when it is traced, and a second call in the same step
-merges into it. Gradients of outputs inside a compiled graph are not visible to hooks; those of parameters and of the graph's own outputs are.
+Inside a graph nothing can be appended to a list at run time, so each place gets a fixed row when it is traced, and a second call in
+the same step merges into it. Gradients of outputs inside a compiled graph are not visible to hooks; those of parameters and of the graph's
+own outputs are.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ _undo: list[Callable[[], None]] = []
 def prepare_dynamo() -> None:
     """Let compiled code be guarded by the hooks on its modules, so that graphs made without hooks are not taken for watched ones.
 
-    Only where dynamo is loaded already: a model compiled later is traced with its hooks anyway. Graphs made so far are dropped, since torch keeps
-    no note of which were made before.
+    Only where dynamo is loaded already: a model compiled later is traced with its hooks anyway. Graphs made so far are dropped, since torch
+    keeps no note of which were made before.
     """
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:

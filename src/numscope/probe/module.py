@@ -1,7 +1,7 @@
 """The module probe: forward hooks and output-gradient hooks make a model's tensors visible to a tap.
 
-Tensor hooks rather than full-backward module hooks: the latter wrap inputs and outputs in an extra autograd node, which breaks in-place operations
-and changes the graph. A tensor hook that returns None changes nothing.
+Tensor hooks rather than full-backward module hooks: the latter wrap inputs and outputs in an extra autograd node, which breaks in-place
+operations and changes the graph. A tensor hook that returns None changes nothing.
 """
 
 from __future__ import annotations
@@ -205,7 +205,10 @@ class ModuleProbe:
         return self._by_name[module_name]
 
     def find_shells(self) -> bool:
-        """Hook the compiled wrappers around the root, whose calls are plain Python. True when there are new ones. *Cost:* one walk over all objects."""
+        """Hook the compiled wrappers around the root, whose calls are plain Python.
+
+        Returns: whether there are new ones. *Cost:* one walk over all objects.
+        """
         self.root_was_traced = False
         found = False
         for shell in [o for o in gc.get_objects() if type(o).__name__ == "OptimizedModule" and getattr(o, "_orig_mod", None) is self.root]:
@@ -287,7 +290,8 @@ class ModuleProbe:
         else:
             for slot, leaf in walk.tensors(output, "output"):
                 if leaf.requires_grad and not leaf.is_leaf:  # a hook on a leaf would outlive the step
-                    leaf.register_hook(Hook(self._gradient, entry, entry.gradient_slot(slot)))
+                    hook = Hook(self._gradient, entry, entry.gradient_slot(slot))
+                    leaf.register_hook(hook)  # type: ignore[no-untyped-call]
 
     def _gradient(self, entry: Entry, slot: str, gradient: Tensor) -> None:
         if not self.paused and not torch.compiler.is_compiling():

@@ -106,8 +106,8 @@ class Delivery:
                 if share.text:
                     with open(os.path.join(self._log_dir, f"report-rank{self._rank}.txt"), "w", encoding="utf-8") as file:
                         file.write("\n".join(share.text))
-        except OSError as error:
-            log.error("numscope could not write its files: %s", error)
+        except Exception as error:  # the run must not end by it
+            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
 
 
 def _of_rank(path: str, rank: int) -> str:
