@@ -49,6 +49,7 @@ FLOORS = {
     "reasons": 3,
     "replay": 3,
     "replay_update": 3,
+    "loss": 3,
     "trained": 3,
     # what a user holds
     "autowatch": 4,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
 
 from numscope.capture import BufferCopies, Call
 from numscope.culprit import find_culprit
+from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.journal import Journal
+from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.op import COLLECTIVES
 from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
@@ -35,6 +37,13 @@ class Evidence:
     rank: int
     calls: list[Call] = field(default_factory=list)
     step: int = 0
+
+    @classmethod
+    def of(cls, probe: ModuleProbe, frames: int, failed: Callable[[Exception], None]) -> Evidence:
+        """Of the model that a probe is on; ``failed`` is told of errors of the tool's own."""
+        journal = Journal()
+        stretch = LossStretch(journal.ledger, failed)
+        return cls(class_name(probe.root), probe.names, journal, stretch, BufferCopies(probe.names), frames, agree.rank())
 
     def forget(self) -> None:
         """The step is over."""
@@ -192,11 +201,17 @@ _LATER = "or look at what changes them after backward (clipping, unscaling)"
 
 def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
     """The culprit in the stretch between the model's outputs and ``backward``."""
-    stretch = evidence.stretch
-    outside = find_culprit(stretch.tape, stretch.roots, stretch.ledger)
-    if outside is None and not any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
-        outside = find_culprit(stretch.tape, stretch.backward, stretch.ledger)
-    return outside
+    roots = [root for root in evidence.stretch.roots if root.known]
+    watched = list(
+        dict.fromkeys([evidence.stretch, *(root.stretch for root in roots)])
+    )  # another model's may have been the one that watched
+    for stretch in watched:
+        outside = find_culprit(stretch.tape, [root.state for root in roots if root.stretch is stretch], stretch.ledger)
+        if outside is not None:
+            return outside
+    if any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
+        return None
+    return next((c for stretch in watched if (c := find_culprit(stretch.tape, stretch.backward, stretch.ledger)) is not None), None)
 
 
 def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:

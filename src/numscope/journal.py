@@ -187,6 +187,18 @@ class Journal:
         """The ``count`` frames that end with event ``last``. Gradients of one module that came together share a frame."""
         return tuple(frame(event) for event in self.events[max(0, last + 1 - count) : last + 1])
 
+    @property
+    def on_host(self) -> bool:
+        """Whether reading costs no sync."""
+        return self.ledger.on_host and self.weights.ledger.on_host
+
+    def take_frames(self) -> list[Frame]:
+        """All that was seen, as frames, and begin anew. *Cost:* a sync where the rows lie on a device."""
+        self.read()
+        frames = [frame(event) for event in self.events]
+        self.reset()
+        return frames
+
     def reset(self) -> None:
         """Forget the step; weights' rows stay."""
         self.events.clear()

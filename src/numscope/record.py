@@ -159,7 +159,8 @@ class Finding:
         if self.culprit is None:
             return f"{where}; culprit unknown: {self.replay}"
         c = self.culprit
-        return f"{where}: {c.op} at {c.file}:{c.line} `{c.code}` — {c.reason.value}: {c.detail} {c.advice}"
+        code = f" `{c.code}`" if c.code else ""
+        return f"{where}: {c.op} at {c.file}:{c.line}{code} — {c.reason.value}: {c.detail} {c.advice}"
 
 
 def plain(value: Any) -> Any:

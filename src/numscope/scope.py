@@ -19,19 +19,19 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.capture import BufferCopies, Call
+from numscope.capture import Call
 from numscope.diagnosis import Evidence
 from numscope.distributed import agree
 from numscope.errors import AbortAfter, NonFiniteError, UsageError
-from numscope.journal import Journal, frame
 from numscope.judge import Judge
+from numscope.loss import Loss
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.compiled import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.module import Entry, Hook, Leaves, ModuleProbe, can_be_hooked, in_backward
 from numscope.probe.naming import class_name, peel
-from numscope.probe.stretch import MODEL_OUTPUT, LossStretch
+from numscope.probe.stretch import MODEL_OUTPUT
 from numscope.record import Finding
 from numscope.report.delivery import Delivery
 from numscope.site import Phase
@@ -66,24 +66,14 @@ class Scope:
         deep = self._detecting and options.level == "modules"
         self._probe = ModuleProbe(self._model, self, deep=deep, gradients=options.gradients and self._detecting, errors=_ASKED_FOR)
         self._modules = tuple(self._probe.names)
-        journal = Journal()
-        self._trained = Trained(self._probe, journal, optimizer)
-        name = class_name(self._model)
-        self._step = Evidence(
-            name,
-            self._probe.names,
-            journal,
-            LossStretch(journal.ledger, self.failed),
-            BufferCopies(self._probe.names),
-            options.frames,
-            agree.rank(),
-        )
-        self._delivery = Delivery(options.json, options.log_dir, name, agree.rank())
+        self._step = Evidence.of(self._probe, options.frames, self.failed)
+        self._trained = Trained(self._probe, self._step.journal, optimizer)
+        self._delivery = Delivery(options.json, options.log_dir, self._step.model, self._step.rank)
         self._ranks = agree.Ranks(self._model, model)
         self._judge = Judge(self._step, self._probe, options, self._delivery, self._ranks)
-        self._loss_entry = Entry("", "")
         self._stepped = False  # an optimizer has stepped since the last outermost call began
         self._judged = False  # this step has been
+        self._loss: Loss | None = None  # what backward was called on, until a gradient says that it is this model's
         self._in_loss = False  # the loss was being computed when the last backward began
         if self._detecting:
             self._judge.bad_from_start = self._trained.bad_now()
@@ -187,6 +177,8 @@ class Scope:
     def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
         if entry.is_root:
             self._absorb_graphs()
+        if self._loss is not None and phase is Phase.BACKWARD:
+            self._own_loss()
         self._step.journal.add(entry, phase, weights, leaves)
 
     def failed(self, error: Exception) -> None:
@@ -239,36 +231,41 @@ class Scope:
             t.register_hook(Hook(self._keep_gradient, call_ref, entry, slot))  # type: ignore[no-untyped-call]
         if live:
             self._step.stretch.begin({id(t): f"{MODEL_OUTPUT} {slot}" for slot, t in found})
-        elif not call.grad_enabled and self._on_host():
+        elif not call.grad_enabled and self._step.journal.on_host:
             self._judge.judge(alone=True)  # no backward can follow; one rank may be evaluating by itself
             self._forget()
 
     def _absorb_graphs(self) -> None:
         """What compiled graphs have seen comes before the event of the call around them. Off the host it waits for the judge."""
-        if self._probe.compiled.places and self._on_host():
+        if self._probe.compiled.places and self._step.journal.on_host:
             self._step.journal.absorb(self._probe.compiled)
 
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor) -> None:
         call = call_ref()
         if call is not None and not self._probe.paused:
+            if self._loss is not None:
+                self._guard(self._own_loss)
             if not self._probe.deep:
                 self._guard(self._step.journal.add, entry, Phase.BACKWARD, {}, [(entry.gradient_slot(slot), gradient)])
             self._guard(call.keep, slot, gradient, REPLAY_BYTES)
 
     def _see_loss(self, roots: Sequence[Tensor]) -> None:
-        journal = self._step.journal
+        """Among several models it is known by the first gradient whose loss it is."""
+        if not self._step.calls and not self._stepped and not self._journals_anything():
+            return
+        self._loss = Loss.look_at(roots, self._step, [scope._step for scope in _live if scope is not self])
+        if len(_live) == 1 or not self._step.calls:
+            self._own_loss()
+
+    def _own_loss(self) -> None:
+        """The backward at work is this model's."""
+        loss, self._loss = self._loss, None
         if self._stepped:  # backward again without a new forward, or with one that no hook saw
             self._stepped = self._judged = False
             if not self._step.calls:
                 self._next_step()
-        if not self._step.calls and not self._journals_anything():
-            return
-        for call in self._step.calls:
-            call.had_backward = True
-        handles = [(f"loss[{i}]" if len(roots) > 1 else "loss", journal.ledger.observe(t)) for i, t in enumerate(roots)]
-        journal.add_handles(self._loss_entry, Phase.LOSS, journal.ledger, handles)
-        outputs = [t for call in self._step.calls for _, ref in call.outputs if (t := ref()) is not None]
-        self._step.stretch.see_backward(roots, outputs)
+        if loss is not None:
+            loss.charge(self._step)
 
     def _journals_anything(self) -> bool:
         """Whether this model has a part in the step at work. If it runs in a graph compiled after ``watch``, get at its calls."""
@@ -291,7 +288,7 @@ class Scope:
                 self._forget()
         elif not self._trained.has_optimizer:
             self._end_of_step()
-        elif self._on_host() and not step.journal.any_bad():
+        elif self._step.journal.on_host and not step.journal.any_bad():
             step.journal.reset()
             step.stretch.reset()
             while len(step.calls) > 1 and sum(c.nbytes for c in step.calls) > REPLAY_BYTES:
@@ -324,7 +321,7 @@ class Scope:
     def _after_step(self, optimizer: Optimizer) -> None:
         with self._ranks.owed():
             places = self._trained.see_weights(ids_of(optimizer))
-            if self._on_host():  # elsewhere they are read with the next step's rows: no second sync
+            if self._step.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
                 self._judge.judge_update(optimizer, places)
 
     def _skipped_step(self, optimizer: Optimizer) -> None:
@@ -358,6 +355,7 @@ class Scope:
 
     def _forget(self) -> None:
         self._stepped = False
+        self._loss = None
         self._step.forget()
 
     def _see_gradients(self, only: set[int] | None) -> list[int]:
@@ -369,16 +367,10 @@ class Scope:
         if self._trained.updated_by(optimizer):
             then(optimizer)
 
-    def _on_host(self) -> bool:
-        return self._step.journal.ledger.on_host and self._step.journal.weights.ledger.on_host
-
     def _print_trace(self, batch: int) -> None:
         if batch in self.options.trace:
             self._probe.flatten()
-            journal = self._step.journal
-            journal.read()
-            self._delivery.trace(batch, [frame(event) for event in journal.events])
-            journal.reset()
+            self._delivery.trace(batch, self._step.journal.take_frames())
 
     def _guard(self, call: Callable[..., object], *args: Any) -> None:
         """Run a piece of the tool; what goes wrong in it never reaches the training script."""
@@ -408,7 +400,10 @@ class Scope:
             release_dynamo()
 
     def _write_files(self) -> None:
-        self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
+        try:
+            self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
+        except Exception as error:
+            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
 
 
 def _leave_parent() -> None:
@@ -441,6 +436,8 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
         raise UsageError(
             f"watch: got a {type(model).__name__}, expected a model that runs as Python. Watch it before torch.jit scripts it."
         )
+    if any(scope.model is peel(model) for scope in _live):
+        log.warning("watch: this %s is watched already, and both watches stay. Close the first one: scope.close().", class_name(model))
     return Scope(model, WatchOptions.of(**options), optimizer=optimizer)
 
 

@@ -66,7 +66,8 @@ PLACES = [
     (op.OpProbe, "_before"), (op.OpProbe, "_after"),
     (stretch.LossStretch, "begin"), (stretch.LossStretch, "end"), (stretch.LossStretch, "see_backward"), (stretch.LossStretch, "_node_ran"),
     (stretch.LossStretch, "_custom_begins"), (stretch.LossStretch, "_custom_ran"), (stretch.LossStretch, "reset"),
-    (trained.Trained, "updated_by"), (trained.Trained, "see_weights"), (scopes.Scope, "_see_gradients"), (scopes.Scope, "_between_calls"), (scopes.Scope, "_end_of_step"),
+    (trained.Trained, "updated_by"), (trained.Trained, "see_weights"), (scopes.Scope, "_see_gradients"),
+    (scopes.Scope, "_between_calls"), (scopes.Scope, "_end_of_step"),
     (scopes.Scope, "_watch_outputs"), (scopes.Scope, "_see_loss"),
     (delivery.Delivery, "finding"), (delivery.Delivery, "contained"), (delivery.Delivery, "close"),
 ]  # fmt: skip

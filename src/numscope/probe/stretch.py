@@ -7,6 +7,7 @@ backward is watched by hooks on its few autograd nodes, which go with the graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -20,6 +21,20 @@ from numscope.site import Phase
 
 MODEL_OUTPUT = "input from the model:"  # how the stretch's operands are called that the model made
 MAX_NODES = 512  # of a loss's graph; a stretch longer than that has a model in it
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A tensor that backward was called on, on the tape that saw it made."""
+
+    stretch: LossStretch
+    tape: OpTape
+    state: State
+
+    @property
+    def known(self) -> bool:
+        """Whether that tape's step is still at work."""
+        return self.stretch.tape is self.tape
 
 
 class LossStretch:
@@ -37,7 +52,7 @@ class LossStretch:
         self._failed = failed
         self._custom: list[OpProbe] = []  # pushed around a custom function's backward
         self.tape = OpTape(limit=4096)
-        self.roots: list[State] = []  # what backward was called on
+        self.roots: list[Root] = []  # what backward was called on
         self.backward: list[State] = []  # gradients that came out of the stretch's nodes, in order
         self._mode: OpProbe | None = None
         self._thread = 0  # modes belong to threads
@@ -79,9 +94,12 @@ class LossStretch:
         for other in reversed(above):
             _push_mode(other)
 
+    def find(self, tensors: Sequence[Tensor]) -> list[Root]:
+        """Those of some tensors that this stretch has seen made."""
+        return [Root(self, self.tape, state) for t in tensors if (state := self.tape.state_of(t)) is not None]
+
     def see_backward(self, roots: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        """Note what backward is called on, and watch the backward of the stretch's own nodes, down to the model's outputs."""
-        self.roots += [state for root in roots if (state := self.tape.state_of(root)) is not None]
+        """Watch the backward of the stretch's own nodes, from what backward is called on down to the model's outputs."""
         stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
         todo = [t.grad_fn for t in roots if t.grad_fn is not None and self._made(t.grad_fn) and t.grad_fn not in stop]
         seen: set[Any] = set(todo)
