@@ -2,7 +2,8 @@
 
     ./dev bench memory [--steps N]
 
-A growth would show as a slope: resident bytes are noted every tenth of the run, bare and watched, after the first tenth has warmed the allocator.
+A growth would show as a slope: resident bytes are noted every tenth of the run, bare and watched, after the first tenth has warmed the
+allocator.
 """
 
 from __future__ import annotations

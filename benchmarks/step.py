@@ -3,8 +3,8 @@
     ./dev bench step [--rounds N]
 
 Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. In each round every variant is attached to the same model, runs a step to warm up and
-then one by the clock, and is detached: all of them see the same weights, caches and machine. Reported: median over rounds of (variant / bare), with
-the quartiles, and the bare step's own spread (a second bare step in each round) as the noise floor.
+then one by the clock, and is detached: all of them see the same weights, caches and machine. Reported: median over rounds of
+(variant / bare), with the quartiles, and the bare step's own spread (a second bare step in each round) as the noise floor.
 
 Like for like with transformers' class means forward and weights alone, so there the gradients are left out.
 """
