@@ -72,3 +72,13 @@ def test_watching_a_model_twice_is_said(pair: Pair, caplog: pytest.LogCaptureFix
     with caplog.at_level("WARNING", "numscope"):
         numscope.watch(a).close()
     assert "watched already" in caplog.text
+
+
+def test_weights_used_without_a_call_are_judged_step_by_step() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        for _ in range(5):
+            update(optimizer, nn.functional.linear(torch.randn(3, 4), model.weight, model.bias).mean())
+        assert not scope.closed  # the tool did not fail
+    assert (scope.findings, scope.step_number) == ([], 5)

@@ -251,7 +251,10 @@ class Scope:
 
     def _see_loss(self, roots: Sequence[Tensor]) -> None:
         """Among several models it is known by the first gradient whose loss it is."""
-        if not self._step.calls and not self._stepped and not self._journals_anything():
+        if self._stepped and not self._step.calls:  # a forward that no hook saw; before the loss gets a row of the new step
+            self._judged = False
+            self._next_step()
+        if not self._step.calls and not self._journals_anything():
             return
         self._loss = Loss.look_at(roots, self._step, [scope._step for scope in _live if scope is not self])
         if len(_live) == 1 or not self._step.calls:
@@ -260,10 +263,8 @@ class Scope:
     def _own_loss(self) -> None:
         """The backward at work is this model's."""
         loss, self._loss = self._loss, None
-        if self._stepped:  # backward again without a new forward, or with one that no hook saw
+        if self._stepped:  # backward again without a new forward
             self._stepped = self._judged = False
-            if not self._step.calls:
-                self._next_step()
         if loss is not None:
             loss.charge(self._step)
 
