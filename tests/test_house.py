@@ -22,6 +22,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = {
     # plain data, standard library only
     "errors": 0,
+    "observation": 0,
     "record": 0,
     "registry": 0,
     "site": 0,
@@ -37,11 +38,14 @@ FLOORS = {
     "distributed": 2,
     "ledger": 2,
     "probe": 2,
+    "runs": 2,
+    "tally": 2,
     # a step's story, and the step again
     "capture": 3,
     "config": 3,
     "culprit": 3,
     "diagnosis": 3,
+    "dynamics": 3,
     "journal": 3,
     "judge": 4,
     "reason_gradients": 3,
@@ -49,10 +53,12 @@ FLOORS = {
     "reasons": 3,
     "replay": 3,
     "replay_update": 3,
+    "recorder": 3,
     "loss": 3,
     "trained": 3,
     # what a user holds
     "autowatch": 4,
+    "inspector": 4,
     "local": 4,
     "remedy": 4,
     "scope": 4,
@@ -65,7 +71,7 @@ FLOORS = {
     "cli": 6,
 }
 DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
-WITHOUT_TORCH = {"errors", "record", "registry", "site", "options", "plan", "sinks", "findings", "report"}
+WITHOUT_TORCH = {"errors", "observation", "record", "registry", "site", "options", "plan", "runs", "sinks", "findings", "report"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework
 FORBIDDEN_NAMES = {"base", "common", "const", "constants", "helper", "helpers", "manager", "misc", "util", "utils"}
