@@ -53,6 +53,7 @@ FLOORS = {
     "reasons": 3,
     "replay": 3,
     "replay_update": 3,
+    "plugins": 3,
     "recorder": 3,
     "loss": 3,
     "trained": 3,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numscope.errors import NonFiniteError, UsageError
     from numscope.local import check
     from numscope.record import Culprit, Finding
+    from numscope.registry import feature, logger, rule, statistic
     from numscope.remedy import high_precision
     from numscope.scope import Scope, watch
     from numscope.summary.dispatch import summarize
@@ -28,7 +29,11 @@ _HOMES = {
     "Summary": "numscope.summary.state",
     "UsageError": "numscope.errors",
     "check": "numscope.local",
+    "feature": "numscope.registry",
     "high_precision": "numscope.remedy",
+    "logger": "numscope.registry",
+    "rule": "numscope.registry",
+    "statistic": "numscope.registry",
     "summarize": "numscope.summary.dispatch",
     "watch": "numscope.scope",
 }
@@ -42,7 +47,11 @@ __all__ = [
     "UsageError",
     "__version__",
     "check",
+    "feature",
     "high_precision",
+    "logger",
+    "rule",
+    "statistic",
     "summarize",
     "watch",
 ]
