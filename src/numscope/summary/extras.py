@@ -1,0 +1,205 @@
+"""Further columns beside a summary's row: exponent histograms, what-if casts, block ranges, weight dynamics. Plain data.
+
+Like a row, an extra is float64 *cells* that merge: by adding, or by taking the larger. Cells that take the larger are never negative, so
+that zeros are the empty value of every cell. A ``Layout`` says which cells a site has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from numscope.errors import UsageError
+
+NUM_EXPONENTS = 256
+MAX_BLOCK_SIZE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A floating-point format that a tensor is cast to on paper.
+
+    Args:
+        name: as statistics are prefixed.
+        fraction_bits: stored bits of the significand.
+        min_exponent: of the smallest normal number, as a power of two.
+        max: largest finite number.
+        scaled: cast with the tensor's own scale (``max`` / amax), and saturating; else as it is, and overflowing to infinity.
+        code: what the kernel knows it by; mirrors csrc/extras.h.
+    """
+
+    name: str
+    fraction_bits: int
+    min_exponent: int
+    max: float
+    scaled: bool
+    code: int
+
+
+# Source: OCP 8-bit Floating Point Specification 1.0 (e4m3 has no infinities), IEEE 754-2019 binary16; bfloat16 is float32's upper half.
+FORMATS: dict[str, Format] = {
+    "e4m3": Format("e4m3", fraction_bits=3, min_exponent=-6, max=448.0, scaled=True, code=0),
+    "e5m2": Format("e5m2", fraction_bits=2, min_exponent=-14, max=57344.0, scaled=True, code=1),
+    "fp16": Format("fp16", fraction_bits=10, min_exponent=-14, max=65504.0, scaled=False, code=2),
+    "bf16": Format("bf16", fraction_bits=7, min_exponent=-126, max=(2 - 2**-7) * 2.0**127, scaled=False, code=3),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Cells that one kernel, or one look at an update, fills together.
+
+    Args:
+        key: names it among all extras.
+        columns: name of each column.
+        widths: cells of each column; a column of several is a list where it is named.
+        is_max: for each cell whether it merges to the larger value; else it adds.
+        source: who fills it: a tensor's values, or what an optimizer does to a weight.
+        kind: which kernel.
+        settings: what that kernel is told.
+    """
+
+    key: str
+    columns: tuple[str, ...]
+    widths: tuple[int, ...]
+    is_max: tuple[bool, ...]
+    source: Literal["tensor", "update"] = "tensor"
+    kind: Literal["exponents", "format", "blockwise", "dynamics"] = "exponents"
+    settings: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Cells of all columns."""
+        return len(self.is_max)
+
+
+EXPONENTS = Extra("exponents", ("exponents",), (NUM_EXPONENTS,), (False,) * NUM_EXPONENTS)
+
+_DYNAMICS = (
+    "grad_square", "update_square", "num_updates", "num_lost_updates",
+    "bf16_num_updates", "bf16_num_lost_updates", "v_numel", "v_num_underflow",
+)  # fmt: skip
+DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, source="update", kind="dynamics")
+
+
+def format_extra(name: str) -> Extra:
+    """What a cast to a format would do to a tensor: how many elements it loses at either end, and the sum of its squared errors.
+
+    Args:
+        name: a key of ``FORMATS``.
+
+    Raises:
+        UsageError: of a format that is not known.
+    """
+    if name not in FORMATS:
+        raise UsageError(f"format: got {name!r}, expected one of {', '.join(FORMATS)}.")
+    columns = (f"{name}_num_underflow", f"{name}_num_overflow", f"{name}_square_error")
+    return Extra(name, columns, (1, 1, 1), (False,) * 3, kind="format", settings=(FORMATS[name].code,))
+
+
+def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = True) -> Extra:
+    """The widest dynamic range that any block of a tensor has, in powers of two.
+
+    Args:
+        block_size: elements along a block's side.
+        dims: 1 for blocks of ``block_size`` neighbors, 2 for squares.
+        both_orientations: of one-dimensional blocks those along the rows and those along the columns; else along the rows alone.
+
+    Raises:
+        UsageError: of settings out of their range.
+    """
+    if isinstance(block_size, bool) or not isinstance(block_size, int) or not 1 <= block_size <= MAX_BLOCK_SIZE:
+        raise UsageError(f"block_size: got {block_size!r}, expected a whole number from 1 to {MAX_BLOCK_SIZE}.")
+    if isinstance(dims, bool) or dims not in (1, 2):
+        raise UsageError(f"dims: got {dims!r}, expected 1 or 2.")
+    if not isinstance(both_orientations, bool):
+        raise UsageError(f"max_over_orientations: got {both_orientations!r}, expected true or false.")
+    if dims == 2:
+        key, orientations = f"block{block_size}x{block_size}", 4
+    elif both_orientations:
+        key, orientations = f"block{block_size}", 3
+    else:
+        key, orientations = f"block{block_size}_rows", 1
+    # bits of the last setting: along rows, along columns, squares
+    return Extra(key, (f"{key}_dynamic_range",), (1,), (True,), kind="blockwise", settings=(block_size, orientations))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which cells a site has beside its row, in which order.
+
+    Args:
+        extras: those wanted; what comes twice counts once.
+    """
+
+    extras: tuple[Extra, ...] = ()
+
+    def __init__(self, extras: Iterable[Extra] = ()) -> None:
+        object.__setattr__(self, "extras", tuple(dict.fromkeys(extras)))
+
+    @cached_property
+    def width(self) -> int:
+        """Cells of all extras."""
+        return sum(extra.width for extra in self.extras)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return tuple(column for extra in self.extras for column in extra.columns)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return tuple(width for extra in self.extras for width in extra.widths)
+
+    @cached_property
+    def is_max(self) -> tuple[bool, ...]:
+        """For each cell whether it merges to the larger value; else it adds."""
+        return tuple(larger for extra in self.extras for larger in extra.is_max)
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """First cell of each extra, by key."""
+        offsets, cell = {}, 0
+        for extra in self.extras:
+            offsets[extra.key] = cell
+            cell += extra.width
+        return offsets
+
+    def empty(self) -> list[float]:
+        """Cells of no tensor, the unit of ``merge``: zeros."""
+        return [0.0] * self.width
+
+    def merge(self, a: Sequence[float], b: Sequence[float]) -> list[float]:
+        """Two sites' cells as one's."""
+        return [(x if x > y else y) if larger else x + y for x, y, larger in zip(a, b, self.is_max, strict=True)]
+
+    def named(self, cells: Sequence[float]) -> dict[str, float | list[float]]:
+        """Cells by column; a column of several cells is a list.
+
+        Args:
+            cells: ``width`` numbers.
+        """
+        named: dict[str, float | list[float]] = {}
+        cell = 0
+        for column, width in zip(self.columns, self.widths, strict=True):
+            named[column] = cells[cell] if width == 1 else list(cells[cell : cell + width])
+            cell += width
+        return named
+
+    def from_named(self, named: Mapping[str, Any]) -> list[float]:
+        """The cells that ``named`` made; a column that is absent or None is empty."""
+        cells: list[float] = []
+        for column, width in zip(self.columns, self.widths, strict=True):
+            value = named.get(column)
+            if value is None:
+                cells += [0.0] * width
+            elif width == 1:
+                cells.append(float(value))
+            else:
+                cells += map(float, value)
+        if len(cells) != self.width:
+            raise ValueError(f"from_named: got {len(cells)} cells, expected {self.width}")
+        return cells

@@ -1,0 +1,318 @@
+"""The statistics that can be asked for: name, formula, what they need, how they follow from merged numbers, and the same in SQL.
+
+All are over the finite elements; percentages are of all elements. docs/statistics.md has the whole table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numscope.errors import UsageError
+from numscope.observation import TENSORS
+from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Extra, Format, blockwise, format_extra
+from numscope.summary.state import Summary
+
+Options = tuple[tuple[str, Any], ...]
+Value = float | int | None | list[float]
+Named = Mapping[str, Any]
+
+
+class AskedFor(Protocol):
+    """A statistic as a configuration asks for it: ``plan.Asked``, which stands on this floor."""
+
+    @property
+    def statistic(self) -> str: ...
+
+    @property
+    def options(self) -> Options: ...
+
+
+def _no_extra(options: Options) -> Extra | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """One statistic.
+
+    Args:
+        name: canonical; configurations may have other names for it.
+        formula: in words or signs, one line.
+        unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``ratio`` or ``counts`` (a histogram).
+        value: from the summary and the named columns of the extras; None where it is undefined.
+        extra: the columns that it needs beside the summary, by its options; None: none.
+        sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
+        tensors: which tensors it is of.
+        defaults: its options and their defaults.
+    """
+
+    name: str
+    formula: str
+    unit: str
+    value: Callable[[Summary, Named], Value]
+    extra: Callable[[Options], Extra | None] = _no_extra
+    sql: str | None = None
+    tensors: tuple[str, ...] = TENSORS
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+# ---- SQL: the same formulas over columns. min, max and sum are functions' names, so they are quoted.
+
+_FINITE = "(numel - num_nan - num_pos_inf - num_neg_inf)"
+_HAS_MOMENTS = f"({_FINITE} > 0 AND (abs_min IS NULL OR abs_sum <> 0))"
+_N = f"CAST({_FINITE} AS DOUBLE)"
+_MEAN = f'("sum" / {_N})'
+_VAR = f"greatest(square_sum / {_N} - {_MEAN} * {_MEAN}, 0)"
+_THIRD = f"(cube_sum / {_N} - 3 * {_MEAN} * (square_sum / {_N}) + 2 * {_MEAN} * {_MEAN} * {_MEAN})"
+_FOURTH = f"(fourth_sum / {_N} - 4 * {_MEAN} * (cube_sum / {_N}) + 6 * {_MEAN} * {_MEAN} * (square_sum / {_N}) - 3 * pow({_MEAN}, 4))"
+
+
+def _where(condition: str, value: str) -> str:
+    return f"CASE WHEN {condition} THEN {value} END"
+
+
+def _moments_sql(value: str, *sums: str) -> str:
+    return _where(" AND ".join([_HAS_MOMENTS, *(f"isfinite({name})" for name in sums)]), value)
+
+
+def _norm_sql(value: str, total: str) -> str:
+    return _where(f"({_FINITE} = 0 OR {_HAS_MOMENTS}) AND isfinite({total})", value)
+
+
+_VARIES = '"min" < "max"'
+_SPREAD = ('"sum"', "square_sum")
+_STD_SQL = _moments_sql(f"CASE WHEN {_VARIES} THEN sqrt({_VAR}) ELSE 0 END", *_SPREAD)
+_SAMPLE_STD_SQL = _where(
+    f"{_FINITE} > 1", _moments_sql(f"CASE WHEN {_VARIES} THEN sqrt({_VAR} * ({_N} / ({_N} - 1))) ELSE 0 END", *_SPREAD)
+)
+_SKEWNESS_SQL = _where(f"{_VARIES} AND {_VAR} > 0", _moments_sql(f"{_THIRD} / ({_VAR} * sqrt({_VAR}))", *_SPREAD, "cube_sum"))
+_KURTOSIS_SQL = _where(f"{_VARIES} AND {_VAR} > 0", _moments_sql(f"{_FOURTH} / ({_VAR} * {_VAR})", *_SPREAD, "cube_sum", "fourth_sum"))
+
+
+# ---- values
+
+
+def _of_summary(name: str) -> Callable[[Summary, Named], Value]:
+    def value(summary: Summary, extras: Named) -> Value:
+        got: Value = getattr(summary, name)
+        return got
+
+    return value
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return 100.0 * part / whole if whole and part is not None else None
+
+
+def _pct_of_numel(column: str) -> Callable[[Summary, Named], Value]:
+    return lambda summary, extras: _share(extras.get(column), summary.numel)
+
+
+def _num_cast(summary: Summary, extras: Named, form: Format) -> float:
+    """Elements whose cast is finite: a scaled cast saturates, a plain one makes infinities of what is too large."""
+    return summary.num_finite - (0 if form.scaled else extras[f"{form.name}_num_overflow"])
+
+
+def _mse(form: Format) -> Callable[[Summary, Named], Value]:
+    def value(summary: Summary, extras: Named) -> Value:
+        error = extras.get(f"{form.name}_square_error")
+        if error is None or not math.isfinite(error):
+            return None
+        num_cast = _num_cast(summary, extras, form)
+        return error / num_cast if num_cast else None
+
+    return value
+
+
+def _sqnr_db(form: Format) -> Callable[[Summary, Named], Value]:
+    def value(summary: Summary, extras: Named) -> Value:
+        error = extras.get(f"{form.name}_square_error")
+        if not error or not math.isfinite(error) or not math.isfinite(summary.square_sum) or not summary.has_moments:
+            return None
+        if not form.scaled and extras[f"{form.name}_num_overflow"]:
+            return None
+        return 10.0 * (math.log10(summary.square_sum) - math.log10(error)) if summary.square_sum else None
+
+    return value
+
+
+def _ratio_to_weight(column: str) -> Callable[[Summary, Named], Value]:
+    def value(summary: Summary, extras: Named) -> Value:
+        square = extras.get(column)
+        norm = summary.l2_norm
+        return math.sqrt(square) / norm if square is not None and math.isfinite(square) and norm and math.isfinite(norm) else None
+
+    return value
+
+
+def _pct_of(part: str, whole: str) -> Callable[[Summary, Named], Value]:
+    return lambda summary, extras: _share(extras.get(part), extras.get(whole))
+
+
+def _block_options(options: Options) -> Extra:
+    given = dict(options)
+    unknown = sorted(set(given) - set(_BLOCK_DEFAULTS))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], _BLOCK_DEFAULTS, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"max_blockwise_dynamic_range: got option {unknown[0]!r}, expected one of {', '.join(_BLOCK_DEFAULTS)}.{hint}")
+    chosen = {**_BLOCK_DEFAULTS, **given}
+    return blockwise(chosen["block_size"], chosen["dims"], chosen["max_over_orientations"])
+
+
+_BLOCK_DEFAULTS: dict[str, Any] = {"block_size": 32, "dims": 1, "max_over_orientations": True}
+
+
+def _block_value(column: str) -> Callable[[Summary, Named], Value]:
+    return lambda summary, extras: extras.get(column) if summary.numel else None
+
+
+def _exponents(summary: Summary, extras: Named) -> Value:
+    counts = extras.get("exponents")
+    return None if counts is None else list(counts)
+
+
+# ---- the table
+
+
+def _simple(name: str, formula: str, unit: str, sql: str, of: str | None = None) -> Statistic:
+    return Statistic(name, formula, unit, _of_summary(of or name), sql=sql)
+
+
+def _casts(form: Format) -> list[Statistic]:
+    extra = format_extra(form.name)
+    name, scale = form.name, f"its own scale {form.max:g} / amax" if form.scaled else "scale 1"
+    num_cast = _FINITE if form.scaled else f"({_FINITE} - {name}_num_overflow)"
+    signal = [_HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({name}_square_error)", f"{name}_square_error > 0"]
+    if not form.scaled:
+        signal.append(f"{name}_num_overflow = 0")
+    return [
+        Statistic(
+            f"{name}_underflows_pct", f"100 × (non-zero finite elements that become zero in {name}, {scale}) / numel", "%",
+            _pct_of_numel(f"{name}_num_underflow"), lambda options: extra, f"100.0 * {name}_num_underflow / nullif(numel, 0)",
+        ),
+        Statistic(
+            f"{name}_overflows_pct", f"100 × (finite elements that round above {form.max:g} in {name}, {scale}) / numel", "%",
+            _pct_of_numel(f"{name}_num_overflow"), lambda options: extra, f"100.0 * {name}_num_overflow / nullif(numel, 0)",
+        ),
+        Statistic(
+            f"{name}_mse", f"sum((x - q(x))^2) / count over the elements finite in {name}, {scale}", "value^2",
+            _mse(form), lambda options: extra, _where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
+        ),
+        Statistic(
+            f"{name}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), q the cast to {name}, {scale}", "dB",
+            _sqnr_db(form), lambda options: extra, _where(" AND ".join(signal), f"10 * (log10(square_sum) - log10({name}_square_error))"),
+        ),
+    ]  # fmt: skip
+
+
+def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Named], Value], sql: str) -> Statistic:
+    return Statistic(name, formula, unit, value, lambda options: DYNAMICS, sql, tensors=("weight",))
+
+
+def _ratio_sql(column: str) -> str:
+    defined = [_HAS_MOMENTS, "square_sum > 0", "isfinite(square_sum)", f"isfinite({column})"]
+    return _where(" AND ".join(defined), f"sqrt({column}) / sqrt(square_sum)")
+
+
+_LIST: list[Statistic] = [
+    _simple("max", "largest element", "value", '"max"'),
+    _simple("min", "smallest element", "value", '"min"'),
+    _simple("mean", "sum(x) / n", "value", _moments_sql(_MEAN, '"sum"')),
+    _simple("std", "sqrt(sum((x - mean)^2) / n), of the population", "value", _STD_SQL),
+    _simple("sample_std", "sqrt(sum((x - mean)^2) / (n - 1)), of a sample", "value", _SAMPLE_STD_SQL),
+    _simple("l1_norm", "sum(|x|)", "value", _norm_sql("abs_sum", "abs_sum")),
+    _simple("l2_norm", "sqrt(sum(x^2))", "value", _norm_sql("sqrt(square_sum)", "square_sum")),
+    _simple("cur_amax", "largest magnitude", "value", "abs_max", of="amax"),
+    _simple("dynamic_range", "log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
+            _where("abs_max > 0 AND abs_min > 0", "log2(abs_max) - log2(abs_min)")),
+    _simple("abs_min", "smallest non-zero magnitude", "value", "abs_min"),
+    _simple("rms", "sqrt(sum(x^2) / n)", "value", _moments_sql(f"sqrt(square_sum / {_N})", "square_sum")),
+    _simple("skewness", "mean((x - mean)^3) / std^3", "ratio", _SKEWNESS_SQL),
+    _simple("kurtosis", "mean((x - mean)^4) / std^4; 3 for a normal distribution", "ratio", _KURTOSIS_SQL),
+    _simple("num_nan", "elements that are nan", "count", "num_nan"),
+    _simple("num_inf", "elements that are inf or -inf", "count", "num_pos_inf + num_neg_inf"),
+    _simple("zero_pct", "100 × zeros / numel", "%", "100.0 * num_zero / nullif(numel, 0)"),
+    _simple("subnormal_pct", "100 × subnormals of the tensor's dtype / numel", "%", "100.0 * num_subnormal / nullif(numel, 0)"),
+    Statistic("exponent_histogram", "finite elements by the exponent bits of float32; zeros and what is below 2^-126 in bin 0", "counts",
+              _exponents, lambda options: EXPONENTS, "exponents"),
+    Statistic("max_blockwise_dynamic_range", "max over blocks of log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
+              _block_value("block32_dynamic_range"), _block_options, _where("numel > 0", "block32_dynamic_range"),
+              defaults=_BLOCK_DEFAULTS),
+    *(statistic for form in FORMATS.values() for statistic in _casts(form)),
+    _dynamics("grad_weight_ratio", "l2_norm(gradient) / l2_norm(weight)", "ratio",
+              _ratio_to_weight("grad_square"), _ratio_sql("grad_square")),
+    _dynamics("update_weight_ratio", "l2_norm(new weight - weight) / l2_norm(weight)", "ratio",
+              _ratio_to_weight("update_square"), _ratio_sql("update_square")),
+    _dynamics("lost_updates_pct", "100 × (updates that leave the weight as it was) / (updates that are not zero)", "%",
+              _pct_of("num_lost_updates", "num_updates"), "100.0 * num_lost_updates / nullif(num_updates, 0)"),
+    _dynamics("bf16_lost_updates_pct", "the same, were weights and additions bf16", "%",
+              _pct_of("bf16_num_lost_updates", "bf16_num_updates"), "100.0 * bf16_num_lost_updates / nullif(bf16_num_updates, 0)"),
+    _dynamics("adam_v_underflow_pct", "100 × (elements of Adam's second moment that underflowed) / its elements", "%",
+              _pct_of("v_num_underflow", "v_numel"), "100.0 * v_num_underflow / nullif(v_numel, 0)"),
+]  # fmt: skip
+STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _LIST}
+
+
+def statistic_of(name: str, statistics: Mapping[str, Statistic] = STATISTICS) -> Statistic:
+    """The statistic of a canonical name.
+
+    Raises:
+        UsageError: of a name that is not in the table.
+    """
+    try:
+        return statistics[name]
+    except KeyError:
+        near = difflib.get_close_matches(name, statistics, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(statistics)}.{hint}") from None
+
+
+def extra_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Extra | None:
+    """What a statistic needs beside the summary; None where the summary is enough."""
+    return statistic_of(asked.statistic, statistics).extra(asked.options)
+
+
+def extras_of(stats: Collection[AskedFor], statistics: Mapping[str, Statistic] = STATISTICS) -> tuple[Extra, ...]:
+    """What several statistics need, each once, in the order of first asking."""
+    wanted = (extra_of(asked, statistics) for asked in stats)
+    return tuple(dict.fromkeys(extra for extra in wanted if extra is not None))
+
+
+def value_of(asked: AskedFor, summary: Summary, extras: Named, statistics: Mapping[str, Statistic] = STATISTICS) -> Value:
+    """A statistic of merged numbers.
+
+    Args:
+        asked: which, and its options.
+        summary: of the site, or of several merged.
+        extras: its columns by name, as ``Layout.named`` gives them.
+
+    Returns:
+        None where it is undefined, a list of counts for a histogram.
+
+    Raises:
+        UsageError: of a statistic that is not known, or options out of range.
+
+    *Cost:* a microsecond; some ten for the first of std, skewness and kurtosis of a summary, which share their work.
+    """
+    statistic = statistic_of(asked.statistic, statistics)
+    if asked.options and statistic.name == "max_blockwise_dynamic_range":
+        return _block_value(_block_options(asked.options).columns[0])(summary, extras)
+    return statistic.value(summary, extras)
+
+
+def sql_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> str | None:
+    """A statistic as an expression over a run folder's columns, in DuckDB's SQL; None where there is none."""
+    statistic = statistic_of(asked.statistic, statistics)
+    if asked.options and statistic.name == "max_blockwise_dynamic_range":
+        return _where("numel > 0", _block_options(asked.options).columns[0])
+    return statistic.sql
+
+
+def names(statistics: Mapping[str, Statistic] = STATISTICS) -> Sequence[str]:
+    """All canonical names, in the order of the table."""
+    return tuple(statistics)
