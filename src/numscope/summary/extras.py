@@ -56,7 +56,7 @@ class Extra:
         columns: name of each column.
         widths: cells of each column; a column of several is a list where it is named.
         is_max: for each cell whether it merges to the larger value; else it adds.
-        source: who fills it: a tensor's values, or what an optimizer does to a weight.
+        source: who fills it: a tensor's values, what an optimizer does to a weight, or a plug-in.
         kind: which kernel.
         settings: what that kernel is told.
     """
@@ -65,8 +65,8 @@ class Extra:
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     is_max: tuple[bool, ...]
-    source: Literal["tensor", "update"] = "tensor"
-    kind: Literal["exponents", "format", "blockwise", "dynamics"] = "exponents"
+    source: Literal["tensor", "update", "plugin"] = "tensor"
+    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin"] = "exponents"
     settings: tuple[int, ...] = ()
 
     @property
