@@ -1,0 +1,49 @@
+"""A sink that fails harms nobody: it is left out from then on, and that is said once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from numscope.observation import Observation
+from numscope.sinks.protocol import LayerSink, Sink
+
+Say = Callable[[str, int], None]
+
+
+class Guarded:
+    """Passes everything to a sink until the sink raises; then says so once and passes nothing more.
+
+    Args:
+        name: what the sentence calls it.
+        say: takes the sentence and its level of Python's logging.
+    """
+
+    def __init__(self, sink: Sink, name: str, say: Say) -> None:
+        self.sink = sink
+        self.name = name
+        self.failed = False
+        self._say = say
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        self._do(self.sink.write, observations)
+
+    def flush(self) -> None:
+        self._do(self.sink.flush)
+
+    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
+        if isinstance(self.sink, LayerSink):
+            self._do(self.sink.describe, layers)
+
+    def close(self) -> None:
+        self._do(self.sink.close)
+
+    def _do(self, method: Callable[..., None], *args: object) -> None:
+        if self.failed:
+            return
+        try:
+            method(*args)
+        except Exception as error:  # also the user's own logger's: whatever it is, the run goes on
+            self.failed = True
+            self._say(f"{self.name} is off from here on: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)

@@ -1,0 +1,71 @@
+"""Loggers of the user's own: anything with ``log_scalar``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from numscope.observation import Observation
+
+
+@runtime_checkable
+class Logger(Protocol):
+    """What a logger of one's own must have."""
+
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None: ...
+
+
+class BaseLogger(ABC):
+    """The reference to derive a logger from: only ``log_scalar`` is needed.
+
+    Example:
+        >>> class Printed(BaseLogger):
+        ...     def log_scalar(self, name, value, iteration, **kwargs):
+        ...         print(f"{iteration}: {name} = {value:.9g}")
+    """
+
+    @abstractmethod
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
+        """Take one statistic.
+
+        Args:
+            name: ``<layer>_<tensor>_<stat>``.
+            iteration: the training step, from 0.
+            kwargs: nothing today; take and ignore them, so that later versions can say more.
+        """
+
+    def flush(self) -> None:
+        """Hand on whatever is held back; nothing, unless overridden."""
+        return None
+
+    def close(self) -> None:
+        """Let go; nothing, unless overridden."""
+        return None
+
+
+class LoggerSink:
+    """Gives each statistic to a logger; those that do not exist and histograms are left out.
+
+    Its ``flush`` and ``close`` are called where it has them.
+    """
+
+    def __init__(self, logger: Logger) -> None:
+        self._logger = logger
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        log_scalar = self._logger.log_scalar
+        for seen in observations:
+            for label, value in seen.values.items():
+                if isinstance(value, int | float):
+                    log_scalar(f"{seen.name}_{label}", value, seen.step)
+
+    def flush(self) -> None:
+        flush = getattr(self._logger, "flush", None)
+        if callable(flush):
+            flush()
+
+    def close(self) -> None:
+        close = getattr(self._logger, "close", None)
+        if callable(close):
+            close()

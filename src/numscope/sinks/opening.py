@@ -1,0 +1,124 @@
+"""Opens the sinks that a run asked for."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from numscope.errors import UsageError
+from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.guard import Guarded
+from numscope.sinks.loggers import Logger, LoggerSink
+from numscope.sinks.protocol import Sink
+from numscope.sinks.textlog import TextLog
+
+NAMED = ("mlflow", "wandb")
+
+
+def open_sinks(
+    *,
+    log_dir: str | os.PathLike[str] | None,
+    rank: int,
+    tb_writer: Any = None,
+    loggers: Sequence[object] = (),
+    text: bool = True,
+    run: Mapping[str, Any],
+    log: DebugLog | None = None,
+) -> list[Sink]:
+    """The sinks of one process, each guarded: one that fails is left out from then on, and that is said once.
+
+    Args:
+        log_dir: folder for the statistics log and the run's Parquet files; None: neither.
+        tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It stays the caller's: it is flushed, never closed.
+        loggers: objects with ``log_scalar``, sinks, or the names ``"wandb"`` and ``"mlflow"``.
+        text: whether statistics also go to the text log.
+        run: what ``run.json`` says of the run, plain JSON values by name: versions, command line, configuration, world size.
+        log: where decisions and failures are said; None: Python's logging alone.
+
+    Raises: UsageError for a folder that can't be written to and for what is no logger.
+    """
+    log = log or DebugLog(None, rank)
+    sinks: list[tuple[str, Sink]] = []
+    named = list(_checked(loggers))
+    if log_dir is not None:
+        if text:
+            sinks.append(("The statistics log", TextLog(log_dir, rank)))
+        parquet = _parquet(log_dir, rank, run, log)
+        if parquet is not None:
+            sinks.append(("The run's Parquet files", parquet))
+    if tb_writer is not None:
+        from numscope.sinks.tensorboard import TensorBoardSink
+
+        sinks.append(("TensorBoard", TensorBoardSink(tb_writer)))
+    for logger in named:
+        if isinstance(logger, str):
+            opened = _by_name(logger, log_dir, rank, log)
+            if opened is not None:
+                sinks.append((f'The logger "{logger}"', opened))
+        elif isinstance(logger, Sink):
+            sinks.append((f"The sink {type(logger).__name__}", logger))
+        else:
+            sinks.append((f"The logger {type(logger).__name__}", LoggerSink(logger)))
+    return [Guarded(sink, name, log.say) for name, sink in sinks]
+
+
+def describe_layers(sinks: Iterable[Sink], layers: Sequence[Mapping[str, Any]]) -> None:
+    """Tell the sinks which layers this rank has, all that are known so far: each as plain JSON values by name."""
+    for sink in sinks:
+        if isinstance(sink, Guarded):
+            sink.describe(layers)
+
+
+def _checked(loggers: Sequence[object]) -> Iterable[str | Sink | Logger]:
+    if isinstance(loggers, str):
+        loggers = (loggers,)
+    for place, logger in enumerate(loggers):
+        is_object = not isinstance(logger, str | type)
+        if (isinstance(logger, str) and logger in NAMED) or (is_object and isinstance(logger, Sink | Logger)):
+            yield logger
+            continue
+        hint = ""
+        if isinstance(logger, type) and hasattr(logger, "log_scalar"):
+            hint = f" Make one first: {logger.__name__}(…)."
+        elif isinstance(logger, str):
+            import difflib
+
+            near = difflib.get_close_matches(logger, NAMED, n=1)
+            hint = f' Did you mean "{near[0]}"?' if near else ""
+        got = repr(logger) if isinstance(logger, str) else f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
+        raise UsageError(
+            f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "
+            f"a sink with write, flush and close, or one of {', '.join(NAMED)}.{hint}"
+        )
+
+
+def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any], log: DebugLog) -> Sink | None:
+    try:
+        importlib.import_module("pyarrow")
+    except ImportError:
+        log.say(
+            "numscope keeps no Parquet files of this run, only text logs: pyarrow is not installed. "
+            "For `numscope stats` and `numscope.load`: pip install 'numscope[runs]'.",
+            logging.WARNING,
+        )
+        return None
+    from numscope.sinks.parquet import ParquetSink
+
+    return ParquetSink(log_dir, rank, run)
+
+
+def _by_name(name: str, log_dir: str | os.PathLike[str] | None, rank: int, log: DebugLog) -> Sink | None:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        raise UsageError(f"loggers: got {name!r}, which is not installed. Install it: pip install 'numscope[{name}]'.") from None
+    if name == "wandb":
+        from numscope.sinks.wandb import WandbSink
+
+        return WandbSink.of_process(log_dir, rank, log.say)
+    from numscope.sinks.mlflow import MlflowSink
+
+    return MlflowSink.of_process(log_dir, rank, log.say)

@@ -1,0 +1,132 @@
+"""A run's folder: what ran (``run.json``), what each rank is (``ranks/``), and which attempt this is.
+
+A job that restarts into the same folder is normal, so nothing is ever overwritten: each start of a rank is an *attempt*, numbered from 1,
+taken by creating its file exclusively.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numscope import __version__
+
+RUN_FILE = "run.json"
+RANKS = "ranks"
+STATISTICS = "statistics"
+FORMAT = 1
+
+_SECRET = re.compile(r"(?i)(^|[-_.\s])(api[-_]?key|key|token|secret|password|passwd|credentials?|auth)($|[-_.\s])")
+_ATTEMPT = re.compile(r"rank(\d+)-(\d+)\.json")
+HIDDEN = "[hidden]"
+
+
+class RunFolder:
+    """The folder of one run as one rank of it sees it.
+
+    Args:
+        log_dir: the folder; made where missing.
+        rank: this process's.
+        run: what ``run.json`` says, plain JSON values. The command line is kept without the values of options that sound like secrets;
+            of the environment nothing is kept.
+
+    Raises: OSError.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any]) -> None:
+        self.path = os.fspath(log_dir)
+        self.rank = rank
+        self.started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        os.makedirs(os.path.join(self.path, RANKS), exist_ok=True)
+        os.makedirs(self.statistics, exist_ok=True)
+        self._rank_facts: dict[str, Any] = {
+            "rank": rank,
+            "started": self.started,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "layers": [],
+        }
+        self.attempt = self._take_attempt()
+        self._note_run(run)
+
+    @property
+    def statistics(self) -> str:
+        """The folder of the Parquet parts."""
+        return os.path.join(self.path, STATISTICS)
+
+    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the layers that this rank has: ranks of a pipeline have different ones."""
+        self._rank_facts["layers"] = [dict(layer) for layer in layers]
+        _replace(self._rank_file(self.attempt), self._rank_facts)
+
+    def _rank_file(self, attempt: int) -> str:
+        return os.path.join(self.path, RANKS, f"rank{self.rank}-{attempt}.json")
+
+    def _take_attempt(self) -> int:
+        names = (_ATTEMPT.fullmatch(name) for name in os.listdir(os.path.join(self.path, RANKS)))
+        attempt = 1 + max((int(name[2]) for name in names if name and int(name[1]) == self.rank), default=0)
+        while True:
+            try:
+                with open(self._rank_file(attempt), "x", encoding="utf-8") as file:
+                    json.dump(self._rank_facts, file, indent=1)
+                return attempt
+            except FileExistsError:  # another process of the same rank was quicker
+                attempt += 1
+
+    def _note_run(self, run: Mapping[str, Any]) -> None:
+        """Rank 0 writes ``run.json``, another rank only where there is none (a watch on that rank alone)."""
+        path = os.path.join(self.path, RUN_FILE)
+        if self.rank != 0 and os.path.exists(path):
+            return
+        attempts = [a for a in read_attempts(self.path) if a.get("attempt") != self.attempt]
+        attempts.append({"attempt": self.attempt, "started": self.started, **run})
+        if "command" in run:
+            attempts[-1]["command"] = without_secrets(run["command"])
+        _replace(path, {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])})
+
+
+def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The attempts that ``run.json`` tells of; none where it is missing or is not ours."""
+    try:
+        with open(os.path.join(folder, RUN_FILE), encoding="utf-8") as file:
+            attempts = json.load(file)["attempts"]
+        return [a for a in attempts if isinstance(a, dict) and isinstance(a.get("attempt"), int)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def without_secrets(command: str | Sequence[str]) -> str | list[str]:
+    """A command line whose options that sound like secrets (``--api-key``, ``--hf_token=…``) have lost their values."""
+    if isinstance(command, str):
+        return " ".join(_hide(command.split(" ")))
+    return _hide(list(command))
+
+
+def _hide(words: list[str]) -> list[str]:
+    kept, hide_next = [], False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        secret = bool(_SECRET.search(name.lstrip("-")))
+        if hide_next and not word.startswith("-"):
+            kept.append(HIDDEN)
+            hide_next = False
+        elif secret and equals:
+            kept.append(f"{name}={HIDDEN}")
+        else:
+            kept.append(word)
+            hide_next = secret and word.startswith("-")
+    return kept
+
+
+def _replace(path: str, content: Mapping[str, Any]) -> None:
+    """Write a JSON file aside and put it in its place, so that a reader finds the old one or the new one, whole."""
+    aside = f"{path}.{os.getpid()}.tmp"
+    with open(aside, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, default=str)
+        file.write("\n")
+    os.replace(aside, path)

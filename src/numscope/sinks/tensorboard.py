@@ -1,0 +1,69 @@
+"""TensorBoard: scalars, and exponent histograms, by the writer that the run already has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numscope.errors import UsageError
+from numscope.observation import Histogram, Observation
+from numscope.sinks.textlog import FIRST_EXPONENT
+
+
+class TensorBoardSink:
+    """Gives statistics to TensorBoard under the tag ``<layer>_<tensor>_<stat>``.
+
+    A histogram shows how often each binary exponent occurs: its axis is the exponent, log2 of the magnitude, and the bin of exponent e
+    reaches from e to e + 1. The axis is not the magnitude itself: TensorBoard draws bins of equal width, and magnitudes span 76 decades.
+
+    Args:
+        writer: ``torch.utils.tensorboard.SummaryWriter``, tensorboardX's, or one with their ``add_scalar`` (and
+            ``add_histogram_raw``, without which histograms are left out). It stays its owner's: flushed, never closed.
+
+    Raises: UsageError for what has no ``add_scalar``.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        if not callable(getattr(writer, "add_scalar", None)):
+            raise UsageError(
+                f"tb_writer: got {writer!r}, expected a writer with add_scalar(tag, value, step), such as TensorBoard's SummaryWriter."
+            )
+        self._writer = writer
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        add_scalar = self._writer.add_scalar
+        for seen in observations:
+            for label, value in seen.values.items():
+                if isinstance(value, int | float):
+                    add_scalar(f"{seen.name}_{label}", value, seen.step)
+                elif value is not None:
+                    self._add_histogram(f"{seen.name}_{label}", value, seen.step)
+
+    def flush(self) -> None:
+        flush = getattr(self._writer, "flush", None)
+        if callable(flush):
+            flush()
+
+    def close(self) -> None:
+        self.flush()
+
+    def _add_histogram(self, tag: str, counts: Histogram, step: int) -> None:
+        add = getattr(self._writer, "add_histogram_raw", None)
+        bins = [(e, count) for e, count in enumerate(counts, FIRST_EXPONENT) if count]
+        if add is None or not bins:
+            return
+        first, last = bins[0][0], bins[-1][0]
+        shown = [float(count) for count in counts[first - FIRST_EXPONENT : last + 1 - FIRST_EXPONENT]]
+        # TensorBoard takes the right edges of the bins; the left edge of the first one comes from `min`.
+        edges = [float(exponent + 1) for exponent in range(first, last + 1)]
+        add(
+            tag,
+            min=float(first),
+            max=float(last + 1),
+            num=sum(shown),
+            sum=sum(e * count for e, count in bins),
+            sum_squares=sum(e * e * count for e, count in bins),
+            bucket_limits=edges,
+            bucket_counts=shown,
+            global_step=step,
+        )

@@ -1,0 +1,196 @@
+"""Which sinks a run gets, and what becomes of one that fails."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numscope.errors import UsageError
+from numscope.observation import Observation
+from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.guard import Guarded
+from numscope.sinks.loggers import BaseLogger, Logger
+from numscope.sinks.opening import describe_layers, open_sinks
+from numscope.sinks.protocol import LayerSink, Sink
+from tests.sinks.seen import observation
+
+
+class Kept(BaseLogger):
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, float, int]] = []
+
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
+        self.lines.append((name, value, iteration))
+
+
+class OnlyLogScalar:
+    """What a user of another tool brings: no base class, no flush, no close."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
+        self.names.append(name)
+
+
+class Failing(BaseLogger):
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
+        self.calls += 1
+        raise ConnectionError("the dashboard is away")
+
+
+class Held:
+    def __init__(self) -> None:
+        self.seen: list[Observation] = []
+        self.closed = False
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        self.seen += observations
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def files(folder: Path) -> set[str]:
+    return {path.parent.name for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folder_gets_text_and_parquet(tmp_path: Path) -> None:
+    sinks = open_sinks(log_dir=tmp_path, rank=0, run={})
+    for sink in sinks:
+        sink.write([observation(max=1.0)])
+        sink.close()
+    assert files(tmp_path) == {"debug_statistics_logs", "statistics", "ranks", tmp_path.name}
+
+
+def test_text_can_be_left_out(tmp_path: Path) -> None:
+    sinks = open_sinks(log_dir=tmp_path, rank=0, text=False, run={})
+    for sink in sinks:
+        sink.close()
+    assert "debug_statistics_logs" not in files(tmp_path)
+
+
+def test_without_a_folder_there_is_no_file(tmp_path: Path) -> None:
+    assert open_sinks(log_dir=None, rank=0, run={}) == []
+
+
+def test_logger_hears_every_number_under_its_name() -> None:
+    kept = Kept()
+    (sink,) = open_sinks(log_dir=None, rank=0, loggers=[kept], run={})
+    sink.write([observation(7, max=2.0, num_nan=3, mean=None, exponents=[1.0] * 256), observation(7, "fc2", "wgrad", std=0.5)])
+    assert kept.lines == [("fc1_activation_max", 2.0, 7), ("fc1_activation_num_nan", 3, 7), ("fc2_wgrad_std", 0.5, 7)]
+
+
+def test_logger_needs_log_scalar_alone() -> None:
+    logger = OnlyLogScalar()
+    assert isinstance(logger, Logger)
+    (sink,) = open_sinks(log_dir=None, rank=0, loggers=[logger], run={})
+    sink.write([observation(max=1.0)])
+    sink.flush()
+    sink.close()
+    assert logger.names == ["fc1_activation_max"]
+
+
+def test_sink_of_ones_own_gets_observations() -> None:
+    held = Held()
+    assert isinstance(held, Sink)
+    assert not isinstance(held, LayerSink)
+    sinks = open_sinks(log_dir=None, rank=0, loggers=[held], run={})
+    seen = observation(max=1.0)
+    describe_layers(sinks, [{"name": "fc1"}])  # it does not want to know
+    sinks[0].write([seen])
+    sinks[0].close()
+    assert held.seen == [seen]
+    assert held.closed
+
+
+def test_logger_that_raises_is_disabled_and_that_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    failing, kept, log = Failing(), Kept(), DebugLog(tmp_path, 0)
+    sinks = open_sinks(log_dir=None, rank=0, loggers=[failing, kept], run={}, log=log)
+    for step in range(3):
+        for sink in sinks:
+            sink.write([observation(step, max=1.0)])
+    for sink in sinks:
+        sink.close()
+    assert failing.calls == 1
+    assert len(kept.lines) == 3
+    sentence = "The logger Failing is off from here on: it raised ConnectionError: the dashboard is away. Training goes on."
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [sentence]
+    assert (tmp_path / "debug_logs" / "globalrank-0.log").read_text().count(sentence) == 1
+
+
+def test_interrupt_passes_through_a_guard() -> None:
+    class Interrupted(Held):
+        def write(self, observations: Sequence[Observation]) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Guarded(Interrupted(), "It", lambda text, level: None).write([])
+
+
+@pytest.mark.parametrize(
+    ("loggers", "message"),
+    [
+        (
+            ["wandbb"],
+            r"^loggers\[0\]: got 'wandbb', expected an object with log_scalar.*, or one of mlflow, wandb\. Did you mean \"wandb\"\?$",
+        ),
+        ([Kept], r"^loggers\[0\]: got the class Kept, expected .* Make one first: Kept\(…\)\.$"),
+        ([Held, 3], r"^loggers\[0\]: got the class Held, expected "),
+        (
+            [3],
+            r"^loggers\[0\]: got 3, expected an object with log_scalar\(name, value, iteration\), a sink with write, flush and close, or",
+        ),
+    ],
+)
+def test_what_is_no_logger_is_a_usage_error(loggers: list[object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_sinks(log_dir=None, rank=0, loggers=loggers, run={})
+
+
+def test_what_is_no_tensorboard_writer_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"^tb_writer: got 'runs', expected a writer with add_scalar"):
+        open_sinks(log_dir=None, rank=0, tb_writer="runs", run={})
+
+
+def test_without_pyarrow_there_are_text_logs_and_one_sentence(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from numscope.sinks.opening import open_sinks\n"
+        "from numscope.sinks.debuglog import DebugLog\n"
+        "from tests.sinks.seen import observation\n"
+        "for sink in open_sinks(log_dir=sys.argv[1], rank=0, run={}, log=DebugLog(sys.argv[1], 0)):\n"
+        "    sink.write([observation(max=1.0)]); sink.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    sentence = (
+        "numscope keeps no Parquet files of this run, only text logs: pyarrow is not installed. "
+        "For `numscope stats` and `numscope.load`: pip install 'numscope[runs]'."
+    )
+    assert done.stderr == f"{sentence}\n"
+    assert sentence in (tmp_path / "debug_logs" / "globalrank-0.log").read_text()
+    assert files(tmp_path) == {"debug_logs", "debug_statistics_logs"}
+
+
+def test_asking_for_a_logger_that_is_not_installed_says_how_to_install_it() -> None:
+    code = "import sys; sys.modules['wandb'] = None\nfrom numscope.sinks.opening import open_sinks\n"
+    code += "open_sinks(log_dir=None, rank=0, loggers=['wandb'], run={})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "UsageError: loggers: got 'wandb', which is not installed. Install it: pip install 'numscope[wandb]'." in done.stderr
+
+
+def test_opening_loads_no_library_that_was_not_asked_for() -> None:
+    absent = ("pyarrow", "tensorboard", "wandb", "mlflow", "torch", "numpy")
+    code = f"import numscope.sinks.opening, sys; print([m for m in {absent} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
