@@ -144,7 +144,7 @@ def test_modules_called_one_by_one_end_at_a_limit() -> None:
 
 
 def test_model_that_can_not_be_watched_is_left_alone_and_said_once(caplog: Any, monkeypatch: Any) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("planted")
 
     monkeypatch.setattr(scopes.Scope, "__init__", refuse)

@@ -46,6 +46,7 @@ FLOORS = {
     "culprit": 3,
     "diagnosis": 3,
     "dynamics": 3,
+    "inspection": 3,
     "journal": 3,
     "judge": 4,
     "reason_gradients": 3,
@@ -63,6 +64,7 @@ FLOORS = {
     "local": 4,
     "remedy": 4,
     "scope": 4,
+    "watching": 4,
     # other people's names and frameworks over it
     "compat": 5,
     "integrations": 5,

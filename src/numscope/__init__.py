@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from numscope.record import Culprit, Finding
     from numscope.registry import feature, logger, rule, statistic
     from numscope.remedy import high_precision
-    from numscope.scope import Scope, watch
+    from numscope.scope import Scope
     from numscope.summary.dispatch import summarize
     from numscope.summary.state import Summary
+    from numscope.watching import watch
 
 __version__ = "0.1.0"
 
@@ -35,7 +36,7 @@ _HOMES = {
     "rule": "numscope.registry",
     "statistic": "numscope.registry",
     "summarize": "numscope.summary.dispatch",
-    "watch": "numscope.scope",
+    "watch": "numscope.watching",
 }
 
 __all__ = [

@@ -6,19 +6,24 @@ import contextlib
 import logging
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim import Optimizer
 
 from numscope import scope as scopes
-from numscope.errors import AbortAfter, NonFiniteError
+from numscope.errors import AbortAfter, NonFiniteError, UsageError
 from numscope.options import WatchOptions
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.module import in_backward
 from numscope.probe.naming import peel
+
+if TYPE_CHECKING:
+    from numscope.recorder import Recorder
 
 log = logging.getLogger("numscope")
 
@@ -30,17 +35,35 @@ class AutoWatch:
 
     Modules without parameters (losses, activations called alone) are no models: their operations belong to the loss.
 
+    Statistics of all of them go to one recorder. A section of the configuration that selects no layer in any model called so far is an
+    error when the first optimizer is about to step.
+
     Args:
         options: for every model.
+        recorder: for statistics; None: one of the watch's own, where the options have a configuration.
+        explicit: steps end with ``Scope.step`` alone.
+
+    Raises: UsageError for a wrong configuration.
     """
 
-    def __init__(self, options: WatchOptions) -> None:
+    def __init__(self, options: WatchOptions, *, recorder: Recorder | None = None, explicit: bool = False) -> None:
         self.options = options
+        self._recorder = recorder
+        self._own_recorder: Recorder | None = None
+        self._explicit = explicit
+        self._selection: SelectionCheck | None = None
         self.scopes: list[scopes.Scope] = []
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
         self._hook: Any = None
 
     def __enter__(self) -> AutoWatch:
+        if self._recorder is None and self.options.config is not None:
+            from numscope.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
+
+            self._recorder = self._own_recorder = Recorder.of(self.options)
+        if self._recorder is not None:
+            self._selection = SelectionCheck(self)
+            optimizer_probe.listen(self._selection)
         self._hook = register_module_forward_pre_hook(self._called)
         return self
 
@@ -52,7 +75,11 @@ class AutoWatch:
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
+        if self._selection is not None:
+            optimizer_probe.unlisten(self._selection)
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
+            if self._own_recorder is not None:
+                stack.callback(self._own_recorder.close)
             for scope in reversed(self.scopes):
                 stack.callback(scope.close)
 
@@ -61,7 +88,7 @@ class AutoWatch:
             return
         try:
             self._attach(module, args)
-        except (NonFiniteError, AbortAfter):  # of a scope that this one takes the place of
+        except (NonFiniteError, AbortAfter, UsageError):  # of a scope that this one takes the place of; of the configuration
             raise
         except Exception as error:
             self._seen.update(module.modules())  # nor its parts, which it calls
@@ -76,11 +103,36 @@ class AutoWatch:
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
             self.scopes.remove(scope)  # a part was called alone before the whole
             scope.close()
-        scope = scopes.Scope(module, self.options)
+        scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self._explicit)
         self.scopes.append(scope)
         self._seen.add(module)
         if inner is module:  # its own hooks were not there yet when this call began
             scope.adopt(args, _keyword_arguments(module))
+
+
+class SelectionCheck(optimizer_probe.StepListener):
+    """Raises UsageError, before the first step of an optimizer, for sections that select nothing in any model."""
+
+    def __init__(self, watch: AutoWatch) -> None:
+        self._watch = watch
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Once: later models are the user's second thoughts."""
+        optimizer_probe.unlisten(self)
+        inspectors = [scope.inspector for scope in self._watch.scopes if scope.inspector is not None]
+        if inspectors and (missing := inspectors[0].resolved.unmatched_in_all([i.resolved for i in inspectors[1:]])):
+            raise UsageError(missing)
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def after_step(self, optimizer: Optimizer) -> None: ...
+
+    def skipped_step(self, optimizer: Optimizer) -> None: ...
 
 
 def _keyword_arguments(module: nn.Module) -> Mapping[str, Any]:

@@ -202,9 +202,14 @@ class Ledger:
             found += [block.handles[row] for row in block.bad()]
         return sorted(found)
 
-    def summary(self, handle: int) -> Summary:
+    def row(self, handle: int) -> list[float]:
+        """One row as it stands. Call ``read`` first."""
         block, row, _, _ = self._meta[handle]
-        return Summary.from_row(block.host[row].tolist())
+        numbers: list[float] = block.host[row].tolist()
+        return numbers
+
+    def summary(self, handle: int) -> Summary:
+        return Summary.from_row(self.row(handle))
 
     def numbers(self, handle: int) -> Numbers:
         """One row in plain numbers. Call ``read`` first."""

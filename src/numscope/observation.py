@@ -22,12 +22,13 @@ class Observation:
         tensor: one of ``TENSORS``; ``weight[in_proj_weight]`` where a layer's weight has another name.
         dtype: of the tensor, as ``float32``; "" where several were merged.
         order: place in the step: sites in the order in which they were seen first; -1 where that says nothing.
-        rank: the global rank that writes it.
+        rank: this process's global rank.
         ranks: how many ranks' parts it holds.
         calls: how many tensors were merged on this rank.
         fields: a summary's stored fields by name; they merge by the summary's laws.
         extras: further columns that merge, by name; see ``summary/extras.py``.
         values: the statistics asked for, under the names that were asked; a histogram is a sequence of counts.
+        mine: whether this rank is the one that writes it to files; the other ranks that it was merged over have it too, for their loggers.
     """
 
     step: int
@@ -42,6 +43,7 @@ class Observation:
     fields: Mapping[str, Value]
     extras: Mapping[str, float | Histogram] = field(default_factory=dict)
     values: Mapping[str, Value | Histogram] = field(default_factory=dict)
+    mine: bool = True
 
     @property
     def name(self) -> str:

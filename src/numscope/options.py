@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -31,7 +32,12 @@ class WatchOptions:
         max_scaler_skips: so many steps in a row that GradScaler leaves out are a finding.
         dead_steps: so many steps in a row with all gradients exactly zero are a finding.
         json: file that findings are written to.
-        log_dir: folder for reports, findings and frames, a file a rank.
+        log_dir: folder for reports, findings, frames and statistics, a file a rank.
+        config: statistics to collect: a YAML file's path, or the same as a dict; None: none.
+        tb_writer: TensorBoard's writer that statistics go to, on the ranks that have one.
+        loggers: objects with ``log_scalar(name, value, iteration)`` that statistics go to; ``"wandb"``, ``"mlflow"``.
+        features: files and folders with statistics, features, loggers and rules of the user's own.
+        default_logging: whether statistics go to the text log too.
 
     Raises: UsageError.
     """
@@ -46,6 +52,11 @@ class WatchOptions:
     dead_steps: int = 10
     json: str | None = None
     log_dir: str | None = None
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None
+    tb_writer: Any = None
+    loggers: tuple[Any, ...] = ()
+    features: tuple[str, ...] = ()
+    default_logging: bool = True
 
     def __post_init__(self) -> None:
         _closed("level", self.level, LEVELS)
@@ -56,6 +67,14 @@ class WatchOptions:
         _at_least("dead_steps", self.dead_steps, 1)
         if self.abort_after is not None:
             _at_least("abort_after", self.abort_after, 0)
+        for name in ("loggers", "features"):
+            given: object = getattr(self, name)
+            alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
+            object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
+        if self.config is None:
+            for name in ("tb_writer", "loggers", "features"):
+                if getattr(self, name):
+                    raise UsageError(f"{name}: given without config, expected statistics to write. Add config=, or leave {name} out.")
         trace: object = self.trace
         if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
             raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -22,20 +21,24 @@ from torch.optim import Optimizer
 from numscope.capture import Call
 from numscope.diagnosis import Evidence
 from numscope.distributed import agree
-from numscope.errors import AbortAfter, NonFiniteError, UsageError
+from numscope.errors import AbortAfter, NonFiniteError
 from numscope.judge import Judge
 from numscope.loss import Loss
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.compiled import drop_graphs, prepare_dynamo, release_dynamo
-from numscope.probe.module import Entry, Hook, Leaves, ModuleProbe, can_be_hooked, in_backward
-from numscope.probe.naming import class_name, peel
+from numscope.probe.module import Entry, Hook, Leaves, ModuleProbe, in_backward
+from numscope.probe.naming import peel
 from numscope.probe.stretch import MODEL_OUTPUT
 from numscope.record import Finding
 from numscope.report.delivery import Delivery
 from numscope.site import Phase
 from numscope.trained import Trained, ids_of
+
+if TYPE_CHECKING:
+    from numscope.inspector import Inspector
+    from numscope.recorder import Recorder
 
 log = logging.getLogger("numscope")
 
@@ -52,9 +55,19 @@ class Scope:
         events: (step, text) of the steps that GradScaler left out.
         batch: outermost calls so far.
         closed: nothing is watched any more.
+        inspector: collects the statistics that ``config`` asks for; None without.
     """
 
-    def __init__(self, model: nn.Module, options: WatchOptions, *, optimizer: Optimizer | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        options: WatchOptions,
+        *,
+        optimizer: Optimizer | None = None,
+        recorder: Recorder | None = None,
+        strict: bool = True,
+        explicit: bool = False,
+    ) -> None:
         self.options = options
         self.events: list[tuple[int, str]] = []
         self.batch = 0
@@ -62,9 +75,17 @@ class Scope:
         self._has_failed = False
         self._model = peel(model)
         self._detecting = options.on_nonfinite is not None and not options.trace
-        prepare_dynamo()
+        self.inspector: Inspector | None = None
+        if recorder is not None or options.config is not None:
+            from numscope.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
+
+            self.inspector = Inspector(self._model, model, recorder or options, explicit=explicit, strict=strict)
+        calls_matter = self._detecting or bool(options.trace) or options.abort_after is not None
+        if calls_matter or self.inspector is not None:
+            prepare_dynamo()
         deep = self._detecting and options.level == "modules"
-        self._probe = ModuleProbe(self._model, self, deep=deep, gradients=options.gradients and self._detecting, errors=_ASKED_FOR)
+        gradients = options.gradients and self._detecting
+        self._probe = ModuleProbe(self._model, self, deep=deep, gradients=gradients, errors=_ASKED_FOR, hooked=calls_matter)
         self._modules = tuple(self._probe.names)
         self._step = Evidence.of(self._probe, options.frames, self.failed)
         self._trained = Trained(self._probe, self._step.journal, optimizer)
@@ -77,7 +98,8 @@ class Scope:
         self._in_loss = False  # the loss was being computed when the last backward began
         if self._detecting:
             self._judge.bad_from_start = self._trained.bad_now()
-        optimizer_probe.listen(self)
+        if calls_matter:
+            optimizer_probe.listen(self)
         _live.append(self)
 
     # ---- what users call
@@ -104,6 +126,8 @@ class Scope:
 
     def step(self) -> None:
         """Say that a training step is over, where no torch optimizer says it."""
+        if self.inspector is not None:
+            self.inspector.step()
         if self._detecting:
             self._guard(self._end_of_step)
 
@@ -116,8 +140,16 @@ class Scope:
             if self._detecting and sys.exc_info()[0] is None and (self._stepped or (self._step.calls and not self._judged)):
                 self._guard(self._end_of_step, True)
         finally:
+            if self.inspector is not None:
+                self.inspector.close()
             self._detach()
             self._write_files()
+
+    def abandon(self) -> None:
+        """Take every hook away, write and judge nothing: in a forked child, where the watch is the parent's."""
+        if self.inspector is not None:
+            self.inspector.detach()
+        self._detach()
 
     def __enter__(self) -> Scope:
         return self
@@ -405,41 +437,6 @@ class Scope:
             self._delivery.close(self.findings, self.contained, self.events, self.step_number, self.batch)
         except Exception as error:
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
-
-
-def _leave_parent() -> None:
-    """In a forked child: the watches are the parent's; what the child runs of the model runs bare."""
-    for scope in tuple(_live):
-        scope._detach()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_parent)
-
-
-def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:
-    """Watch a model until ``close``: find the first bad number of each step, its operation and its line.
-
-    Args:
-        model: any module; wrappers (DDP, DataParallel, FSDP2, torch.compile) are seen through.
-        optimizer: only where its steps can't be found through torch's hooks.
-        options: those of ``WatchOptions``.
-
-    Returns: a Scope, also a context manager.
-
-    Raises: UsageError for a wrong option; later, from the training step itself, NonFiniteError.
-
-    *Cost:* one pass over each tensor at its module's boundary; see benchmarks/.
-    """
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"watch: got {type(model).__name__}, expected an nn.Module.")
-    if not can_be_hooked(peel(model)):
-        raise UsageError(
-            f"watch: got a {type(model).__name__}, expected a model that runs as Python. Watch it before torch.jit scripts it."
-        )
-    if any(scope.model is peel(model) for scope in _live):
-        log.warning("watch: this %s is watched already, and both watches stay. Close the first one: scope.close().", class_name(model))
-    return Scope(model, WatchOptions.of(**options), optimizer=optimizer)
 
 
 def live() -> tuple[Scope, ...]:

@@ -21,7 +21,8 @@ except ImportError as error:
 from numscope.errors import UsageError
 from numscope.options import WatchOptions
 from numscope.record import Finding
-from numscope.scope import Scope, watch
+from numscope.scope import Scope
+from numscope.watching import watch
 
 _NAME = "DebugUnderflowOverflow"  # what transformers.trainer calls with the model when --debug underflow_overflow is given
 

@@ -60,6 +60,11 @@ def in_scaler() -> bool:
     return _stepped is not None
 
 
+def is_paused() -> bool:
+    """Whether a replay is at work: what runs is a step that has been."""
+    return _paused
+
+
 class paused:
     """While a replay runs the optimizer or backward, nobody is told."""
 

@@ -1,0 +1,267 @@
+"""What a plan means for one model: its sites, which of them are wanted at a step, and the observations made of what they showed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numscope.observation import TENSORS, Histogram, Observation, Value
+from numscope.plan.plan import Asked, Collect, Custom, Layer
+from numscope.plan.selection import block_of
+from numscope.plugins import Plugins
+from numscope.probe.layers import LayerSites
+from numscope.summary.extras import Extra, Layout
+from numscope.summary.state import FIELDS, Summary
+from numscope.summary.statistics import STATISTICS, value_of
+from numscope.tally import Seen
+
+ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; weight and wgrad at the optimizer's step
+
+
+@dataclass(slots=True)
+class Site:
+    """One tensor of one layer.
+
+    Args:
+        index: among the inspection's sites.
+        tensor: as logs name it: ``activation``, ``weight[in_proj_weight]``.
+        kind: one of ``TENSORS``.
+        parameter: of a weight or wgrad, its name in the module.
+        collects: the plan's parts that ask for it.
+        customs: plug-ins' features that want to see it.
+        layout: of its extra cells.
+        statistics: custom ones that look at the tensor itself, each with its first cell.
+    """
+
+    index: int
+    layer: Layer
+    tensor: str
+    kind: str
+    parameter: str | None = None
+    collects: list[Collect] = field(default_factory=list)
+    customs: list[Custom] = field(default_factory=list)
+    layout: Layout | None = None
+    statistics: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """What ranks know it by."""
+        return f"{self.layer.name}|{self.tensor}"
+
+    def offset(self, key: str) -> int | None:
+        """The first cell of one of its extras."""
+        first = 0
+        for extra in self.layout.extras if self.layout is not None else ():
+            if extra.key == key:
+                return first
+            first += extra.width
+        return None
+
+
+class Inspection:
+    """The sites of a plan resolved on a model.
+
+    Args:
+        collects, customs: each part of the plan with the layers that it selects.
+        plugins: custom statistics and features.
+    """
+
+    def __init__(
+        self, collects: Sequence[tuple[Collect, Sequence[Layer]]], customs: Sequence[tuple[Custom, Sequence[Layer]]], plugins: Plugins
+    ) -> None:
+        self.sites: list[Site] = []
+        self._plugins = plugins
+        self._by_key: dict[tuple[Layer, str], Site] = {}
+        self._parts: tuple[Collect | Custom, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
+        self._active: dict[tuple[bool, ...], tuple[Site, ...]] = {}
+        for collect, layers in collects:
+            for site in self._sites_of(layers, collect.tensors):
+                site.collects.append(collect)
+        for custom, layers in customs:
+            for site in self._sites_of(layers, custom.tensors):
+                site.customs.append(custom)
+        for site in self.sites:
+            extras = [e for collect in site.collects for asked in collect.stats if (e := self._extra(asked)) is not None]
+            unique = list(dict.fromkeys(extras))
+            site.layout = Layout(unique) if unique else None
+            custom = {asked.statistic for collect in site.collects for asked in collect.stats} & set(plugins.statistics)
+            for name in sorted(custom):
+                extra = plugins.statistics[name].extra
+                if extra is not None and (first := site.offset(extra.key)) is not None:
+                    site.statistics.append((name, first))
+
+    def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str]) -> Iterable[Site]:
+        for layer in layers:
+            for kind in tensors:
+                if kind in ("weight", "wgrad"):
+                    for name in layer.weights:
+                        yield self._site(layer, kind if name == "weight" else f"{kind}[{name}]", kind, name)
+                else:
+                    yield self._site(layer, kind, kind, None)
+
+    def _site(self, layer: Layer, tensor: str, kind: str, parameter: str | None) -> Site:
+        site = self._by_key.get((layer, tensor))
+        if site is None:
+            site = self._by_key[layer, tensor] = Site(len(self.sites), layer, tensor, kind, parameter)
+            self.sites.append(site)
+        return site
+
+    def _extra(self, asked: Asked) -> Extra | None:
+        custom = self._plugins.statistics.get(asked.statistic)
+        if custom is not None:
+            return custom.extra
+        return STATISTICS[asked.statistic].extra(dict(asked.options))
+
+    # ---- which, when
+
+    def active(self, step: int) -> tuple[Site, ...]:
+        """The sites that are wanted at a step."""
+        on = tuple(part.schedule.active(step) for part in self._parts)
+        found = self._active.get(on)
+        if found is None:
+            wanted = {id(part) for part, is_on in zip(self._parts, on, strict=True) if is_on}
+            found = tuple(site for site in self.sites if any(id(part) in wanted for part in (*site.collects, *site.customs)))
+            self._active[on] = found
+        return found
+
+    @staticmethod
+    def hooks(sites: Iterable[Site]) -> dict[Layer, LayerSites]:
+        """What a layer probe needs to see them."""
+        by_layer: dict[Layer, dict[str, Any]] = {}
+        for site in sites:
+            if site.kind in ON_MODULES:
+                wanted = by_layer.setdefault(site.layer, {})
+                wanted[site.kind] = site.index
+                wanted["evaluation"] = wanted.get("evaluation", False) or any(c.evaluation for c in site.collects)
+        return {layer: LayerSites(**wanted) for layer, wanted in by_layer.items()}
+
+    def selected(self) -> dict[Layer, list[str]]:
+        """For each selected layer what is wanted of it, a line each."""
+        found: dict[Layer, list[str]] = {}
+        for site in self.sites:
+            lines = found.setdefault(site.layer, [])
+            lines += [f"{site.tensor}: {', '.join(a.label for a in c.stats)} ({c.section}.{c.feature})" for c in site.collects]
+            lines += [f"{site.tensor}: {c.feature} ({c.section})" for c in site.customs]
+        return found
+
+    # ---- observations
+
+    def observation(
+        self,
+        site: Site,
+        step: int,
+        seen: Seen,
+        prefix: str,
+        rank: int,
+        ranks: int,
+        mine: bool,
+        given: Mapping[str, Sequence[float]],
+        reduced: bool,
+    ) -> Observation:
+        """One site's step in plain numbers.
+
+        Args:
+            seen: its numbers, over ``ranks`` ranks.
+            prefix: before the layer's name.
+            given: what plug-ins' features gave, by name; several calls' numbers are averaged.
+            reduced: which of the plan's parts it is for.
+        """
+        summary = Summary.from_row(seen.row)
+        extras = site.layout.named(seen.cells) if site.layout is not None else {}
+        return Observation(
+            step=step,
+            layer=prefix + site.layer.name,
+            cls=site.layer.cls,
+            tensor=site.tensor,
+            dtype=seen.dtype,
+            order=seen.order,
+            rank=rank,
+            ranks=ranks,
+            calls=seen.calls,
+            fields={name: getattr(summary, name) for name in FIELDS},
+            extras=extras,
+            values={
+                **self.values(self.collects_at(site, step, reduced=reduced), summary, extras),
+                **{name: sum(numbers) / len(numbers) for name, numbers in given.items()},
+            },
+            mine=mine,
+        )
+
+    def collects_at(self, site: Site, step: int, *, reduced: bool) -> list[Collect]:
+        """The parts of the plan that want a site's numbers at a step, reduced over ranks or not."""
+        return [c for c in site.collects if c.reduce is reduced and c.schedule.active(step)]
+
+    def values(
+        self, collects: Iterable[Collect], summary: Summary, extras: Mapping[str, float | Histogram]
+    ) -> dict[str, Value | Histogram]:
+        """The statistics that parts of a plan ask for, by the names they ask with."""
+        found: dict[str, Value | Histogram] = {}
+        for collect in collects:
+            for asked in collect.stats:
+                if asked.label not in found:
+                    custom = self._plugins.statistics.get(asked.statistic)
+                    found[asked.label] = value_of(asked, summary, extras) if custom is None else custom.value(summary, extras)
+        return found
+
+    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool) -> list[Observation]:
+        """Observations of groups of sites, where a part of the plan asks for ``merge``."""
+        found: list[Observation] = []
+        merging = {id(c): c for site, _ in observations for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}
+        for collect in merging.values():
+            groups: dict[tuple[str, str], list[Observation]] = {}
+            for site, observation in observations:
+                group = group_of(str(collect.merge), site.layer)
+                if group is not None and any(c is collect for c in site.collects):
+                    groups.setdefault((group, site.kind), []).append(observation)
+            extras = list(dict.fromkeys(e for asked in collect.stats if (e := self._extra(asked)) is not None))
+            layout = Layout(extras)
+            for (group, kind), members in groups.items():
+                found.append(self._merge(collect, layout, group, kind, members))
+        return found
+
+    def _merge(self, collect: Collect, layout: Layout, group: str, kind: str, members: Sequence[Observation]) -> Observation:
+        summary, cells = Summary.empty(), layout.empty()
+        for member in members:
+            summary = summary.merge(Summary(**member.fields))
+            cells = layout.merge(cells, layout.from_named(member.extras))
+        extras = layout.named(cells)
+        first = members[0]
+        dtypes = {member.dtype for member in members}
+        return Observation(
+            step=first.step,
+            layer=group,
+            cls="",
+            tensor=kind,
+            dtype=dtypes.pop() if len(dtypes) == 1 else "",
+            order=-1,
+            rank=first.rank,
+            ranks=max(member.ranks for member in members),
+            calls=sum(member.calls for member in members),
+            fields={name: getattr(summary, name) for name in FIELDS},
+            extras=extras,
+            values=self.values([collect], summary, extras),
+            mine=all(member.mine for member in members),
+        )
+
+
+def group_of(merge: str, layer: Layer) -> str | None:
+    """The group that a layer belongs to; None: to none.
+
+    Args:
+        merge: ``layer``, ``type``, ``all``, or a regex: its groups' text names the group, without groups the text it finds.
+    """
+    if merge == "all":
+        return "all"
+    if merge == "layer":
+        return block_of(layer.name)
+    if merge == "type":
+        return layer.cls
+    found = re.search(merge, layer.name)
+    if found is None:
+        return None
+    return ".".join(g for g in found.groups() if g) or found.group()
+
+
+assert set(ON_MODULES) < set(TENSORS)

@@ -1,0 +1,393 @@
+"""The inspector: collects the statistics that a plan asks for, of one model, on scheduled steps; between them the model runs bare."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import traceback
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from numscope.config import resolve
+from numscope.distributed.agree import spread
+from numscope.dynamics import Dynamics
+from numscope.inspection import Inspection, Site
+from numscope.observation import Observation
+from numscope.options import WatchOptions
+from numscope.plan.plan import Layer, Switch
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.layer_names import layers_of
+from numscope.probe.layers import LayerProbe
+from numscope.probe.naming import class_name
+from numscope.recorder import Recorder
+from numscope.tally import Seen, Tally
+from numscope.trained import ids_of
+
+log = logging.getLogger("numscope")
+
+_KINDS = {"weight": "parameter", "wgrad": "gradient"}  # for ranks: what replicas hold alike; all else is data
+
+
+class Inspector:
+    """Statistics of one model, until ``close``.
+
+    A step ends when each optimizer of the model has stepped, or with ``step``. Once ``step`` has been called (or with ``explicit``) it
+    alone ends steps.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave, perhaps a DDP around it.
+        recorder: the plan, and where observations go; or the options to make one with, which is closed with the inspector.
+        explicit: steps end with ``step`` only.
+        strict: a section that selects no layer is an error.
+
+    Raises: UsageError.
+    """
+
+    def __init__(
+        self, model: nn.Module, wrapper: nn.Module, recorder: Recorder | WatchOptions, *, explicit: bool = False, strict: bool = True
+    ) -> None:
+        if isinstance(recorder, WatchOptions):
+            self._own_recorder: Recorder | None = Recorder.of(recorder)
+            recorder = self._own_recorder
+        else:
+            self._own_recorder = None
+        self.recorder = recorder
+        self.step_number = recorder.first_step
+        self.last: list[Observation] = []
+        self.closed = False
+        self._model = model
+        self._wrapper = wrapper
+        self._explicit = explicit
+        names = layers_of(model)
+        self._modules = {layer: module for module, layer in names.items()}
+        self.resolved = resolve(recorder.plan, list(self._modules), strict=strict)
+        self._inspection = Inspection(self.resolved.collects, self.resolved.customs, recorder.plugins)
+        self._prefix = recorder.introduce(class_name(model), list(self._modules), self._inspection.selected())
+        for switch, layers in self.resolved.switches:
+            recorder.say_once(("switch", switch), unmet(switch, layers))
+        sites = self._inspection.sites
+        self._tally = Tally([site.layout for site in sites])
+        self._probe = LayerProbe(self._tally, self._observe, self.failed)
+        self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
+        self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
+        self._reducer: Any = None  # distributed.reduce.Reducer, once this process trains with others
+        self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
+        self._optimizers: list[weakref.ref[Optimizer]] = []
+        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, bool]] = weakref.WeakKeyDictionary()
+        self._searched = False
+        self._stepped: list[Optimizer] = []  # in this step
+        self._ended_by_optimizer = False
+        self._weights_seen: set[int] = set()
+        self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
+        self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
+        self._active: tuple[Site, ...] = ()
+        self._active_indices: frozenset[int] = frozenset()
+        optimizer_probe.listen(self)
+        self._begin()
+
+    # ---- what users call
+
+    @property
+    def alerts(self) -> list[str]:
+        """What rules have said, in order."""
+        return self.recorder.alerts
+
+    def step(self) -> None:
+        """The training step is over."""
+        was_explicit, self._explicit = self._explicit, True
+        if was_explicit or not self._ended_by_optimizer:  # else the optimizer has just ended this very step
+            self._guard(self._finish)
+
+    def set_group(self, group: Any, layer: str | None = None) -> None:
+        """Reduce over a process group instead of the one found: for all layers, or for one by name."""
+        reducer = self._find_reducer()
+        if reducer is not None:
+            reducer.set_group(group, layer)
+            self._groups.clear()
+
+    def close(self) -> None:
+        """Write the step at work, remove every hook. Safe to call twice."""
+        if not self.closed:
+            if self._tally.anything:
+                self._guard(self._finish, closing=True)
+            self.detach()
+        if self._own_recorder is not None:
+            self._own_recorder.close()
+
+    # ---- what the optimizer probe tells
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if not self._searched:
+            self._guard(self._search)
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None:
+        pass
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self._is_mine(optimizer):
+            self._guard(self._before_step, optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        if any(o is optimizer for o in self._stepped):
+            self._guard(self._after_step, optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """GradScaler left it out: its gradients are those that made it do so, its weights do not move."""
+        if self._is_mine(optimizer):
+            self._guard(self._skipped_step, optimizer)
+
+    # ---- the course of a step
+
+    def _begin(self) -> None:
+        """Arm the probe for the step to come, or leave the model bare."""
+        self._active = self._inspection.active(self.step_number)
+        self._active_indices = frozenset(site.index for site in self._active)
+        wanted = self._inspection.hooks(self._active)
+        self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
+
+    def _before_step(self, optimizer: Optimizer) -> None:
+        if any(o is optimizer for o in self._stepped) and not self._explicit:
+            self._optimizers = [ref for ref in self._optimizers if any(ref() is o for o in self._stepped)]  # the others step when they like
+            self._finish()
+        self._search()
+        if not any(ref() is optimizer for ref in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+        self._stepped.append(optimizer)
+        self._ended_by_optimizer = False
+        if self._active:
+            self._see_weights(ids_of(optimizer))
+            self._copy_weights(optimizer)
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        dynamics = self._dynamics.pop(id(optimizer), None)
+        for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
+            first = self._inspection.sites[site].offset("dynamics")
+            if first is not None:
+                self._tally.merge_cells(site, first, cells)
+        if not self._explicit and all((o := ref()) is None or any(o is s for s in self._stepped) for ref in self._optimizers):
+            self._finish()
+            self._ended_by_optimizer = True
+
+    def _skipped_step(self, optimizer: Optimizer) -> None:
+        self._before_step(optimizer)
+        self._dynamics.clear()
+        self._after_step(optimizer)
+
+    def _finish(self, closing: bool = False) -> None:
+        """The step is over: read it, merge it over ranks, hand it on, and prepare the next one."""
+        if self._active:
+            self._see_weights(None)
+            self._probe.forget_leaves()
+            self._record(closing)
+            self._tally.reset()
+            self._weights_seen.clear()
+            self._given.clear()
+            self._dynamics.clear()
+        self._stepped.clear()
+        self.step_number += 1
+        if not closing:
+            self._begin()
+
+    def _record(self, closing: bool) -> None:
+        step = self.step_number
+        seen = self._tally.read()
+        for site, what in self._tally.unreadable.items():
+            found = self._inspection.sites[site]
+            name = self._prefix + found.layer.name
+            self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
+        alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in self._active_indices]
+        observations: list[Observation] = []
+        own = [(s, o, 1, True) for s, o in alone if s.index in self._given or self._inspection.collects_at(s, step, reduced=False)]
+        observations += self._observations(own, reduced=False)
+        if any(c.reduce and c.schedule.active(step) for site in self._active for c in site.collects):
+            mergeable = [(site, one) for site, one in alone if self._inspection.collects_at(site, step, reduced=True)]
+            observations += self._observations(self._reduced(mergeable, closing), reduced=True)
+        self.last = observations
+        self.recorder.write(observations)
+
+    def _reduced(self, parts: list[tuple[Site, Seen]], closing: bool) -> list[tuple[Site, Seen, int, bool]]:
+        """Each site over the ranks that share it: the site, its numbers, how many ranks, whether this one writes it."""
+        reducer = self._find_reducer()
+        if reducer is None or closing:  # at close another rank may be elsewhere: nobody is asked
+            return [(site, one, 1, True) for site, one in parts]
+        from numscope.distributed.reduce import Item
+
+        items = [
+            Item(site.key, self._groups_of(site), one.row, one.cells, site.layout.is_max if site.layout is not None else ())
+            for site, one in parts
+        ]
+        by_key = {site.key: (site, one) for site, one in parts}
+        found = []
+        for reduced in reducer.reduce(items):
+            if reduced.key in by_key:
+                site, one = by_key[reduced.key]
+                found.append((site, replace(one, row=reduced.row, cells=reduced.cells), reduced.ranks, reduced.writes))
+        return found
+
+    def _observations(self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool) -> list[Observation]:
+        observe, step, rank = self._inspection.observation, self.step_number, self.recorder.rank
+        made = [(site, observe(site, step, seen, self._prefix, rank, ranks, mine, reduced=reduced)) for site, seen, ranks, mine in parts]
+        return [*(o for _, o in made), *self._inspection.merged(self.step_number, made, reduced=reduced)]
+
+    # ---- tensors
+
+    def _observe(self, site: int, tensor: Tensor) -> None:
+        """What hooks see; a distributed tensor counts its own part."""
+        kind = type(tensor)
+        if kind is not Tensor and kind is not Parameter and spread():
+            placed = self._place(site, tensor)
+            if placed is None:
+                return
+            tensor = placed
+        self._tally.observe(site, tensor)
+        found = self._inspection.sites[site]
+        if found.customs or found.statistics:
+            self._see_custom(found, tensor)
+
+    def _see_weights(self, only: Collection[int] | None) -> None:
+        """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
+        sites: list[int] = []
+        tensors: list[Tensor] = []
+        for site, module, name in (*self._weights, *self._wgrads):
+            parameter = module._parameters.get(name)
+            if parameter is None or site.index not in self._active_indices or site.index in self._weights_seen:
+                continue
+            if only is not None and id(parameter) not in only:
+                continue
+            tensor = parameter if site.kind == "weight" else parameter.grad
+            if tensor is None:
+                continue
+            self._weights_seen.add(site.index)
+            kind = type(tensor)
+            if kind is not Tensor and kind is not Parameter and spread():
+                placed = self._place(site.index, tensor)
+                if placed is None:
+                    continue
+                tensor = placed
+            sites.append(site.index)
+            tensors.append(tensor)
+        if tensors:
+            self._tally.observe_many(sites, tensors)
+        for index, tensor in zip(sites, tensors, strict=True):
+            site = self._inspection.sites[index]
+            if site.customs or site.statistics:
+                self._see_custom(site, tensor)
+
+    def _see_custom(self, site: Site, tensor: Tensor) -> None:
+        """Show a tensor to the plug-ins that want it."""
+        plugins, step = self.recorder.plugins, self.step_number
+        for name, first in site.statistics:
+            cells = plugins.statistics[name].cells(tensor)
+            if cells is not None:
+                self._tally.merge_cells(site.index, first, cells)
+        for custom in site.customs:
+            if custom.schedule.active(step):
+                given = plugins.features[custom.feature](
+                    self._prefix + site.layer.name, site.tensor, tensor.detach(), step, custom.settings
+                )
+                for label, value in given.items():
+                    self._given.setdefault(site.index, {}).setdefault(label, []).append(value)
+
+    def _copy_weights(self, optimizer: Optimizer) -> None:
+        """Those whose update some statistic is about."""
+        mine = ids_of(optimizer)
+        moving = [
+            (site.index, parameter)
+            for site, module, name in self._weights
+            if site.index in self._active_indices
+            and site.offset("dynamics") is not None
+            and (parameter := module._parameters.get(name)) is not None
+            and id(parameter) in mine
+        ]
+        if moving:
+            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving)
+            dynamics.before(optimizer)
+
+    # ---- ranks
+
+    def _find_reducer(self) -> Any:
+        if self._reducer is None and spread():
+            from numscope.distributed.reduce import Reducer
+
+            self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(self.recorder.plan.text.encode()).hexdigest()[:16]}")
+        return self._reducer
+
+    def _place(self, site: int, tensor: Tensor) -> Tensor | None:
+        from numscope.distributed.reduce import Refused
+
+        found = self._inspection.sites[site]
+        try:
+            local, self._groups[site] = self._find_reducer().place(tensor, _KINDS.get(found.kind, "data"))
+        except Refused as refused:
+            name = self._prefix + found.layer.name
+            self.recorder.say_once(("refused", site), f"{name}: its {found.tensor} is left out: {refused}", logging.WARNING)
+            return None
+        result: Tensor = local
+        return result
+
+    def _groups_of(self, site: Site) -> tuple[Any, ...]:
+        groups = self._groups.get(site.index)
+        if groups is None:
+            groups = self._groups[site.index] = self._reducer.default_groups(_KINDS.get(site.kind, "data"), site.layer.name)
+        return groups
+
+    # ---- small things
+
+    def _is_mine(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer has parameters of this model. *Cost:* a walk over them when the optimizer is new or has new ones."""
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._known.get(optimizer)
+        if known is None or known[0] != count:
+            mine = {id(p) for p in self._model.parameters()}
+            known = self._known[optimizer] = (count, not ids_of(optimizer).isdisjoint(mine))
+        return known[1]
+
+    def _search(self) -> None:
+        """Look once for the optimizers of this model. *Cost:* one walk over all objects."""
+        if not self._searched:
+            self._searched = True  # by type: isinstance asks each object for its __class__, which some answer with a warning
+            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self._is_mine(o)]
+
+    def _guard(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        """Run a piece of the tool; what goes wrong in it never reaches the training script."""
+        if self.closed:
+            return
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed: it says so once and its hooks are gone; training goes on."""
+        if self.closed:
+            return
+        self.detach()
+        text = "".join(traceback.format_exception(error))
+        self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
+        if self._reducer is not None:
+            with contextlib.suppress(Exception):
+                self._reducer.leave()
+
+    def detach(self) -> None:
+        """Take every hook away, write nothing."""
+        self.closed = True
+        self._probe.paused = True
+        self._probe.disarm()
+        optimizer_probe.unlisten(self)
+        self._tally.reset()
+        self._dynamics.clear()
+
+
+def unmet(switch: Switch, layers: Sequence[Layer]) -> str:
+    """What the log says of a precision feature on layers that compute in high precision."""
+    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
+    return f"{switch.section}.{switch.feature}: nothing to do on {names}: these layers compute in high precision, nothing there is fp8"

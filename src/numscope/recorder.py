@@ -1,0 +1,146 @@
+"""A process's recorder: the plan, and where its observations, its words and its alerts go. One for all watched models."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from numscope import config as configuration
+from numscope import plugins as plug_ins
+from numscope.distributed.agree import rank as current_rank
+from numscope.observation import Observation
+from numscope.options import WatchOptions
+from numscope.plan.plan import Layer, Plan
+from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.opening import describe_layers, open_sinks
+
+log = logging.getLogger("numscope")
+
+DEFAULT_LOG_DIR = "numscope_logs"  # where nothing else was said and nobody else takes the statistics
+
+
+class Recorder:
+    """Takes observations: rules read them, sinks write them.
+
+    Args:
+        plan: what is collected.
+        plugins: custom statistics, features, loggers and rules.
+        log_dir: folder for logs and the run's files; None: no files.
+        tb_writer: TensorBoard's writer, on ranks that have one.
+        loggers: objects with ``log_scalar``.
+        text: the statistics' text log too.
+        first_step: number of the first step.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        plugins: plug_ins.Plugins,
+        *,
+        log_dir: str | os.PathLike[str] | None,
+        tb_writer: Any = None,
+        loggers: Sequence[object] = (),
+        text: bool = True,
+        first_step: int = 0,
+    ) -> None:
+        self.plan = plan
+        self.plugins = plugins
+        self.log_dir = log_dir
+        self.first_step = first_step
+        self.rank = current_rank()
+        self.alerts: list[str] = []
+        self.closed = False
+        self._said: set[object] = set()
+        self._names: dict[str, str] = {}  # layer name → the model that has it
+        self._layers: list[dict[str, Any]] = []
+        self._log = DebugLog(log_dir, self.rank)
+        run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
+        every = (*loggers, *plugins.loggers.values())
+        self._sinks = open_sinks(log_dir=log_dir, rank=self.rank, tb_writer=tb_writer, loggers=every, text=text, run=run, log=self._log)
+        self.say(f"configuration {plan.source}:\n{plan.text}")
+        plugins.say = self.say
+        for message, level in plugins.messages:
+            self.say(message, level)
+        for note in plan.notes:
+            self.say(note)
+
+    @classmethod
+    def of(cls, options: WatchOptions) -> Recorder:
+        """From a watch's options.
+
+        Raises: UsageError that lists everything wrong with the configuration.
+        """
+        assert options.config is not None
+        plugins = plug_ins.load(options.features)
+        plan = configuration.load(options.config, customs=plugins.customs, statistics=plugins.statistics)
+        log_dir = options.log_dir
+        if log_dir is None and options.tb_writer is None and not options.loggers:
+            log_dir = DEFAULT_LOG_DIR
+            print(f"numscope: statistics are written to {DEFAULT_LOG_DIR}", file=sys.stderr)
+        return cls(plan, plugins, log_dir=log_dir, tb_writer=options.tb_writer, loggers=options.loggers, text=options.default_logging)
+
+    def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]]) -> str:
+        """A model is watched from now on.
+
+        Args:
+            model: its class's name.
+            selected: for each selected layer what is wanted of it, a line each.
+
+        Returns: what stands before its layers' names, "" unless another model has layers of the same names.
+        """
+        prefix, count = "", 1
+        while any(prefix + layer.name in self._names for layer in layers):
+            prefix = f"{model}." if count == 1 else f"{model}_{count}."
+            count += 1
+        for layer in layers:
+            self._names[prefix + layer.name] = model
+            self._layers.append({**asdict(layer), "name": prefix + layer.name, "model": model})
+        describe_layers(self._sinks, self._layers)
+        said = f", their names with {prefix!r} before them" if prefix else ""
+        self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
+        for layer, wanted in selected.items():
+            self.say(f"{prefix}{layer.name} ({layer.cls}):\n" + "\n".join(wanted))
+        return prefix
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        """Give a step's observations to rules and sinks."""
+        if not observations:
+            return
+        for rule in self.plugins.rules.values():
+            for observation in observations:
+                sentence = rule(observation)
+                if sentence:
+                    self.alert(f"step {observation.step}: {observation.name}: {sentence}")
+        for sink in self._sinks:
+            sink.write(observations)
+        for sink in self._sinks:
+            sink.flush()
+
+    def alert(self, sentence: str) -> None:
+        """Something that a rule finds worth a person's look."""
+        self.alerts.append(sentence)
+        self.say(sentence, logging.WARNING)
+
+    def say(self, text: str, level: int = logging.INFO) -> None:
+        """A line for the debug log; warnings also reach the terminal."""
+        self._log.say(text, level)
+
+    def say_once(self, key: object, text: str, level: int = logging.INFO) -> None:
+        """``say``, the first time that a key comes up."""
+        if key not in self._said:
+            self._said.add(key)
+            self.say(text, level)
+
+    def close(self) -> None:
+        """Flush and close the sinks. Safe to call twice."""
+        if self.closed:
+            return
+        self.closed = True
+        for sink in self._sinks:
+            sink.flush()
+            sink.close()
+        self._log.close()
