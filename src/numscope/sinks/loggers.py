@@ -36,11 +36,11 @@ class BaseLogger(ABC):
         """
 
     def flush(self) -> None:
-        """Hand on whatever is held back; nothing, unless overridden."""
+        """Called after each scheduled step; does nothing unless overridden."""
         return None
 
     def close(self) -> None:
-        """Let go; nothing, unless overridden."""
+        """Called once at the end; does nothing unless overridden."""
         return None
 
 

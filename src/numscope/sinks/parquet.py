@@ -64,11 +64,10 @@ class ParquetSink:
         self.folder.describe(layers)
 
     def write(self, observations: Sequence[Observation]) -> None:
-        now = time.time()
-        milliseconds = int(now * 1000)
+        milliseconds = int(time.time() * 1000)
         sites, places, whole, fields = self._sites, self._places, self._whole, self._fields
         for seen in observations:
-            if not seen.cls or not seen.fields:  # merged from others that are stored; or nothing that merges
+            if not (seen.mine and seen.cls and seen.fields):  # without a class: merged from others that are stored
                 continue
             if seen.extras:
                 for name, value in seen.extras.items():
@@ -79,10 +78,13 @@ class ParquetSink:
             places.append(sites.setdefault((seen.layer, seen.cls, seen.tensor, seen.dtype), len(sites)))
             whole.extend((seen.step, seen.order, seen.ranks, seen.calls, milliseconds))
             fields.extend([_ABSENT if x is None else x for x in map(seen.fields.get, STORED)])
-        if places and (len(fields) + self._held >= self._flush_cells or now - self._since >= self._flush_s):
-            self.flush()
 
     def flush(self) -> None:
+        """Write a part if one is due."""
+        if len(self._fields) + self._held >= self._flush_cells or time.time() - self._since >= self._flush_s:
+            self.write_part()
+
+    def write_part(self) -> None:
         """Write what is held as one part."""
         if not self._places or os.getpid() != self._owner:  # a fork's copy is the parent's to write
             return
@@ -103,7 +105,7 @@ class ParquetSink:
         self._clear()
 
     def close(self) -> None:
-        self.flush()
+        self.write_part()
 
     def _clear(self) -> None:
         self._places = array("i")

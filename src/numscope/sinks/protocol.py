@@ -13,13 +13,16 @@ class Sink(Protocol):
     """Takes observations out of the run: into files, a dashboard, a program of the user's own."""
 
     def write(self, observations: Sequence[Observation]) -> None:
-        """Take one scheduled step's observations; called once a scheduled step, on the thread that trains."""
+        """Take one scheduled step's observations; called once a scheduled step, on the thread that trains.
+
+        Those with ``mine`` False are written by another rank: what all ranks write to together (files) leaves them out.
+        """
 
     def flush(self) -> None:
-        """Hand on whatever is held back; called when the run is about to report or to end, not every step."""
+        """Called after each scheduled step's ``write``: hand on what is due. What is held back is a sink's own choice until ``close``."""
 
     def close(self) -> None:
-        """Flush and let go; called once, nothing comes after it."""
+        """Hand on everything and let go; called once, nothing comes after it."""
 
 
 @runtime_checkable

@@ -9,8 +9,10 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import platform
 import re
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,8 +34,8 @@ class RunFolder:
     Args:
         log_dir: the folder; made where missing.
         rank: this process's.
-        run: what ``run.json`` says, plain JSON values. The command line is kept without the values of options that sound like secrets;
-            of the environment nothing is kept.
+        run: what ``run.json`` says beside versions, the command line and the start: plain JSON values. The command line is kept without
+            the values of options that sound like secrets; of the environment nothing is kept.
 
     Raises: OSError.
     """
@@ -84,9 +86,8 @@ class RunFolder:
         if self.rank != 0 and os.path.exists(path):
             return
         attempts = [a for a in read_attempts(self.path) if a.get("attempt") != self.attempt]
-        attempts.append({"attempt": self.attempt, "started": self.started, **run})
-        if "command" in run:
-            attempts[-1]["command"] = without_secrets(run["command"])
+        said = {"attempt": self.attempt, "started": self.started, "versions": versions(), "command": sys.orig_argv, **run}
+        attempts.append({**said, "command": without_secrets(said["command"])})
         _replace(path, {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])})
 
 
@@ -98,6 +99,13 @@ def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
         return [a for a in attempts if isinstance(a, dict) and isinstance(a.get("attempt"), int)]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def versions() -> dict[str, str]:
+    """Of numscope, Python and, where it is there, torch."""
+    torch = sys.modules.get("torch")  # not imported for this
+    known = {"numscope": __version__, "python": platform.python_version()}
+    return known if torch is None else {**known, "torch": str(torch.__version__)}
 
 
 def without_secrets(command: str | Sequence[str]) -> str | list[str]:

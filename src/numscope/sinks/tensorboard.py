@@ -40,12 +40,12 @@ class TensorBoardSink:
                     self._add_histogram(f"{seen.name}_{label}", value, seen.step)
 
     def flush(self) -> None:
+        """The writer flushes by its own clock (every two minutes): a flush waits for the disk."""
+
+    def close(self) -> None:
         flush = getattr(self._writer, "flush", None)
         if callable(flush):
             flush()
-
-    def close(self) -> None:
-        self.flush()
 
     def _add_histogram(self, tag: str, counts: Histogram, step: int) -> None:
         add = getattr(self._writer, "add_histogram_raw", None)

@@ -33,14 +33,15 @@ class TextLog:
         lines = [
             f"INFO - {one_line(seen.name)}_{label} \t\t\t\t iteration={seen.step:06d} \t\t\t\t value={text_of(value)}\n"
             for seen in observations
+            if seen.mine
             for label, value in seen.values.items()
             if value is not None
         ]
         self._file.write("".join(lines))
-        self._file.flush()
+        self._file.flush()  # also so that a process forked between steps does not inherit lines
 
     def flush(self) -> None:
-        self._file.flush()
+        """Nothing is held back."""
 
     def close(self) -> None:
         self._file.close()

@@ -1,0 +1,99 @@
+"""MLflow: statistics as metrics of the active run."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from numscope.observation import Observation
+from numscope.sinks.guard import Say
+
+PREFIX = "numscope/"
+MAX_BATCH = 1000  # metrics that a tracking server takes at once
+MAX_WAITING = 64  # batches under way before a step waits for the oldest
+MAX_KEY = 250
+_REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+
+class MlflowSink:
+    """Logs the metric ``numscope/<layer>_<tensor>_<stat>``; histograms are left out, MLflow has no such metric.
+
+    Metrics are sent from threads of MLflow's; a failure is known with a later batch or at the end.
+
+    Args:
+        run_id: the run to log to; None: the active run at the first write, else one of our own, which does not become the active one.
+    """
+
+    def __init__(self, run_id: str | None = None) -> None:
+        self._run_id = run_id
+        self._is_ours = False
+        self._client: Any = None
+        self._waiting: deque[Any] = deque()
+
+    @classmethod
+    def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> MlflowSink | None:
+        """What ``loggers=["mlflow"]`` means: rank 0 logs, other ranks if they have a run."""
+        import mlflow
+
+        if rank != 0 and mlflow.active_run() is None:
+            say("MLflow: this rank has no run, rank 0 logs.", logging.INFO)
+            return None
+        return cls()
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        metrics = [
+            Metric(metric_key(f"{seen.name}_{label}"), value, now, seen.step)
+            for seen in observations
+            for label, value in seen.values.items()
+            if isinstance(value, int | float)
+        ]
+        if not metrics:
+            return
+        run_id = self._opened()
+        for start in range(0, len(metrics), MAX_BATCH):
+            self._waiting.append(self._client.log_batch(run_id, metrics=metrics[start : start + MAX_BATCH], synchronous=False))
+        while len(self._waiting) > MAX_WAITING:
+            self._waiting.popleft().wait()
+
+    def flush(self) -> None:
+        """Batches are under way by themselves."""
+
+    def close(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().wait()
+        if self._is_ours:
+            self._client.set_terminated(self._run_id)
+
+    def _opened(self) -> str:
+        if self._client is None:
+            import mlflow
+
+            self._client = mlflow.MlflowClient()
+            active = mlflow.active_run()
+            if self._run_id is None and active is not None:
+                self._run_id = active.info.run_id
+        if self._run_id is None:
+            # MLflow's own rule for where a run goes when nothing was said; a fluent start_run would take the script's place.
+            experiment = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
+            self._run_id = self._client.create_run(experiment).info.run_id
+            self._is_ours = True
+        assert self._run_id is not None
+        return self._run_id
+
+
+def metric_key(name: str) -> str:
+    """A key that MLflow takes, also a file name in its file store: ``weight[a]`` turns into ``weight.a``, other signs into ``_``."""
+    key = PREFIX + _REFUSED.sub("_", _BRACKETS.sub(r".\1", name))
+    if len(key) > MAX_KEY:
+        key = f"{key[: MAX_KEY - 17]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return key

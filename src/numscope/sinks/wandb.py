@@ -1,0 +1,88 @@
+"""Weights & Biases: statistics beside the run's own metrics."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from numscope.observation import Observation
+from numscope.sinks.guard import Say
+
+PREFIX = "numscope/"
+STEP = f"{PREFIX}step"
+
+
+class WandbSink:
+    """Logs ``numscope/<layer>_<tensor>_<stat>`` against ``numscope/step``; histograms as Weights & Biases' own, over binary exponents.
+
+    What the run logs itself is left alone: a step's statistics join the row that the run is filling and leave it to the run to end it;
+    only if the run has not ended a row since the last ones do they end it themselves.
+
+    Args:
+        run: a run of ``wandb.init``; it stays its owner's. None: the process's run at the first write, else one of our own.
+        folder: where a run of our own keeps its files.
+    """
+
+    def __init__(self, run: Any = None, folder: str | os.PathLike[str] | None = None) -> None:
+        self._run = run
+        self._folder = folder
+        self._is_ours = False
+        self._is_told = False
+        self._filling: int | None = None  # the row that our last statistics joined
+
+    @classmethod
+    def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> WandbSink | None:
+        """What ``loggers=["wandb"]`` means: rank 0 logs, other ranks if they have a run."""
+        import wandb
+
+        if rank != 0 and wandb.run is None:
+            say("Weights & Biases: this rank has no run, rank 0 logs.", logging.INFO)
+            return None
+        return cls(folder=log_dir)
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        row: dict[str, Any] = {}
+        for seen in observations:
+            for label, value in seen.values.items():
+                if value is not None:
+                    row[f"{PREFIX}{seen.name}_{label}"] = value if isinstance(value, int | float) else _histogram(value)
+        if not row:
+            return
+        run = self._opened()
+        if self._filling == run.step:
+            run.log({}, commit=True)
+        run.log({**row, STEP: observations[0].step}, commit=self._is_ours)
+        self._filling = None if self._is_ours else run.step
+
+    def flush(self) -> None:
+        """The library sends by its own clock, in a process of its own."""
+
+    def close(self) -> None:
+        if self._is_ours:
+            self._run.finish()
+
+    def _opened(self) -> Any:
+        if self._run is None:  # not earlier: a run of ours would take the place of the one that the script is about to begin
+            import wandb
+
+            self._run = wandb.run
+            if self._run is None:
+                self._run = wandb.init(dir=self._folder)
+                self._is_ours = True
+        if not self._is_told:
+            self._run.define_metric(STEP)
+            self._run.define_metric(f"{PREFIX}*", step_metric=STEP)
+            self._is_told = True
+        return self._run
+
+
+def _histogram(counts: Sequence[float]) -> Any:
+    import wandb
+
+    from numscope.sinks.textlog import FIRST_EXPONENT
+
+    edges = list(range(FIRST_EXPONENT, FIRST_EXPONENT + len(counts) + 1))
+    both: Any = ([int(count) for count in counts], edges)  # its types ask for arrays, its code for sequences
+    return wandb.Histogram(np_histogram=both)

@@ -1,0 +1,86 @@
+"""MLflow with its file store, read back by its own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from numscope.sinks.mlflow import MAX_KEY, MlflowSink, metric_key
+from numscope.sinks.opening import open_sinks
+from tests.sinks.seen import observation
+
+mlflow = pytest.importorskip("mlflow")
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    yield
+    mlflow.set_tracking_uri(before)
+
+
+def history(run_id: str, key: str) -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in mlflow.MlflowClient().get_metric_history(run_id, key)]
+
+
+def test_metrics_go_to_the_active_run() -> None:
+    with mlflow.start_run() as run:
+        (sink,) = open_sinks(log_dir=None, rank=0, loggers=["mlflow"], run={})
+        for step in (0, 100):
+            sink.write([observation(step, max=step + 0.5, mean=None, exponent_histogram=[1.0] * 256)])
+        sink.close()
+    assert history(run.info.run_id, "numscope/fc1_activation_max") == [(0, 0.5), (100, 100.5)]
+    assert set(mlflow.get_run(run.info.run_id).data.metrics) == {"numscope/fc1_activation_max"}
+
+
+def test_without_an_active_run_one_of_our_own_is_made_and_does_not_become_the_scripts() -> None:
+    (sink,) = open_sinks(log_dir=None, rank=0, loggers=["mlflow"], run={})
+    sink.write([observation(3, max=1.0)])
+    assert mlflow.active_run() is None
+    sink.close()
+    (run,) = mlflow.MlflowClient().search_runs(["0"])
+    assert run.info.status == "FINISHED"
+    assert history(run.info.run_id, "numscope/fc1_activation_max") == [(3, 1.0)]
+
+
+def test_more_metrics_than_a_server_takes_at_once_are_split() -> None:
+    with mlflow.start_run() as run:
+        sink = MlflowSink(run.info.run_id)
+        sink.write([observation(0, f"layer{i}", **{f"s{j}": 1.0 for j in range(11)}) for i in range(100)])
+        sink.close()
+    assert len(mlflow.get_run(run.info.run_id).data.metrics) == 1100
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("attn_weight[in_proj_weight]_max", "numscope/attn_weight.in_proj_weight_max"),
+        ("../../etc/passwd_weight_max", "numscope/.._.._etc_passwd_weight_max"),
+        ("größe_weight_max", "numscope/gr__e_weight_max"),
+        ("decoder.0.fc1_weight_max", "numscope/decoder.0.fc1_weight_max"),
+    ],
+)
+def test_layer_name_cannot_choose_a_path(name: str, key: str, tmp_path: Path) -> None:
+    assert metric_key(name) == key
+    layer, tensor, label = name.rsplit("_", 2) if "[" not in name else ("attn", "weight[in_proj_weight]", "max")
+    with mlflow.start_run() as run:
+        sink = MlflowSink()
+        sink.write([observation(0, layer, tensor, **{label: 1.0})])
+        sink.close()
+    assert history(run.info.run_id, key) == [(0, 1.0)]
+    assert {path.name for path in tmp_path.iterdir()} == {"mlruns"}
+
+
+def test_long_names_stay_different_and_short_enough() -> None:
+    keys = {metric_key("x" * 400 + str(i)) for i in range(3)}
+    assert len(keys) == 3
+    assert {len(key) for key in keys} == {MAX_KEY}
+
+
+def test_other_ranks_without_a_run_log_nothing() -> None:
+    assert open_sinks(log_dir=None, rank=1, loggers=["mlflow"], run={}) == []

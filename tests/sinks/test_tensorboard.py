@@ -1,0 +1,88 @@
+"""TensorBoard, read back by its own reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numscope.sinks.opening import open_sinks
+from tests.sinks.seen import observation
+
+pytest.importorskip("tensorboard")
+
+from tensorboard.backend.event_processing.event_accumulator import HISTOGRAMS, SCALARS, EventAccumulator
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(tmp_path))
+
+
+def read(folder: Path) -> EventAccumulator:
+    events = EventAccumulator(str(folder), size_guidance={SCALARS: 0, HISTOGRAMS: 0})
+    events.Reload()
+    return events
+
+
+def test_scalars_are_read_back_under_their_names(tmp_path: Path, writer: Any) -> None:
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=writer, run={})
+    for step in (0, 100, 200):
+        sink.write(
+            [observation(step, "decoder.1.fc1", max=step + 0.5, mean=None), observation(step, "decoder.1.fc2", "wgrad", num_nan=step)]
+        )
+        sink.flush()
+    sink.close()
+    events = read(tmp_path)
+    assert set(events.Tags()[SCALARS]) == {"decoder.1.fc1_activation_max", "decoder.1.fc2_wgrad_num_nan"}
+    assert [(e.step, e.value) for e in events.Scalars("decoder.1.fc1_activation_max")] == [(0, 0.5), (100, 100.5), (200, 200.5)]
+    assert [(e.step, e.value) for e in events.Scalars("decoder.1.fc2_wgrad_num_nan")] == [(0, 0.0), (100, 100.0), (200, 200.0)]
+
+
+def test_exponent_histogram_has_a_bin_of_width_one_for_each_exponent(tmp_path: Path, writer: Any) -> None:
+    counts = [0.0] * 256
+    counts[115], counts[117] = 34.0, 50.0  # exponents -12 and -10
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=writer, run={})
+    sink.write([observation(7, exponent_histogram=counts)])
+    sink.close()
+    (event,) = read(tmp_path).Histograms("fc1_activation_exponent_histogram")
+    shown = event.histogram_value
+    assert event.step == 7
+    assert (shown.min, shown.max, shown.num) == (-12.0, -9.0, 84.0)
+    filled = {limit: count for limit, count in zip(shown.bucket_limit, shown.bucket, strict=True) if count}
+    assert filled == {-11.0: 34.0, -9.0: 50.0}  # right edges
+    assert shown.sum == -12 * 34 - 10 * 50
+    assert shown.sum_squares == 144 * 34 + 100 * 50
+
+
+def test_empty_histogram_is_left_out(tmp_path: Path, writer: Any) -> None:
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=writer, run={})
+    sink.write([observation(0, exponent_histogram=[0.0] * 256, max=1.0)])
+    sink.close()
+    assert read(tmp_path).Tags()[HISTOGRAMS] == []
+
+
+def test_writer_without_raw_histograms_still_gets_scalars() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.tags: list[str] = []
+
+        def add_scalar(self, tag: str, value: float, step: int) -> None:
+            self.tags.append(tag)
+
+    plain = Plain()
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=plain, run={})
+    sink.write([observation(0, exponent_histogram=[1.0] * 256, max=1.0)])
+    sink.close()
+    assert plain.tags == ["fc1_activation_max"]
+
+
+def test_writer_stays_open_for_its_owner(tmp_path: Path, writer: Any) -> None:
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=writer, run={})
+    sink.close()
+    writer.add_scalar("loss", 1.0, 0)
+    writer.close()
+    assert read(tmp_path).Tags()[SCALARS] == ["loss"]
