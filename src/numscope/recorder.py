@@ -15,8 +15,10 @@ from numscope.distributed.agree import rank as current_rank
 from numscope.observation import Observation
 from numscope.options import WatchOptions
 from numscope.plan.plan import Layer, Plan
+from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.opening import describe_layers, open_sinks
+from numscope.summary.statistics import STATISTICS
 
 log = logging.getLogger("numscope")
 
@@ -34,6 +36,7 @@ class Recorder:
         loggers: objects with ``log_scalar``.
         text: the statistics' text log too.
         first_step: number of the first step.
+        debug_file, text_file: the logs' places in ``log_dir``.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class Recorder:
         loggers: Sequence[object] = (),
         text: bool = True,
         first_step: int = 0,
+        debug_file: str = debuglog.FILE,
+        text_file: str = textlog.FILE,
     ) -> None:
         self.plan = plan
         self.plugins = plugins
@@ -57,10 +62,19 @@ class Recorder:
         self._said: set[object] = set()
         self._names: dict[str, str] = {}  # layer name → the model that has it
         self._layers: list[dict[str, Any]] = []
-        self._log = DebugLog(log_dir, self.rank)
+        self._log = DebugLog(log_dir, self.rank, debug_file)
         run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
         every = (*loggers, *plugins.loggers.values())
-        self._sinks = open_sinks(log_dir=log_dir, rank=self.rank, tb_writer=tb_writer, loggers=every, text=text, run=run, log=self._log)
+        self._sinks = open_sinks(
+            log_dir=log_dir,
+            rank=self.rank,
+            tb_writer=tb_writer,
+            loggers=every,
+            text=text,
+            text_file=text_file,
+            run=run,
+            log=self._log,
+        )
         self.say(f"configuration {plan.source}:\n{plan.text}")
         plugins.say = self.say
         for message, level in plugins.messages:
@@ -69,19 +83,30 @@ class Recorder:
             self.say(note)
 
     @classmethod
-    def of(cls, options: WatchOptions) -> Recorder:
+    def of(cls, options: WatchOptions, **more: Any) -> Recorder:
         """From a watch's options.
+
+        Args:
+            more: arguments of the recorder that a watch has no option for.
 
         Raises: UsageError that lists everything wrong with the configuration.
         """
         assert options.config is not None
-        plugins = plug_ins.load(options.features)
-        plan = configuration.load(options.config, customs=plugins.customs, statistics=plugins.statistics)
+        plugins = plug_ins.load(options.features, taken=STATISTICS)
+        plan = configuration.load(options.config, customs=plugins.customs, statistics={**STATISTICS, **plugins.statistics})
         log_dir = options.log_dir
         if log_dir is None and options.tb_writer is None and not options.loggers:
             log_dir = DEFAULT_LOG_DIR
             print(f"numscope: statistics are written to {DEFAULT_LOG_DIR}", file=sys.stderr)
-        return cls(plan, plugins, log_dir=log_dir, tb_writer=options.tb_writer, loggers=options.loggers, text=options.default_logging)
+        return cls(
+            plan,
+            plugins,
+            log_dir=log_dir,
+            tb_writer=options.tb_writer,
+            loggers=options.loggers,
+            text=options.default_logging,
+            **more,
+        )
 
     def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]]) -> str:
         """A model is watched from now on.

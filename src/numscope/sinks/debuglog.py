@@ -10,7 +10,7 @@ from typing import TextIO
 from numscope.errors import UsageError
 from numscope.sinks.names import one_line
 
-FOLDER = "debug_logs"
+FILE = "debug_logs/globalrank-{rank}.log"
 
 log = logging.getLogger("numscope")
 
@@ -23,16 +23,16 @@ class DebugLog:
 
     Args:
         log_dir: None: no file.
+        file: its place in there.
 
     Raises: UsageError where the file can't be made. An error later closes the file, is told once, and harms nobody.
     *Cost:* one write a line: it is for decisions, not for steps.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str] | None, rank: int) -> None:
+    def __init__(self, log_dir: str | os.PathLike[str] | None, rank: int, file: str = FILE) -> None:
         self._file: TextIO | None = None
         if log_dir is not None:
-            path = os.path.join(log_dir, FOLDER, f"globalrank-{rank}.log")
-            self._file = open_to_append(path, log_dir)
+            self._file = open_to_append(os.path.join(log_dir, file.format(rank=rank)), log_dir)
 
     def say(self, text: str, level: int = logging.INFO) -> None:
         """Write one line; the further lines of a longer text are indented under it."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from numscope.errors import UsageError
+from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.guard import Guarded
 from numscope.sinks.loggers import Logger, LoggerSink
@@ -25,6 +26,7 @@ def open_sinks(
     tb_writer: Any = None,
     loggers: Sequence[object] = (),
     text: bool = True,
+    text_file: str = textlog.FILE,
     run: Mapping[str, Any],
     log: DebugLog | None = None,
 ) -> list[Sink]:
@@ -35,6 +37,7 @@ def open_sinks(
         tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It stays the caller's: it is flushed, never closed.
         loggers: objects with ``log_scalar``, sinks, or the names ``"wandb"`` and ``"mlflow"``.
         text: whether statistics also go to the text log.
+        text_file: its place in ``log_dir``.
         run: what ``run.json`` says of the run, plain JSON values by name: versions, command line, configuration, world size.
         log: where decisions and failures are said; None: Python's logging alone.
 
@@ -45,7 +48,7 @@ def open_sinks(
     named = list(_checked(loggers))
     if log_dir is not None:
         if text:
-            sinks.append(("The statistics log", TextLog(log_dir, rank)))
+            sinks.append(("The statistics log", TextLog(log_dir, rank, text_file)))
         parquet = _parquet(log_dir, rank, run, log)
         if parquet is not None:
             sinks.append(("The run's Parquet files", parquet))

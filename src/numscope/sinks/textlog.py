@@ -9,7 +9,7 @@ from numscope.observation import Histogram, Observation, Value
 from numscope.sinks.debuglog import open_to_append
 from numscope.sinks.names import one_line
 
-FOLDER = "debug_statistics_logs"
+FILE = "debug_statistics_logs/globalrank-{rank}.log"
 FIRST_EXPONENT = -127  # of a histogram's first bin
 BUFFER_BYTES = 1 << 20
 
@@ -20,13 +20,16 @@ class TextLog:
     Values have nine significant digits (whole numbers all of theirs); one that does not exist is left out; a histogram is its
     non-empty bins, ``exponent:count``. A job that restarts appends.
 
+    Args:
+        file: its place in ``log_dir``.
+
     Raises: UsageError where the file can't be made.
     *Cost:* one system call a scheduled step; what it has taken is out of this process, so a killed run loses nothing that the
     operating system still writes.
     """
 
-    def __init__(self, log_dir: str | os.PathLike[str], rank: int) -> None:
-        self.path = os.path.join(log_dir, FOLDER, f"globalrank-{rank}.log")
+    def __init__(self, log_dir: str | os.PathLike[str], rank: int, file: str = FILE) -> None:
+        self.path = os.path.join(log_dir, file.format(rank=rank))
         self._file = open_to_append(self.path, log_dir, BUFFER_BYTES)
 
     def write(self, observations: Sequence[Observation]) -> None:
