@@ -1,9 +1,11 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "extras.h"
 #include "summary.h"
 
 #if defined(__clang__)
@@ -14,8 +16,10 @@
 #define VECTOR_BYTES 64
 #define ISA "avx512"
 #define KERNELS kernels_avx512
+#define EXTRA_KERNELS extra_kernels_avx512
 #define USE_X86
 #include "kernel.h"
+#include "extra_kernel.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

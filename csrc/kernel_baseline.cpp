@@ -2,4 +2,6 @@
 #define VECTOR_BYTES 16
 #define ISA "baseline"
 #define KERNELS kernels_baseline
+#define EXTRA_KERNELS extra_kernels_baseline
 #include "kernel.h"
+#include "extra_kernel.h"

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "extras.h"
 #include "observe.h"
 #include "select.h"
 
@@ -59,6 +60,41 @@ PyObject* py_observe_many(PyObject*, PyObject* const* args, Py_ssize_t num_args)
     for (int64_t e = 0; e < v[1]; e++)
         if (!valid(entries[e])) return nullptr;
     observe_and_share(entries, v[1], total_numel(entries, v[1]), int(v[2]), int(v[3]));
+    Py_RETURN_NONE;
+}
+
+bool valid(const ExtraSpec& spec) {
+    bool known = spec.kind >= 0 && spec.kind < NUM_EXTRA_KINDS && spec.offset >= 0;
+    if (known && spec.kind == FORMAT) known = spec.first >= 0 && spec.first < NUM_CAST_FORMATS;
+    if (known && spec.kind == BLOCKWISE) known = spec.first >= 1 && spec.first <= MAX_BLOCK_SIZE && spec.second >= 1 && spec.second <= 7;
+    if (!known)
+        PyErr_Format(PyExc_ValueError, "observe_extras: got kind %lld, first cell %lld, settings %lld and %lld; expected those of extras.h",
+                     (long long)spec.kind, (long long)spec.offset, (long long)spec.first, (long long)spec.second);
+    return known;
+}
+
+PyObject* py_observe_extras(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[8];
+    const char* signature = "observe_extras(address, numel, columns, dtype_code, cells_address, specs_address, num_specs, num_threads)";
+    if (!integers(args, num_args, v, 8, signature)) return nullptr;
+    const int64_t numel = v[1], columns = v[2], dtype = v[3];
+    const bool fits = numel > 0 && v[0] && columns > 0 && numel % columns == 0 && dtype >= 0 && dtype <= F16 && v[4] && (v[5] || !v[6]);
+    if (!fits) {
+        PyErr_Format(PyExc_ValueError,
+                     "observe_extras: got address %lld, numel %lld, columns %lld, dtype code %lld, cells address %lld; expected memory, whole "
+                     "rows, a code of %d at most, cells",
+                     (long long)v[0], (long long)numel, (long long)columns, (long long)dtype, (long long)v[4], int(F16));
+        return nullptr;
+    }
+    const ExtraSpec* specs = reinterpret_cast<const ExtraSpec*>(v[5]);
+    for (int64_t s = 0; s < v[6]; s++)
+        if (!valid(specs[s])) return nullptr;
+    const void* data = reinterpret_cast<const void*>(v[0]);
+    double* cells = reinterpret_cast<double*>(v[4]);
+    PyThreadState* state = numel < RELEASE_NUMEL / 8 ? nullptr : PyEval_SaveThread();
+    const bool done = observe_extras(data, numel, columns, Dtype(dtype), cells, specs, v[6], int(v[7]));
+    if (state) PyEval_RestoreThread(state);
+    if (!done) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
@@ -122,6 +158,9 @@ PyMethodDef methods[] = {
     method<py_observe_many>("observe_many",
                             "observe_many(entries_address, num_entries, groups, num_threads): merge many tensors' summaries. "
                             "An entry is four int64: address, numel, dtype_code, row_address."),
+    method<py_observe_extras>("observe_extras",
+                              "observe_extras(address, numel, columns, dtype_code, cells_address, specs_address, num_specs, num_threads): "
+                              "merge one tensor's extra columns into cells. A spec is four int64: kind, first cell, two settings."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),

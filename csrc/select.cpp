@@ -38,6 +38,14 @@ bool choose_isa(const char* name) {
     return kernels != nullptr;
 }
 
+const ExtraKernel& extra_kernel(Dtype dtype) {
+#if defined(__x86_64__)
+    if (chosen == &kernels_avx512) return extra_kernels_avx512.of[dtype];
+    if (chosen == &kernels_avx2) return extra_kernels_avx2.of[dtype];
+#endif
+    return extra_kernels_baseline.of[dtype];
+}
+
 void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& out) {
     switch (dtype) {
         case F32: return chosen->f32(data, n, groups, out);

@@ -1,6 +1,7 @@
 // Which instruction set's kernels run: the widest that this processor has, unless a test chose another.
 #pragma once
 
+#include "extras.h"
 #include "summary.h"
 
 namespace numscope {
@@ -9,5 +10,7 @@ const char* isa();
 bool choose_isa(const char* name);  // false if unknown or not supported here
 
 void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& out);
+
+const ExtraKernel& extra_kernel(Dtype dtype);  // of the first four
 
 }  // namespace numscope

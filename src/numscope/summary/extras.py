@@ -6,6 +6,7 @@ that zeros are the empty value of every cell. A ``Layout`` says which cells a si
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +14,9 @@ from typing import Any, Literal
 
 from numscope.errors import UsageError
 
+KINDS = ("exponents", "format", "blockwise")  # of a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
-MAX_BLOCK_SIZE = 1 << 16
+MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,16 @@ class Layout:
             offsets[extra.key] = cell
             cell += extra.width
         return offsets
+
+    @cached_property
+    def packed(self) -> array[int]:
+        """What the native kernel reads: kind, first cell and two settings of each extra of a tensor's values."""
+        packed = array("q")
+        for extra in self.extras:
+            if extra.source == "tensor":
+                settings = (*extra.settings, 0, 0)
+                packed.extend((KINDS.index(extra.kind), self.offsets[extra.key], settings[0], settings[1]))
+        return packed
 
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``: zeros."""

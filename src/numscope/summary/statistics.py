@@ -201,7 +201,8 @@ def _casts(form: Format) -> list[Statistic]:
         ),
         Statistic(
             f"{name}_mse", f"sum((x - q(x))^2) / count over the elements finite in {name}, {scale}", "value^2",
-            _mse(form), lambda options: extra, _where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
+            _mse(form), lambda options: extra,
+            _where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
         ),
         Statistic(
             f"{name}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), q the cast to {name}, {scale}", "dB",

@@ -1,0 +1,375 @@
+// The kernels of extra columns, in the vector types of kernel.h, after which this is included: once for each instruction set.
+//
+// A piece that fits the first-level cache is read as float32 (a 16-bit one through a buffer) or float64 and handed to each kernel.
+
+#include <cmath>
+
+#include "extras.h"
+
+namespace numscope {
+namespace {
+
+constexpr int64_t PIECE = MAX_BLOCK_SIZE;  // elements
+
+// ---- a piece in the wider of float32 and the tensor's own format
+
+template <class Format>
+struct Wide {
+    using Of = Format;
+};
+template <>
+struct Wide<BFloat16> {
+    using Of = Float32;
+};
+template <>
+struct Wide<Float16> {
+    using Of = Float32;
+};
+
+inline const uint32_t* as_wide(const uint32_t* data, int64_t, uint32_t*, Float32) { return data; }
+inline const uint64_t* as_wide(const uint64_t* data, int64_t, uint64_t*, Float64) { return data; }
+inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer, BFloat16) {
+    for (int64_t i = 0; i < n; i++) buffer[i] = uint32_t(data[i]) << 16;
+    return buffer;
+}
+inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer, Float16) {
+    int64_t i = 0;
+#if defined(USE_X86)
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(reinterpret_cast<float*>(buffer + i), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(data + i))));
+#endif
+    for (; i < n; i++) {
+        const uint32_t a = data[i] & 0x7fffu;
+        const float tiny = float(a) * 0x1p-24f;  // by conversion: no denormal operand, which is slow
+        uint32_t subnormal;
+        memcpy(&subnormal, &tiny, 4);
+        const uint32_t normal = (a << 13) + (112u << 23), special = Float32::INF | (a << 13);
+        buffer[i] = (a >= 0x7c00u ? special : a < 0x0400u ? subnormal : normal) | uint32_t(data[i] & 0x8000u) << 16;
+    }
+    return buffer;
+}
+
+template <class Format, class Take>  // Take(const wide bits*, count)
+inline void each_piece(const void* data, int64_t n, Take take) {
+    using bits = typename Format::bits;
+    using wide = typename Wide<Format>::Of::bits;
+    alignas(64) wide buffer[PIECE];
+    const bits* p = static_cast<const bits*>(data);
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t count = n - i < PIECE ? n - i : PIECE;
+        take(as_wide(p + i, count, buffer, Format()), count);
+    }
+}
+
+// ---- amax
+
+template <class Format>
+double amax(const void* data, int64_t n) {
+    using bits = typename Format::bits;
+    using U = lanes<bits>;
+    constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
+    const bits* p = static_cast<const bits*>(data);
+    U a{}, b{};
+    int64_t i = 0;
+    const auto take = [](U& most, const bits* from) {
+        const U magnitude = load<U>(from) & Format::ABS;
+        const U finite = magnitude & (U)(magnitude < Format::INF);
+        most = finite > most ? finite : most;
+    };
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+        take(a, p + i);
+        take(b, p + i + WIDTH);
+    }
+    a = a > b ? a : b;
+    bits most = 0;
+    for (int lane = 0; lane < WIDTH; lane++) most = a[lane] > most ? a[lane] : most;
+    for (; i < n; i++) {
+        const bits magnitude = load<bits>(p + i) & Format::ABS;
+        if (magnitude < Format::INF && magnitude > most) most = magnitude;
+    }
+    return Format::value(most);
+}
+
+// ---- exponents
+
+inline int exponent_bin(uint32_t b) { return int(b >> 23 & 0xff); }
+// As float32 would have it, and 255 beyond it; -1 of what is not finite.
+inline int exponent_bin(uint64_t b) {
+    const int exponent = int(b >> 52 & 0x7ff);
+    if (exponent == 0x7ff) return -1;
+    const int bin = exponent - 1023 + 127;
+    return bin < 0 ? 0 : bin > 255 ? 255 : bin;
+}
+
+inline void count_exponents(const uint32_t* data, int64_t n, double* counts) {
+    uint32_t seen[4][NUM_EXPONENTS];  // equal neighbors would else wait for each other's store
+    memset(seen, 0, sizeof seen);
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int lane = 0; lane < 4; lane++) seen[lane][exponent_bin(load<uint32_t>(data + i + lane))]++;
+    for (; i < n; i++) seen[0][exponent_bin(load<uint32_t>(data + i))]++;
+    for (int bin = 0; bin < NUM_EXPONENTS - 1; bin++)  // the last one holds infinities and nan
+        counts[bin] += double(seen[0][bin] + seen[1][bin] + seen[2][bin] + seen[3][bin]);
+}
+inline void count_exponents(const uint64_t* data, int64_t n, double* counts) {
+    for (int64_t i = 0; i < n; i++) {
+        const int bin = exponent_bin(load<uint64_t>(data + i));
+        if (bin >= 0) counts[bin] += 1;
+    }
+}
+
+template <class Format>
+void exponents(const void* data, int64_t n, double* counts) {
+    each_piece<Format>(data, n, [&](const auto* piece, int64_t count) { count_exponents(piece, count, counts); });
+}
+
+// ---- casts
+
+inline Sums::D through_float(Sums::D x) {
+#if defined(USE_X86) && VECTOR_BYTES == 64
+    return (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_cvtpd_ps(0xff, (__m512d)x));
+#elif defined(USE_X86)
+    return (Sums::D)_mm256_cvtps_pd(_mm256_cvtpd_ps((__m256d)x));
+#else
+    typedef float HalfVector __attribute__((vector_size(VECTOR_BYTES / 2)));
+    return __builtin_convertvector(__builtin_convertvector(x, HalfVector), Sums::D);
+#endif
+}
+
+// Keeps the compiler from fusing a product with the addition after it, which would round once where the definition rounds twice.
+inline __attribute__((always_inline)) void settle(Sums::D& x) {
+#if defined(USE_X86) && VECTOR_BYTES == 64
+    asm("" : "+v"(x));
+#elif defined(__x86_64__)
+    asm("" : "+x"(x));
+#elif defined(__aarch64__)
+    asm("" : "+w"(x));
+#else
+    volatile Sums::D kept = x;
+    x = kept;
+#endif
+}
+
+struct CastSums {
+    using D = Sums::D;
+    using Q = lanes<uint64_t>;
+    using S = lanes<int64_t>;
+    D square_error{};
+    Q num_underflow{}, num_overflow{};
+
+    // Adding a number half again as large as 2^52 times the distance between neighbors of the format leaves no bit below that distance: the
+    // processor's own rounding, ties to even, does the cast, of subnormals too.
+    template <bool SCALED, bool FROM_FLOAT>
+    inline __attribute__((always_inline)) void take(D x, const CastFormat& format, double scale) {
+        const Q bits = (Q)x;
+        x = (D)(bits & (Q)((bits & Float64::ABS) < Float64::INF));
+        D exact = x;
+        if (SCALED) {
+            exact = x * scale;  // of float32 numbers exact: 48 bits
+            settle(exact);
+        }
+        const D y = SCALED && FROM_FLOAT ? through_float(exact) : exact;
+        S exponent = (S)((Q)y >> 52) & 0x7ff;
+        const int64_t lowest = format.min_exponent + 1023;
+        exponent = exponent > lowest ? exponent : S{} + lowest;
+        exponent += 52 - format.fraction_bits;
+        if (!FROM_FLOAT) exponent = exponent < 2046 ? exponent : S{} + 2046;  // beyond, all overflows anyway
+        const D shift = (D)((Q)(exponent << 52) | 0x0008000000000000ull);
+        D rounded = (y + shift) - shift;
+        const D magnitude = (D)((Q)rounded & Float64::ABS);
+        const Q over = (Q)(magnitude > format.max);
+        num_overflow -= over;
+        num_underflow -= (Q)(rounded == 0.0) & (Q)(x != 0.0);
+        D error = exact - rounded;
+        if (SCALED) {
+            const D limit = (D)(((Q)(D{} + format.max)) | ((Q)y & ~Float64::ABS));
+            error = over ? exact - limit : error;
+        } else {
+            error = (D)((Q)error & ~over);
+        }
+        square_error += error * error;
+    }
+};
+
+template <bool SCALED, class T>
+inline void cast_piece(const T* data, int64_t n, const CastFormat& format, double scale, double* out) {
+    constexpr int64_t WIDTH = VECTOR_BYTES / 8;
+    constexpr bool FROM_FLOAT = sizeof(T) == 4;
+    CastSums a, b;
+    int64_t i = 0;
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+        a.take<SCALED, FROM_FLOAT>(widen(data + i), format, scale);
+        b.take<SCALED, FROM_FLOAT>(widen(data + i + WIDTH), format, scale);
+    }
+    if (i < n) {
+        T rest[2 * WIDTH] = {};  // zeros change nothing
+        memcpy(rest, data + i, (n - i) * sizeof(T));
+        a.take<SCALED, FROM_FLOAT>(widen(rest), format, scale);
+        b.take<SCALED, FROM_FLOAT>(widen(rest + WIDTH), format, scale);
+    }
+    a.num_underflow += b.num_underflow;
+    a.num_overflow += b.num_overflow;
+    a.square_error += b.square_error;
+    for (int lane = 0; lane < WIDTH; lane++) {
+        out[0] += double(a.num_underflow[lane]);
+        out[1] += double(a.num_overflow[lane]);
+        out[2] += a.square_error[lane];
+    }
+}
+
+inline const float* numbers(const uint32_t* bits) { return reinterpret_cast<const float*>(bits); }
+inline const double* numbers(const uint64_t* bits) { return reinterpret_cast<const double*>(bits); }
+
+template <class Format>
+void cast(const void* data, int64_t n, const CastFormat& format, double scale, double* out) {
+    double sums[CAST_CELLS] = {};
+    each_piece<Format>(data, n, [&](const auto* piece, int64_t count) {
+        if (format.scaled) cast_piece<true>(numbers(piece), count, format, scale, sums);
+        else cast_piece<false>(numbers(piece), count, format, scale, sums);
+    });
+    out[0] += sums[0];
+    out[1] += sums[1];
+    out[2] += sums[2] / scale / scale;  // the error was taken of scaled numbers
+}
+
+// ---- blocks
+
+// The widest range so far, in powers of two. A block's range is known to 0.0861 from its bit patterns, since an exponent and a fraction side by
+// side are a logarithm with chords for arcs; only a block that may be wider has its logarithms taken.
+template <class Format>
+struct Widest {
+    using bits = typename Format::bits;
+    using sbits = typename Format::sbits;
+    static constexpr double ONE = double(Format::MIN_NORMAL), MOST = double(Format::INF) / ONE;  // a power of two in bits; all of them
+    double range;
+    sbits dull;
+
+    explicit Widest(double so_far) { set(so_far); }
+    void set(double wider) {
+        range = wider;
+        dull = sbits(((range < MOST ? range : MOST) - 0.0862) * ONE);
+    }
+    inline void consider(bits high, bits low_less_1) {
+        const bits low = low_less_1 + 1;
+        if (high == low) return;  // both are 0 where nothing counts
+        if (sbits(high - low) <= dull && low >= Format::MIN_NORMAL) return;
+        const double wider = std::log2(Format::value(high)) - std::log2(Format::value(low));
+        if (wider > range) set(wider);
+    }
+};
+
+template <class Format>
+struct Extremes {
+    using bits = typename Format::bits;
+    using U = lanes<bits>;
+    U high, low_less_1;
+
+    void clear() {
+        high = U{};
+        low_less_1 = ~U{};
+    }
+    inline __attribute__((always_inline)) void take(U b) {
+        const U magnitude = b & Format::ABS;
+        const U finite = magnitude & (U)(magnitude < Format::INF);
+        const U low = finite - bits(1);  // a zero's wraps to the top and drops out of the minimum
+        high = finite > high ? finite : high;
+        low_less_1 = low < low_less_1 ? low : low_less_1;
+    }
+};
+
+template <class Format>
+inline void take_one(typename Format::bits b, typename Format::bits& high, typename Format::bits& low_less_1) {
+    using bits = typename Format::bits;
+    bits magnitude = b & Format::ABS;
+    magnitude = magnitude < Format::INF ? magnitude : 0;
+    const bits low = magnitude - bits(1);
+    high = magnitude > high ? magnitude : high;
+    low_less_1 = low < low_less_1 ? low : low_less_1;
+}
+
+template <class Format>
+inline void blocks_of_row(const typename Format::bits* row, int64_t n, int64_t size, Widest<Format>& widest) {
+    using bits = typename Format::bits;
+    using E = Extremes<Format>;
+    constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
+    for (int64_t begin = 0; begin < n; begin += size) {
+        const int64_t end = begin + size < n ? begin + size : n;
+        bits high = 0, low = ~bits(0);
+        int64_t i = begin;
+        if (end - begin >= WIDTH) {
+            E e;
+            e.clear();
+            for (; i + WIDTH <= end; i += WIDTH) e.take(load<typename E::U>(row + i));
+            for (int lane = 0; lane < WIDTH; lane++) {
+                high = e.high[lane] > high ? e.high[lane] : high;
+                low = e.low_less_1[lane] < low ? e.low_less_1[lane] : low;
+            }
+        }
+        for (; i < end; i++) take_one<Format>(load<bits>(row + i), high, low);
+        widest.consider(high, low);
+    }
+}
+
+template <class Format>
+inline void fold_row(const typename Format::bits* row, int64_t n, typename Format::bits* high, typename Format::bits* low) {
+    using bits = typename Format::bits;
+    using E = Extremes<Format>;
+    constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        E e{load<typename E::U>(high + i), load<typename E::U>(low + i)};
+        e.take(load<typename E::U>(row + i));
+        store(high + i, e.high);
+        store(low + i, e.low_less_1);
+    }
+    for (; i < n; i++) take_one<Format>(load<bits>(row + i), high[i], low[i]);
+}
+
+template <class Format>
+double blocks(const Tile& tile, int64_t size, int orientations, uint64_t* scratch, double so_far) {
+    using Wider = typename Wide<Format>::Of;
+    using wide = typename Wider::bits;
+    Widest<Wider> widest(so_far);
+    wide* high = reinterpret_cast<wide*>(scratch);
+    wide* low = high + tile.columns;
+    const int64_t step = PIECE / size * size;  // whole blocks
+    const bool fold = orientations & (ALONG_COLUMNS | SQUARES);
+    alignas(64) wide buffer[PIECE];
+    if (fold) {
+        memset(high, 0, tile.columns * sizeof(wide));
+        memset(low, 0xff, tile.columns * sizeof(wide));
+    }
+    for (int64_t begin = 0; begin < tile.columns; begin += step) {
+        const int64_t n = tile.columns - begin < step ? tile.columns - begin : step;
+        for (int64_t r = 0; r < tile.rows; r++) {
+            const char* line = static_cast<const char*>(tile.data) + r * tile.row_bytes;
+            const auto* row = reinterpret_cast<const typename Format::bits*>(line) + begin;
+            const wide* bits = as_wide(row, n, buffer, Format());
+            if (orientations & ALONG_ROWS) blocks_of_row<Wider>(bits, n, size, widest);
+            if (fold) fold_row<Wider>(bits, n, high + begin, low + begin);
+        }
+    }
+    if (orientations & ALONG_COLUMNS)
+        for (int64_t c = 0; c < tile.columns; c++) widest.consider(high[c], low[c]);
+    if (orientations & SQUARES) {
+        for (int64_t begin = 0; begin < tile.columns; begin += size) {
+            wide most = 0, least = ~wide(0);
+            for (int64_t c = begin; c < tile.columns && c < begin + size; c++) {
+                most = high[c] > most ? high[c] : most;
+                least = low[c] < least ? low[c] : least;
+            }
+            widest.consider(most, least);
+        }
+    }
+    return widest.range;
+}
+
+template <class Format>
+constexpr ExtraKernel extra_kernel() {
+    return {amax<Format>, exponents<Format>, cast<Format>, blocks<Format>};
+}
+
+}  // namespace
+
+const ExtraKernels EXTRA_KERNELS = {{extra_kernel<Float32>(), extra_kernel<Float64>(), extra_kernel<BFloat16>(), extra_kernel<Float16>()}};
+
+}  // namespace numscope

@@ -1,0 +1,61 @@
+// A tensor's extra columns: what numscope/summary/extras.py lays out, and what fills it.
+#pragma once
+
+#include <cstdint>
+
+#include "summary.h"
+
+namespace numscope {
+
+enum ExtraKind : int { EXPONENTS, FORMAT, BLOCKWISE, NUM_EXTRA_KINDS };
+enum Orientation : int { ALONG_ROWS = 1, ALONG_COLUMNS = 2, SQUARES = 4 };
+constexpr int NUM_EXPONENTS = 256, CAST_CELLS = 3;
+constexpr int64_t MAX_BLOCK_SIZE = 1024;
+
+struct ExtraSpec {  // as Python packs it: four 64-bit integers
+    int64_t kind;
+    int64_t offset;  // first cell
+    int64_t first;   // of a format its code, of blocks their size
+    int64_t second;  // of blocks their orientations, added up
+};
+
+struct CastFormat {
+    int fraction_bits, min_exponent;
+    double max;
+    bool scaled;  // by max / amax, and saturating
+};
+
+// Order mirrors Format.code of extras.py.
+constexpr CastFormat CAST_FORMATS[] = {
+    {3, -6, 448.0, true}, {2, -14, 57344.0, true}, {10, -14, 65504.0, false}, {7, -126, 0x1.fep127, false}};
+constexpr int NUM_CAST_FORMATS = 4;
+
+// A rectangle of a tensor's two-dimensional view, no higher than a block.
+struct Tile {
+    const void* data;
+    int64_t rows, columns, row_bytes;
+};
+
+struct ExtraKernel {
+    double (*amax)(const void* data, int64_t n);                                                    // of the finite elements
+    void (*exponents)(const void* data, int64_t n, double* counts);                                 // adds
+    void (*cast)(const void* data, int64_t n, const CastFormat& format, double scale, double* out);  // adds
+    // The widest range of a tile's blocks, or `widest` if that is wider; `scratch` holds 2 * columns of 64-bit numbers.
+    double (*blocks)(const Tile& tile, int64_t size, int orientations, uint64_t* scratch, double widest);
+};
+
+// One table for each instruction set, from extra_kernel.h, in the order of the first four dtypes.
+struct ExtraKernels {
+    ExtraKernel of[4];
+};
+extern const ExtraKernels extra_kernels_baseline;
+#if defined(__x86_64__)
+extern const ExtraKernels extra_kernels_avx2;
+extern const ExtraKernels extra_kernels_avx512;
+#endif
+
+// Merges a tensor's extra columns into cells. False where no memory was to be had.
+bool observe_extras(const void* data, int64_t numel, int64_t columns, Dtype dtype, double* cells, const ExtraSpec* specs, int64_t num_specs,
+                    int num_threads);
+
+}  // namespace numscope

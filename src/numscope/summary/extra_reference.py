@@ -1,0 +1,126 @@
+"""Extra columns in plain torch: the oracle of the native kernel, and the backend on devices.
+
+*Cost:* for each format some twenty passes over memory in float64, for each block shape some ten in the tensor's own dtype; no host sync.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from numscope.summary.extras import FORMATS, NUM_EXPONENTS, Format, Layout
+from numscope.summary.reference import PIECE
+
+_FORMAT_OF_CODE = {form.code: form for form in FORMATS.values()}
+_FLOAT32 = torch.finfo(torch.float32)
+
+
+def observe_into(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+    """Merge a tensor's extra columns into cells.
+
+    Args:
+        tensor: strided, real; of any shape but for blocks: these are of its two-dimensional view, last dimension by all others.
+        cells: float64[layout.width] on the tensor's device.
+        layout: extras whose source is not a tensor are passed over.
+    """
+    if tensor.numel() == 0:
+        return
+    tensor = tensor.detach()
+    flat = tensor.reshape(-1)
+    for extra in layout.extras:
+        if extra.source != "tensor":
+            continue
+        offset = layout.offsets[extra.key]
+        mine = cells[offset : offset + extra.width]
+        if extra.kind == "exponents":
+            for piece in torch.split(flat, PIECE):
+                mine += _exponents(piece)
+        elif extra.kind == "format":
+            form = _FORMAT_OF_CODE[extra.settings[0]]
+            scale = scale_of(flat, form) if form.scaled else None
+            for piece in torch.split(flat, PIECE):
+                mine += _cast_counts(piece, form, scale)
+        elif extra.kind == "blockwise":
+            rows = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() else tensor.reshape(1, 1)
+            mine.copy_(torch.maximum(mine, _block_range(rows, *extra.settings)))
+
+
+def scale_of(tensor: Tensor, form: Format) -> Tensor:
+    """The scale that takes a tensor's largest finite magnitude to a format's maximum: float64[] that holds a float32.
+
+    It is 1 of a tensor of zeros, and kept within float32's normal numbers.
+    """
+    amax = torch.stack([_finite(piece).abs().amax() for piece in torch.split(tensor.reshape(-1), PIECE)]).amax()
+    scale = (form.max / amax).clamp(_FLOAT32.smallest_normal, _FLOAT32.max).to(torch.float32).to(torch.float64)
+    return torch.where(amax == 0, 1.0, scale)
+
+
+def rounded(y: Tensor, form: Format) -> Tensor:
+    """Numbers rounded to a format's grid, ties to even, were its exponents unbounded above.
+
+    Args:
+        y: float64, finite.
+    """
+    exponent = (torch.frexp(y).exponent.to(torch.int64) - 1).clamp(min=form.min_exponent)
+    quantum = ((exponent - form.fraction_bits + 1023) << 52).view(torch.float64)  # two to that power, built from bits: exact everywhere
+    return torch.round(y / quantum) * quantum
+
+
+def _finite(piece: Tensor) -> Tensor:
+    """Elements as float64, zeros for those that are not finite."""
+    x = _readable(piece).to(torch.float64)
+    return torch.where(torch.isfinite(x), x, 0.0)
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    # fp8 has no direct way to float64 on every device, nor extrema; float32 holds all of it
+    return tensor.to(torch.float32) if tensor.element_size() == 1 and tensor.is_floating_point() else tensor
+
+
+def _exponents(piece: Tensor) -> Tensor:
+    x = _readable(piece).to(torch.float64)
+    exponent = (torch.frexp(x).exponent + 126).clamp(0, NUM_EXPONENTS - 1)  # frexp's significand is below 1
+    exponent = torch.where(x == 0, 0, exponent)
+    exponent = torch.where(torch.isfinite(x), exponent, NUM_EXPONENTS).to(torch.int16)
+    # Sorting counts without atomics, whose order deterministic mode forbids, and without bincount's wait for the device.
+    edges = torch.arange(NUM_EXPONENTS + 1, device=x.device, dtype=torch.int16)
+    return torch.searchsorted(exponent.sort().values, edges).diff().to(torch.float64)
+
+
+def _cast_counts(piece: Tensor, form: Format, scale: Tensor | None) -> Tensor:
+    x = _finite(piece)
+    exact = x if scale is None else x * scale
+    y = exact.to(torch.float32).to(torch.float64) if scale is not None and _is_float32_at_most(piece.dtype) else exact
+    cast = rounded(y, form)
+    over = cast.abs() > form.max
+    error = torch.where(over, 0.0, exact - cast) if scale is None else exact - cast.clamp(-form.max, form.max)
+    square_error = (error * error).sum()
+    if scale is not None:
+        square_error = square_error / scale / scale  # the error was taken of scaled numbers
+    return torch.stack([((cast == 0) & (x != 0)).sum().to(torch.float64), over.sum().to(torch.float64), square_error])
+
+
+def _is_float32_at_most(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point and dtype is not torch.float64
+
+
+def _block_range(rows: Tensor, size: int, orientations: int) -> Tensor:
+    magnitude = _readable(rows)
+    magnitude = magnitude.abs() if magnitude.is_floating_point() else magnitude.to(torch.float64).abs()
+    widest = torch.zeros((), dtype=torch.float64, device=rows.device)
+    # as many whole bands of blocks at a time as make a piece
+    for band in torch.split(magnitude, max(1, PIECE // (size * rows.shape[1])) * size):
+        high = torch.where(torch.isfinite(band), band, 0.0)
+        low = torch.where(high == 0, math.inf, high)
+        num_rows, num_columns = band.shape
+        pad = (0, -num_columns % size, 0, -num_rows % size)
+        high, low = torch.nn.functional.pad(high, pad), torch.nn.functional.pad(low, pad, value=math.inf)
+        squares = (high.shape[0] // size, size, high.shape[1] // size, size)
+        for bit, dims in ((1, 3), (2, 1), (4, (1, 3))):
+            if orientations & bit:
+                most, least = high.view(squares).amax(dims), low.view(squares).amin(dims)
+                span = torch.log2(most.to(torch.float64)) - torch.log2(least.to(torch.float64))
+                widest = torch.maximum(widest, torch.where(most > 0, span, 0.0).amax())
+    return widest
