@@ -76,6 +76,7 @@ FLOORS = {
 DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
 WITHOUT_TORCH = {"errors", "observation", "record", "registry", "site", "options", "plan", "runs", "sinks", "findings", "report"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
+AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework
 FORBIDDEN_NAMES = {"base", "common", "const", "constants", "helper", "helpers", "manager", "misc", "util", "utils"}
 
@@ -123,7 +124,8 @@ def complaints(path: Path, source: str) -> list[str]:
                 found.append(f"{where}: imports {name}, but {place} stands on a floor without torch")
             if FLOORS.get(place) == 0 and top not in sys.stdlib_module_names:
                 found.append(f"{where}: imports {name}, but floor 0 is the standard library only")
-            if at_import and top not in sys.stdlib_module_names | AT_IMPORT and not {place, inside} & ON_REQUEST:
+            known = sys.stdlib_module_names | AT_IMPORT | AT_IMPORT_IN.get(place, set())
+            if at_import and top not in known and not {place, inside} & ON_REQUEST:
                 found.append(f"{where}: imports {name} with the file; only {', '.join(sorted(AT_IMPORT))} may be, the rest when asked for")
             if at_import and name.startswith("torch.distributed") and place != "distributed":
                 found.append(f"{where}: imports {name} with the file; put it into the function that needs it")

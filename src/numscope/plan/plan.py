@@ -53,7 +53,7 @@ class Collect:
     """Statistics of some tensors of some layers at some steps.
 
     Args:
-        section, feature: as written in the configuration, for messages.
+        section, feature: as written in the configuration, for messages; the feature with its namespace.
         reduce: merge over the ranks that share the tensor; False: each rank logs its own.
         merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
         evaluation: also of forwards in evaluation mode without gradients.
@@ -72,13 +72,18 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here, acted on by fp8 layers alone."""
+    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here, acted on by fp8 layers alone.
+
+    Args:
+        feature: canonical name, whatever the configuration calls it.
+        settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``Asked`` for ``stats``.
+    """
 
     section: str
     feature: str
     selection: Selection
     schedule: Schedule
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Custom:
     selection: Selection
     schedule: Schedule
     tensors: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

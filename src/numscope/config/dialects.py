@@ -1,0 +1,251 @@
+"""The names that other tools' configurations use, and their translation into one form; all else is done on that form alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numscope.config.wording import Errors, listed, meant, one_of, shown
+
+NAMESPACE = "transformer_engine"  # features may stand in it or directly in the section, which makes no difference
+
+
+@dataclass(frozen=True)
+class Alias:
+    """What a feature's name, as written, stands for.
+
+    Args:
+        feature: canonical name.
+        words: canonical key → this dialect's word for it, which messages use; either is read.
+        stats: this dialect's words for statistics → canonical ones.
+    """
+
+    feature: str
+    words: Mapping[str, str] = field(default_factory=dict)
+    stats: Mapping[str, str] = field(default_factory=dict)
+
+
+_TYPE = {"stats": "type"}
+_SAMPLE = {"std": "sample_std"}  # these tools divide by n - 1
+_FP8_STATS = {"underflows": "underflows_pct", "overflows": "overflows_pct", "underflows%": "underflows_pct", "overflows%": "overflows_pct"}
+
+# The one table. First each feature under our own name, then other names for it.
+FEATURES: dict[str, Alias] = {
+    "statistics": Alias("statistics"),
+    "collect_fp8_tensor_stats": Alias("collect_fp8_tensor_stats", _TYPE, _FP8_STATS),
+    "collect_nvfp4_tensor_stats": Alias("collect_nvfp4_tensor_stats", _TYPE, _FP8_STATS),
+    "disable_fp8_gemm": Alias("disable_fp8_gemm"),
+    "disable_fp8_layer": Alias("disable_fp8_layer"),
+    "per_tensor_scaling": Alias("per_tensor_scaling"),
+    "fake_quant": Alias("fake_quant"),
+    "dump_tensors": Alias("dump_tensors"),
+    "collect_tensor_stats": Alias("statistics", _TYPE, _SAMPLE),
+    "LogTensorStats": Alias("statistics", stats=_SAMPLE),
+    "LogFp8TensorStats": Alias("collect_fp8_tensor_stats", stats=_FP8_STATS),
+    "LogNvfp4TensorStats": Alias("collect_nvfp4_tensor_stats", stats=_FP8_STATS),
+    "DisableFP8GEMM": Alias("disable_fp8_gemm"),
+    "DisableFP8Layer": Alias("disable_fp8_layer"),
+    "DisableQuantizationGEMM": Alias("disable_fp8_gemm"),
+    "DisableQuantizationLayer": Alias("disable_fp8_layer"),
+    "PerTensorScaling": Alias("per_tensor_scaling"),
+    "FakeQuant": Alias("fake_quant"),
+    "DumpTensors": Alias("dump_tensors"),
+}
+LAYER_KEYS = {"exact_layer_names": "layer_names"}
+KEYS = {"type": "stats"}
+CANONICAL = tuple(name for name, alias in FEATURES.items() if name == alias.feature)
+# A struct's key → its entries' key, the plural that an entry may have instead, which is what it becomes.
+_STRUCTS = {"gemms_struct": ("gemm", "gemms"), "tensors_struct": ("tensor", "tensors")}
+_MAX_PARTS = 1000  # entries that structs may hold together
+
+
+@dataclass(frozen=True)
+class Written:
+    """A feature in canonical keys, with where each stood.
+
+    Args:
+        feature: canonical name; a plug-in's own.
+        name: as written in its section, with its namespace.
+        path: as written in the file.
+        settings: canonical keys.
+        places: canonical key → its path in the file.
+        single: keys whose one-element list was a single word in the file.
+    """
+
+    feature: str
+    name: str
+    path: str
+    alias: Alias
+    settings: Mapping[str, Any]
+    places: Mapping[str, str] = field(default_factory=dict)
+    single: frozenset[str] = frozenset()
+
+    def place(self, loc: tuple[Any, ...]) -> str:
+        """The path in the file of a canonical key, or of an item below it."""
+        if not loc:
+            return self.path
+        key, *rest = loc
+        home = self.places.get(key) or below(self.path, self.alias.words.get(key, str(key)))
+        if key in self.single and rest and isinstance(rest[0], int):
+            rest = rest[1:]
+        return home + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section with its features translated and nothing else checked.
+
+    Args:
+        path: "" for a file that is one section without a name.
+        layers: None where there is none.
+        layer_places: canonical key of ``layers`` → its path in the file.
+        bare: whether a missing ``enabled`` or ``layers`` is right, because the file has no section's name.
+    """
+
+    name: str
+    path: str
+    enabled: Any
+    layers: Any
+    layer_places: Mapping[str, str]
+    features: tuple[Written, ...]
+    bare: bool = False
+
+
+MISSING = object()
+
+
+def below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def translate(tree: Mapping[str, Any], stem: str, plugged: Collection[str], errors: Errors) -> list[Section]:
+    """The sections of a file, in order; one where the file has none around its features."""
+    known = {*FEATURES, *plugged}
+    top = {NAMESPACE, "layers", "enabled", *known}
+    wrapped = {key for key, value in tree.items() if isinstance(value, Mapping) and _is_section(key, value, known)}
+    bare = [key for key in tree if key in top and key not in wrapped]
+    if bare and not wrapped:
+        return [_section(stem, "", tree, known, errors)]
+    for key in bare:
+        errors.add(key, "stands outside of every section. Put it into one, or leave the sections' names out of the file.")
+    found = []
+    for name, value in tree.items():
+        if name in bare:
+            continue
+        if isinstance(value, Mapping):
+            found.append(_section(name, name, value, known, errors))
+        else:
+            errors.add(name, f"got {shown(value)}, expected a section: enabled, layers and features.{meant(name, top)}")
+    return found
+
+
+def _is_section(key: str, value: Mapping[str, Any], known: Collection[str]) -> bool:
+    if key == NAMESPACE:  # which itself holds features
+        return "layers" in value or "enabled" in value
+    return "layers" in value or NAMESPACE in value or any(word in known and isinstance(inner, Mapping) for word, inner in value.items())
+
+
+def _section(name: str, path: str, tree: Mapping[str, Any], known: Collection[str], errors: Errors) -> Section:
+    features: list[Written] = []
+    for key, value in tree.items():
+        if key in ("enabled", "layers"):
+            continue
+        if key != NAMESPACE:
+            features.extend(_feature(key, below(path, key), value, known, errors))
+        elif isinstance(value, Mapping) and value:
+            for inner, settings in value.items():
+                features.extend(_feature(f"{key}.{inner}", below(below(path, key), inner), settings, known, errors))
+        else:
+            errors.add(below(path, key), f"got {shown(value)}, expected features.")
+    layers: Any = tree.get("layers", MISSING)
+    places: dict[str, str] = {}
+    if isinstance(layers, Mapping):
+        layers, places = _renamed(layers, LAYER_KEYS, below(path, "layers"), errors)
+    return Section(name, path, tree.get("enabled", MISSING), layers, places, tuple(features), bare=not path)
+
+
+def _renamed(settings: Mapping[str, Any], keys: Mapping[str, str], path: str, errors: Errors) -> tuple[dict[str, Any], dict[str, str]]:
+    renamed: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for key, value in settings.items():
+        canonical = keys.get(key, key)
+        if canonical in renamed:
+            errors.add(below(path, key), f"got {canonical} as well, which means the same. Leave one out.")
+        else:
+            renamed[canonical], places[canonical] = value, below(path, key)
+    return renamed, places
+
+
+def _feature(name: str, path: str, settings: Any, known: Collection[str], errors: Errors) -> Iterator[Written]:
+    word = name.rpartition(".")[2] if name.startswith(f"{NAMESPACE}.") else name
+    if word not in known:
+        plugged = [key for key in known if key not in FEATURES]
+        structure = ("enabled", "layers", NAMESPACE) if word == name else ()
+        expected = listed(word, [*CANONICAL, *sorted(plugged)], [*FEATURES, *structure])
+        errors.add(path, f"is no feature, expected {expected}")
+        return
+    alias = FEATURES.get(word) or Alias(word)
+    if not isinstance(settings, Mapping):
+        errors.add(path, f"got {shown(settings)}, expected a feature's settings, enabled first.")
+        return
+    renamed, places = _renamed(settings, KEYS if word in FEATURES else {}, path, errors)
+    whole = Written(alias.feature, name, path, alias, renamed, places)
+    yield from _parts(whole, errors) if word in FEATURES else (whole,)
+
+
+def _parts(whole: Written, errors: Errors) -> list[Written]:
+    """The feature once for each entry of its structs, each with what stands around the struct, its own first."""
+    parts = [whole]
+    for struct, (one, many) in _STRUCTS.items():
+        parts = [part for outer in parts for part in _entries(outer, struct, one, many, errors)]
+        if len(parts) > _MAX_PARTS:
+            errors.add(whole.path, f"got {len(parts)} entries in its structs, expected at most {_MAX_PARTS}.")
+            return []
+    return parts
+
+
+def _entries(outer: Written, struct: str, one: str, many: str, errors: Errors) -> Iterator[Written]:
+    if struct not in outer.settings:
+        yield outer
+        return
+    place, entries = outer.places[struct], outer.settings[struct]
+    shared = {key: value for key, value in outer.settings.items() if key != struct}
+    if many in shared:
+        errors.add(place, f"got {many} beside it, expected either.")
+    if not isinstance(entries, list) or not entries:
+        errors.add(
+            place, f"got {'an empty list' if entries == [] else shown(entries)}, expected a list of entries, each with {one} and settings."
+        )
+        return
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        at = f"{place}[{index}]"
+        if not isinstance(entry, Mapping):
+            errors.add(at, f"got {shown(entry)}, expected {one} and settings.")
+            continue
+        settings, places = _renamed(entry, {**KEYS, one: many}, at, errors)
+        single = outer.single
+        if one in entry:
+            settings[many], single = [entry[one]], single | {many}
+        places.setdefault(many, below(at, one))
+        words = settings.get(many)
+        for word in words if isinstance(words, list) else ():
+            text = json.dumps(word, sort_keys=True)
+            if text in seen and struct == "tensors_struct":
+                errors.add(places[many], f"got {text} again, which {place}[{seen[text]}] has already. Give each tensor one entry.")
+            seen.setdefault(text, index)
+        yield replace(
+            outer,
+            settings={**shared, **settings},
+            places={**outer.places, **places},
+            single=single,
+        )
+
+
+def unknown(word: str, keys: Collection[str], alias: Alias) -> str:
+    """The text for a key that a feature does not have."""
+    names = [alias.words.get(key, key) for key in keys]
+    structs = [struct for struct, (_, many) in _STRUCTS.items() if many in keys]
+    return one_of(word, names, [*keys, *structs]).replace("got", "got the unknown key", 1)

@@ -1,0 +1,246 @@
+"""From a file or dict to a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from numscope.config.dialects import MISSING, Section, Written, below, translate, unknown
+from numscope.config.reading import read
+from numscope.config.schema import (
+    FP8_STATS,
+    DisableGemm,
+    DisableLayer,
+    DumpTensors,
+    FakeQuant,
+    Feature,
+    Fp8Statistics,
+    Layers,
+    PerTensorScaling,
+    Plugged,
+    Scheduled,
+    Statistics,
+    Words,
+    explain,
+    for_tensor,
+)
+from numscope.config.wording import Errors, listed, meant, one_of, shown
+from numscope.errors import UsageError
+from numscope.plan.plan import Asked, Collect, Custom, Plan, Switch
+from numscope.plan.schedule import Schedule
+from numscope.plan.selection import Selection
+
+if TYPE_CHECKING:
+    from numscope.registry import CustomFeature
+
+_PARTS: dict[str, type[Feature]] = {
+    "statistics": Statistics,
+    "collect_fp8_tensor_stats": Fp8Statistics,
+    "collect_nvfp4_tensor_stats": Fp8Statistics,
+    "disable_fp8_gemm": DisableGemm,
+    "disable_fp8_layer": DisableLayer,
+    "per_tensor_scaling": PerTensorScaling,
+    "fake_quant": FakeQuant,
+    "dump_tensors": DumpTensors,
+}
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a mapping",
+}  # what plug-ins' settings may be
+_SCHEDULE = frozenset(Scheduled.model_fields)  # a switch's settings are the rest
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    customs: Mapping[str, CustomFeature] | None = None,
+    statistics: Collection[str] | None = None,
+) -> Plan:
+    """A configuration, checked, as a plan.
+
+    Args:
+        source: a YAML file's path, or the same as a dict.
+        customs: plug-ins' features by name.
+        statistics: names of statistics that may be asked for; a mapping's values may say of which ``tensors``. None: all there are.
+
+    Returns:
+        What is asked for; which layers of a model that means is for ``resolve`` to say.
+
+    Raises:
+        UsageError: all that is wrong, a line each.
+    """
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise UsageError(f"config: got {shown(source)}, expected a YAML file's path or a dict.")
+    name = "config" if isinstance(source, Mapping) else os.fspath(source)
+    errors = Errors(name)
+    tree, text = read(source, errors)
+    if tree is None:
+        errors.raise_any()
+    stem = Path(name).stem or "config"
+    builder = _Builder(errors, _tensors_by_statistic(statistics), customs or {})
+    for section in translate(tree or {}, stem, customs or {}, errors):
+        builder.build(section)
+    errors.raise_any()
+    return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text)
+
+
+def _tensors_by_statistic(names: Collection[str] | None) -> dict[str, tuple[str, ...] | None]:
+    if names is None:
+        from numscope.summary.statistics import STATISTICS
+
+        names = STATISTICS
+    if not isinstance(names, Mapping):
+        return dict.fromkeys(names)
+    return {name: tuple(tensors) if (tensors := getattr(one, "tensors", None)) else None for name, one in names.items()}
+
+
+class _Builder:
+    """Checks sections one after the other and keeps what they come to."""
+
+    def __init__(self, errors: Errors, statistics: Mapping[str, tuple[str, ...] | None], plugged: Mapping[str, CustomFeature]) -> None:
+        self._errors, self._statistics, self._plugged = errors, statistics, plugged
+        self.collects: list[Collect] = []
+        self.switches: list[Switch] = []
+        self.customs: list[Custom] = []
+        self.notes: list[str] = []
+
+    def build(self, section: Section) -> None:
+        """Checks all of a section and keeps those of its features that are on."""
+        on = self._enabled(section)
+        selection = self._selection(section, on)
+        if not section.features:
+            place = section.path or section.name
+            if not section.bare:
+                self._errors.add(place, "has no feature, so that it would do nothing. Add one, such as statistics.")
+            elif on:
+                self.notes.append(f"{place}: chooses layers and has no feature: nothing is collected")
+        for written in section.features:
+            part = self._part(written, on)
+            if part is None:
+                continue
+            if not on:
+                continue
+            if not part.enabled:
+                self.notes.append(f"{written.path}: off (enabled: false)")
+            elif selection is not None:
+                self._keep(section, selection, written, part)
+        if not on and section.path:
+            self.notes.append(f"{section.path}: off (enabled: false)")
+
+    def _enabled(self, section: Section) -> bool:
+        place = below(section.path, "enabled")
+        if section.enabled is MISSING:
+            if not section.bare:
+                self._errors.add(place, f"missing, expected true or false.{meant(section.name, _PARTS)}")
+        elif not isinstance(section.enabled, bool):
+            self._errors.add(place, f"got {shown(section.enabled)}, expected true or false.")
+        return section.enabled is not False
+
+    def _selection(self, section: Section, on: bool) -> Selection | None:
+        place = below(section.path, "layers")
+        if section.layers is MISSING:
+            if section.bare:
+                return Selection()
+            if on:
+                self._errors.add(place, f"missing, expected at least one of {', '.join(Layers.model_fields)}.")
+            return None
+        if not isinstance(section.layers, Mapping):
+            self._errors.add(place, f"got {shown(section.layers)}, expected at least one of {', '.join(Layers.model_fields)}.")
+            return None
+        try:
+            layers = Layers.model_validate(section.layers)
+        except ValidationError as error:
+            for loc, under, text, _ in explain(error, Layers):
+                key = str(loc[0]) if loc else ""
+                at = (section.layer_places.get(key) or below(place, key)) if key else place
+                self._errors.add(f"{at}{under}", text or f"is an unknown key, expected {listed(key, Layers.model_fields)}")
+            return None
+        if section.features and (clash := layers.clash()):
+            keys = ", ".join(section.layer_places[key].rpartition(".")[2] for key in clash)
+            self._errors.add(place, f"got {keys} together, expected one of them alone: only layer_numbers and layer_types can be combined.")
+            return None
+        return Selection(layers.layer_name_regex_pattern, layers.layer_numbers, layers.layer_types, layers.containers, layers.layer_names)
+
+    def _part(self, written: Written, on: bool) -> Feature | None:
+        """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
+        model = _PARTS.get(written.feature, Plugged)
+        off = not on or written.settings.get("enabled") is False
+        fp8 = model is Fp8Statistics
+        words = Words(dict.fromkeys(FP8_STATS) if fp8 else self._statistics, written.alias.stats)
+        try:
+            part = model.model_validate(dict(written.settings), context=words)
+        except ValidationError as error:
+            for loc, under, text, missing in explain(error, model):
+                place = written.place(loc)
+                if not (missing and off and loc != ("enabled",)):
+                    self._errors.add(f"{place}{under}", text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
+            return None
+        if isinstance(part, Statistics):
+            self._check_tensors(written, part)
+        elif isinstance(part, Plugged):
+            self._check_plugged(written, part, off)
+        return part
+
+    def _check_plugged(self, written: Written, part: Plugged, off: bool) -> None:
+        custom, given = self._plugged[written.feature], part.model_extra or {}
+        for index, tensor in enumerate(part.tensors or ()):
+            if tensor not in custom.tensors:
+                self._errors.add(written.place(("tensors", index)), one_of(tensor, custom.tensors))
+        for key, value in given.items():
+            if key not in custom.settings:
+                self._errors.add(written.place((key,)), unknown(key, [*custom.settings, *Plugged.model_fields], written.alias))
+            elif not custom.settings[key].accepts(value):
+                kind = _KINDS[custom.settings[key].type]
+                self._errors.add(written.place((key,)), f"got {shown(value)}, expected {kind}.")
+        for key, setting in custom.settings.items():
+            if setting.required and key not in given and not off:
+                self._errors.add(written.place((key,)), f"missing, expected {_KINDS[setting.type]}.")
+
+    def _check_tensors(self, written: Written, part: Statistics) -> None:
+        for asked in part.stats:
+            of = self._statistics.get(asked.statistic)
+            if of is not None and (others := [tensor for tensor in part.tensors if tensor not in of]):
+                rule = f'"{asked.label}" is a statistic of {" and ".join(of)} alone, got {", ".join(others)} too'
+                self._errors.add(written.place(("stats",)), f"{rule}. Ask for it apart, with tensors: [{', '.join(of)}].")
+
+    def _keep(self, section: Section, selection: Selection, written: Written, part: Feature) -> None:
+        schedule = _schedule(part)
+        name = section.name
+        if isinstance(part, Statistics):
+            for tensors, stats in _by_tensor(part):
+                self.collects.append(
+                    Collect(name, written.name, selection, schedule, tensors, stats, part.reduce, part.merge, part.evaluation)
+                )
+        elif isinstance(part, Plugged):
+            custom = self._plugged[written.feature]
+            defaults = {key: setting.default for key, setting in custom.settings.items() if not setting.required}
+            settings = {**defaults, **(part.model_extra or {})}
+            self.customs.append(Custom(name, written.feature, selection, schedule, part.tensors or custom.tensors, settings))
+        else:
+            settings = {key: value for key, value in part if key not in _SCHEDULE}
+            self.switches.append(Switch(name, written.feature, selection, schedule, settings))
+            self.notes.append(f"{written.path}: read and kept; layers that run in high precision have nothing of it")
+
+
+def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[Asked, ...]]]:
+    """Tensors with the same statistics together; they differ where an option is left to the tensor."""
+    groups: dict[tuple[Asked, ...], list[str]] = {}
+    for tensor in part.tensors:
+        groups.setdefault(tuple(for_tensor(asked, tensor) for asked in part.stats), []).append(tensor)
+    for stats, tensors in groups.items():
+        yield tuple(tensors), stats
+
+
+def _schedule(part: Feature) -> Schedule:
+    if not isinstance(part, Scheduled):
+        return Schedule()
+    spans = tuple((first, None if last == -1 else last) for first, last in part.start_end_list or ())
+    return Schedule(part.freq, part.start_step or 0, None if part.end_step in (None, -1) else part.end_step, spans)

@@ -1,0 +1,154 @@
+"""A YAML file or a dict, read as plain data: nothing in it is executed, nothing in it can grow without bound."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from numscope.config.wording import Errors, meant, shown
+
+_MAX_BYTES = 2**20
+_MAX_DEPTH = 32
+_MAX_VALUES = 100_000  # with every alias written out: ten aliases of ten aliases of … end here
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """PyYAML's safe loader, which also tells of keys given twice and says plainly that tags are refused."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[tuple[str, int, int]] = []  # key, line, line of the first
+
+    def compose_mapping_node(self, anchor: str | None) -> Any:
+        # Here, before merge keys (`<<`) are resolved: they may repeat a key on purpose.
+        node = super().compose_mapping_node(anchor)
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                line = key.start_mark.line + 1
+                if key.value in first:
+                    self.repeated.append((key.value, line, first[key.value]))
+                first.setdefault(key.value, line)
+        return node
+
+    def refuse(self, node: Any) -> Any:
+        problem = f"the tag {node.tag} is refused: a configuration is plain data, nothing in it is executed"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_Loader.add_constructor(None, _Loader.refuse)
+
+
+def read(source: str | os.PathLike[str] | Mapping[str, Any], errors: Errors) -> tuple[dict[str, Any] | None, str]:
+    """The plain tree and its text; the tree is None where ``errors`` say why there is none."""
+    if isinstance(source, Mapping):
+        tree = _plain(source, errors)
+        return tree, "" if tree is None else _dumped(tree)
+    text = _text_of(source, errors)
+    return (None, "") if text is None else (_parsed(text, errors), text)
+
+
+def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
+    path = Path(source)
+    try:
+        if not path.is_file():
+            if path.is_dir():
+                errors.add("", "got a folder, expected a YAML file.")
+            elif "\n" in str(path) or ": " in str(path):
+                errors.add("", "got YAML text, expected a YAML file's path or a dict. Read it first: yaml.safe_load(text).")
+            else:
+                siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+                errors.add("", f"no such file, expected a YAML file.{meant(path.name, siblings)}")
+            return None
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            errors.add("", "got more than 1 MiB, expected a configuration of at most 1 MiB.")
+            return None
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        errors.add("", f"got bytes that are no UTF-8 (at byte {error.start}), expected a YAML file in UTF-8.")
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        errors.add("", f"can't be read: {getattr(error, 'strerror', None) or error}.")
+    return None
+
+
+def _parsed(text: str, errors: Errors) -> dict[str, Any] | None:
+    """PyYAML's pure Python loader: its recursion is Python's, so that nesting ends in an error and not in a crash."""
+    try:
+        loader = _Loader(text)
+        tree = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or error.context or "no YAML"
+        errors.add(f"line {mark.line + 1}, column {mark.column + 1}" if mark else "", f"{problem}.")
+        return None
+    except yaml.YAMLError as error:
+        errors.add("", f"{' '.join(str(error).split())}.")
+        return None
+    except RecursionError:
+        errors.add("", f"got values nested without end, expected at most {_MAX_DEPTH} levels.")
+        return None
+    except (ValueError, OverflowError, AttributeError, TypeError) as error:  # what PyYAML's own number and date readers let through
+        errors.add("", f"holds a value that YAML can't read: {error}.")
+        return None
+    for key, line, first in loader.repeated:
+        errors.add(f"line {line}", f'"{key}" is given twice, first in line {first}. YAML would keep the last one in silence: remove one.')
+    if tree is None:
+        errors.add("", "got an empty file, expected at least one section.")
+        return None
+    return _plain(tree, errors)
+
+
+def _plain(tree: object, errors: Errors) -> dict[str, Any] | None:
+    """The tree as new dicts, lists, strings, numbers, booleans and None, shared parts written out."""
+    if not isinstance(tree, Mapping):
+        errors.add("", f"got {shown(tree)}, expected sections: names with a mapping each.")
+        return None
+    budget = _MAX_VALUES
+    before = len(errors)
+
+    def copy(value: object, place: str, depth: int) -> Any:
+        nonlocal budget
+        budget -= 1
+        if budget < 0:
+            return None
+        if depth > _MAX_DEPTH:
+            errors.add("", f"got values nested without end, expected at most {_MAX_DEPTH} levels.")
+            return None
+        if isinstance(value, Mapping):
+            copied = {}
+            for key, inner in value.items():
+                if isinstance(key, str):
+                    copied[key] = copy(inner, f"{place}.{key}" if place else key, depth + 1)
+                else:
+                    errors.add(place, f"got the key {shown(key)}, expected a name. Write it in quotes.")
+            return copied
+        if isinstance(value, list | tuple):
+            return [copy(inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(value)]
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return str.__str__(value)  # of an enum its value
+        if isinstance(value, Integral):  # NumPy's too
+            return int(value)
+        if isinstance(value, float | Real):
+            return float(value)
+        errors.add(place, f"got {shown(value)}, expected plain data: text, a number, true or false, a list, a mapping.")
+        return None
+
+    copied: dict[str, Any] = copy(tree, "", 0)
+    if budget < 0:
+        errors.add("", f"got more than {_MAX_VALUES} values with all aliases written out, expected a configuration.")
+    elif not copied and len(errors) == before:
+        errors.add("", "got no section, expected at least one.")
+    return copied if len(errors) == before else None
+
+
+def _dumped(tree: dict[str, Any]) -> str:
+    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))

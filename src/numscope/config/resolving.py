@@ -1,0 +1,222 @@
+"""What a plan means for the layers of one model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, TypeVar
+
+from numscope.config.schema import MERGES
+from numscope.config.wording import Errors, nearest, shown
+from numscope.observation import TENSORS
+from numscope.plan.plan import Collect, Custom, Layer, Plan, Switch
+from numscope.plan.selection import Selection, is_of_type, number_of
+
+_Part = TypeVar("_Part", Collect, Switch, Custom)
+_SHOWN = 3  # layer names that a message shows
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A plan's parts, each with the layers it is for, in the model's order.
+
+    Args:
+        collects: what several sections ask for alike stands in the first of them alone, unless they merge sites.
+        unmatched: sections, or parts of their selections, that no layer answers to, with what was sought.
+        notes: what chooses less than it says: numbers that no layer has.
+    """
+
+    collects: list[tuple[Collect, tuple[Layer, ...]]]
+    switches: list[tuple[Switch, tuple[Layer, ...]]]
+    customs: list[tuple[Custom, tuple[Layer, ...]]]
+    unmatched: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Resolved:
+    """A plan on a model's layers.
+
+    Args:
+        strict: what no layer answers to, and sections that contradict each other, are errors; False where the model may be a
+            part of the one that the configuration is for (a pipeline's stage), so that only contradictions are.
+
+    Raises:
+        UsageError: all of that, a line each.
+    """
+    parts: list[Collect | Switch | Custom] = [*plan.collects, *plan.switches, *plan.customs]
+    selections = dict.fromkeys((part.section, part.selection) for part in parts)
+    chosen = {selection: tuple(layer for layer in layers if selection.selects(layer)) for _, selection in selections}
+    unmatched, notes = Errors(plan.source), Errors(plan.source)
+    for section, selection in selections:
+        _check_selection(section, selection, chosen[selection], layers, unmatched, notes)
+    for collect in plan.collects:
+        _check_merge(collect, chosen[collect.selection], unmatched)
+    clashes = Errors(plan.source)
+    collects = [(collect, chosen[collect.selection]) for collect in plan.collects]
+    switches = [(switch, chosen[switch.selection]) for switch in plan.switches]
+    customs = [(custom, chosen[custom.selection]) for custom in plan.customs]
+    _check_clashes([*collects, *switches, *customs], clashes)
+    _check_labels(collects, clashes)
+    errors = Errors(plan.source)
+    errors.extend([*(unmatched if strict else ()), *clashes])
+    errors.raise_any()
+    once = [found for found in _once(collects) if found[1]]
+    return Resolved(once, [s for s in switches if s[1]], [c for c in customs if c[1]], tuple(unmatched), tuple(notes))
+
+
+# ------------------------------------------------------------------------------------------------- what matches nothing
+
+
+def _check_selection(
+    section: str, selection: Selection, chosen: Sequence[Layer], layers: Sequence[Layer], unmatched: Errors, notes: Errors
+) -> None:
+    place = f"{section}.layers"
+    named = [layer.name for layer in layers]
+    for name in selection.names or ():
+        if name not in named:
+            unmatched.add(f"{place}.layer_names", f"{shown(name)} is no layer's name.{_near(name, layers)}")
+    if selection.types is not None and (chosen or selection.numbers is None):
+        for word in selection.types:
+            if not any(is_of_type(layer, word) for layer in layers):
+                unmatched.add(f"{place}.layer_types", f"{shown(word)} is part of no layer's name, and no class.{_near(word, layers)}")
+    if selection.numbers is not None and chosen:
+        absent = selection.numbers - {number_of(layer.name) for layer in layers}
+        if absent:
+            notes.add(f"{place}.layer_numbers", f"no layer has the number {_ranges(absent)}")
+    if chosen or (selection.names and not selection.containers and not any(name in named for name in selection.names)):
+        return
+    containers = [layer for layer in layers if selection.describes(layer)]
+    if containers:
+        few = ", ".join(shown(layer.name) for layer in containers[:_SHOWN])
+        what = "modules without parameters of their own alone"
+        unmatched.add(place, f"{_sought(selection)} matches {what} ({few}). To choose them: containers: true.")
+    elif not (selection.types is not None and selection.numbers is None):  # said above
+        unmatched.add(place, f"{_sought(selection)} matches none of the model's {len(layers)} layers.{_hint(selection, layers)}")
+
+
+def _sought(selection: Selection) -> str:
+    if selection.names is not None:
+        return f"layer_names: {', '.join(map(shown, selection.names))}"
+    if selection.pattern is not None:
+        return f"layer_name_regex_pattern: {shown(selection.pattern)}"
+    sought = []
+    if selection.numbers is not None:
+        sought.append(f"layer_numbers: {_ranges(selection.numbers)}")
+    if selection.types is not None:
+        sought.append(f"layer_types: {', '.join(map(shown, selection.types))}")
+    return " with ".join(sought) or "the choice of all layers"
+
+
+def _hint(selection: Selection, layers: Sequence[Layer]) -> str:
+    if selection.pattern is not None:
+        return _near(re.sub(r"\\.|[^\w.]", " ", selection.pattern).replace(".", " "), layers)
+    if selection.numbers is not None:
+        known = sorted({number for layer in layers if (number := number_of(layer.name)) is not None})
+        return f" Its layer numbers: {_ranges(known)}." if known else " None of its layers has a number."
+    return ""
+
+
+def _near(sought: str, layers: Sequence[Layer]) -> str:
+    """The layers whose names, or parts of them, are most like what was sought."""
+    owners = [layer for layer in layers if layer.owns_parameters]
+    words: dict[str, str] = {}
+    for layer in owners:
+        for part in (layer.name, *layer.name.split("."), layer.cls):
+            words.setdefault(part, layer.name)
+    found: dict[str, None] = {}
+    for word in (sought.strip(), *sought.split()):
+        if near := nearest(word, words):
+            found[words[near]] = None
+    if not found:
+        return (
+            f" Its layers: {', '.join(shown(layer.name) for layer in owners[:_SHOWN])}{', …' if len(owners) > _SHOWN else ''}."
+            if owners
+            else ""
+        )
+    return f" Nearest: {', '.join(shown(name) for name in list(found)[:_SHOWN])}."
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """``1-3, 7``."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -> None:
+    if collect.merge is None or collect.merge in MERGES or not chosen:
+        return
+    if not any(re.search(collect.merge, layer.name) for layer in chosen):
+        unmatched.add(
+            f"{collect.section}.{collect.feature}.merge", f"{shown(collect.merge)} matches none of the layers that the section chooses."
+        )
+
+
+# -------------------------------------------------------------------------------------------------------- contradictions
+
+
+def _settings(part: Collect | Switch | Custom) -> object:
+    """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
+    if isinstance(part, Collect):
+        return (part.schedule, frozenset(part.stats), part.reduce, part.merge, part.evaluation)
+    return (part.schedule, {key: value for key, value in part.settings.items() if key not in ("tensors", "gemms")})
+
+
+def _targets(part: Collect | Switch | Custom) -> Iterator[tuple[str, str]]:
+    """(tensor, GEMM) of a part; a switch that names none is of all."""
+    if isinstance(part, Collect | Custom):
+        yield from ((tensor, "") for tensor in part.tensors or TENSORS)
+    else:
+        tensors: Any = part.settings.get("tensors") or TENSORS
+        yield from product(tensors, part.settings.get("gemms") or ("",))
+
+
+def _check_clashes(parts: Iterable[tuple[Collect | Switch | Custom, Sequence[Layer]]], errors: Errors) -> None:
+    first: dict[tuple[str, str, tuple[str, str]], Collect | Switch | Custom] = {}
+    for part, layers in parts:
+        for layer, target in product(layers, _targets(part)):
+            other = first.setdefault((part.feature, layer.name, target), part)
+            if other.section != part.section and _settings(other) != _settings(part):
+                what = f"{target[0]} of {shown(layer.name)}"
+                rule = "with other settings, expected one section for both or settings that are alike"
+                errors.add(f"{part.section}.{part.feature}", f"{what} has this feature from {other.section} {rule}.")
+                break
+
+
+def _check_labels(collects: Iterable[tuple[Collect, Sequence[Layer]]], errors: Errors) -> None:
+    """Two meanings of one name in the logs."""
+    first: dict[tuple[str, str, str], tuple[Collect, object]] = {}
+    for collect, layers in collects:
+        for layer, tensor, asked in product(layers, collect.tensors, collect.stats):
+            meaning = (asked.statistic, asked.options, collect.reduce, collect.evaluation)
+            other, before = first.setdefault((layer.name, tensor, asked.label), (collect, meaning))
+            if before != meaning and (other.section, other.feature) != (collect.section, collect.feature):
+                name = f"{layer.name}_{tensor}_{asked.label}"
+                rule = f"is logged by {other.section}.{other.feature} too and means something else there. Ask for it in one of them"
+                errors.add(f"{collect.section}.{collect.feature}", f"{shown(name)} {rule}.")
+                return
+
+
+def _once(collects: Sequence[tuple[Collect, tuple[Layer, ...]]]) -> Iterator[tuple[Collect, tuple[Layer, ...]]]:
+    """What an earlier section asks for alike is left out of the later one; a section that merges sites keeps all of its own."""
+    seen: set[tuple[object, ...]] = set()
+    for collect, layers in collects:
+        if collect.merge is not None:
+            yield collect, layers
+            continue
+        groups: dict[tuple[str, ...], list[Layer]] = {}
+        settings = _settings(collect)
+        for layer in layers:
+            keys = {tensor: (collect.feature, layer.name, tensor, settings) for tensor in collect.tensors}
+            left = tuple(tensor for tensor, key in keys.items() if key not in seen)
+            seen.update(keys.values())
+            if left:
+                groups.setdefault(left, []).append(layer)
+        for tensors, some in groups.items():
+            yield (collect if tensors == collect.tensors else replace(collect, tensors=tensors)), tuple(some)

@@ -1,0 +1,398 @@
+"""The canonical form of a section's parts: what each key may be. A field's description is what an error says was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from numscope.config.wording import listed, one_of, shown
+from numscope.observation import TENSORS
+from numscope.plan.plan import Asked
+from numscope.summary.extras import MAX_BLOCK_SIZE
+
+GEMMS = ("fprop", "dgrad", "wgrad")
+FP8_STATS = ("underflows_pct", "overflows_pct", "scale_inv_min", "scale_inv_max", "mse")
+FP8_RECIPES = ("fp8_delayed_scaling", "fp8_current_scaling", "fp8_block_scaling", "mxfp8")
+QUANT_FORMATS = ("FP8E4M3", "FP8E5M2", "MXFP8E4M3", "MXFP8E5M2")
+MERGES = ("layer", "type", "all")
+_MAX_NUMBER = 1_000_000  # layers; a range is written out
+_BOTH_ORIENTATIONS = ("activation", "weight")  # tensors that a step multiplies by as they are and transposed
+
+
+@dataclass(frozen=True)
+class Words:
+    """What validators must know besides the value.
+
+    Args:
+        statistics: canonical names, each with the tensors it is of (None: any).
+        aliases: a dialect's other words for statistics.
+    """
+
+    statistics: Mapping[str, tuple[str, ...] | None]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+class Part(BaseModel):
+    """Any part: keys that it does not have are errors, and nothing is converted (``"10"`` is no number)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _wrong(*found: tuple[str, str]) -> PydanticCustomError:
+    """Errors with texts of their own: (place below the field or model, text)."""
+    return PydanticCustomError("found", "found", {"found": found})
+
+
+def explain(error: ValidationError, part: type[BaseModel]) -> Iterator[tuple[tuple[Any, ...], str, str, bool]]:
+    """An error's findings: (canonical key path, place below it, text, whether a key is missing)."""
+    for one in error.errors(include_url=False):
+        place = one["loc"]
+        expected = getattr(part.model_fields.get(str(place[0])) if place else None, "description", None)
+        if one["type"] == "found":
+            yield from ((place, below, text, False) for below, text in one["ctx"]["found"])
+        elif one["type"] == "missing":
+            yield place, "", f"missing, expected {expected}.", True
+        elif one["type"] == "extra_forbidden":
+            yield place, "", "", False  # the caller knows the keys' names in the user's dialect
+        else:
+            yield place, "", f"got {shown(one['input'])}, expected {expected}.", False
+
+
+# ------------------------------------------------------------------------------------------------------------ layers
+
+
+def _compiled(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise _wrong(("", f"got {shown(value)}, expected a regex that is searched for in layers' names."))
+    return checked_regex(value)
+
+
+def checked_regex(value: str) -> str:
+    """
+    Raises:
+        PydanticCustomError: it does not compile; with the position.
+    """
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _wrong(("", f"{shown(value)} is no regular expression: {error}.")) from None
+    return value
+
+
+def _numbers(value: object) -> frozenset[int] | None:
+    """``[1, 3-5]``, ``4``, ``1-12``: those numbers; ``all``: None."""
+    rule = "numbers, ranges such as 1-12, or all alone"
+    if isinstance(value, str) and value.lower() == "all":
+        return None
+    items = value if isinstance(value, list) else [value]
+    if [item.lower() if isinstance(item, str) else item for item in items] == ["all"]:
+        return None
+    found: set[int] = set()
+    wrong: list[tuple[str, str]] = [] if items else [("", f"got an empty list, expected {rule}.")]
+    for index, item in enumerate(items):
+        below = f"[{index}]" if isinstance(value, list) else ""
+        span = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", str(item)) if isinstance(item, int | str) else None
+        if span is None or isinstance(item, bool):
+            wrong.append((below, f"got {shown(item)}, expected {rule}."))
+            continue
+        first, last = int(span[1]), int(span[2] or span[1])
+        if last < first:
+            wrong.append((below, f"got {shown(item)}, expected the smaller number first: {last}-{first}."))
+        elif last > _MAX_NUMBER:
+            wrong.append((below, f"got {shown(item)}, expected layer numbers of at most {_MAX_NUMBER}."))
+        else:
+            found.update(range(first, last + 1))
+    if wrong:
+        raise _wrong(*wrong)
+    return frozenset(found)
+
+
+def _texts(rule: str) -> Callable[[object], tuple[str, ...]]:
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            raise _wrong(("", f"got {'an empty list' if value == [] else shown(value)}, expected {rule}."))
+        wrong = [(f"[{i}]", f"got {shown(v)}, expected {rule}.") for i, v in enumerate(value) if not isinstance(v, str) or not v]
+        if wrong:
+            raise _wrong(*wrong)
+        return tuple(dict.fromkeys(value))
+
+    return check
+
+
+def _types(value: object) -> tuple[str, ...] | None:
+    rule = "a list of parts of layers' names or class names, or all"
+    if value in ("all", ["all"]):
+        return None
+    found = _texts(rule)(value)
+    if "all" in found:
+        raise _wrong(("", f"got {shown(value)}, expected all alone or other words without it."))
+    return found
+
+
+class Layers(Part):
+    """Which layers a section is for."""
+
+    layer_name_regex_pattern: Annotated[Any, PlainValidator(_compiled)] = None
+    layer_names: Annotated[Any, PlainValidator(_texts("a list of layers' whole names"))] = None
+    layer_numbers: Annotated[Any, PlainValidator(_numbers)] = None
+    layer_types: Annotated[Any, PlainValidator(_types)] = None
+    containers: bool = Field(False, description="true (modules without parameters of their own too) or false")
+
+    @model_validator(mode="after")
+    def _chooses(self) -> Layers:
+        if not self.model_fields_set & {"layer_name_regex_pattern", "layer_names", "layer_numbers", "layer_types"}:
+            ways = "layer_name_regex_pattern, layer_names, layer_numbers, layer_types"
+            raise _wrong(("", f"chooses nothing, expected at least one of {ways}."))
+        return self
+
+    def clash(self) -> tuple[str, ...]:
+        """Keys that can't stand together: numbers and types can, a pattern or names stand alone."""
+        given = self.model_fields_set - {"containers"}
+        return (
+            () if given <= {"layer_numbers", "layer_types"} or len(given) == 1 else tuple(k for k in type(self).model_fields if k in given)
+        )
+
+
+# ---------------------------------------------------------------------------------------------------- tensors, gemms
+
+
+def _words(choices: tuple[str, ...], kind: str) -> Callable[[object], tuple[str, ...]]:
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            got = "an empty list" if value == [] else shown(value)
+            raise _wrong(("", f"got {got}, expected a list of {kind}: {', '.join(choices)}."))
+        wrong = [(f"[{index}]", one_of(item, choices)) for index, item in enumerate(value) if item not in choices]
+        if wrong:
+            raise _wrong(*wrong)
+        return tuple(dict.fromkeys(value))
+
+    return check
+
+
+def _stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
+    words = cast(Words, info.context)
+    if not isinstance(value, list) or not value:
+        got = "an empty list" if value == [] else shown(value)
+        raise _wrong(("", f"got {got}, expected a list of statistics such as [min, max, mean]."))
+    asked: dict[Asked, None] = {}
+    wrong: list[tuple[str, str]] = []
+    for index, item in enumerate(value):
+        name, options = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, None)
+        below = f"[{index}]"
+        if not isinstance(name, str):
+            wrong.append((below, f"got {shown(item)}, expected a statistic's name, or one with its options: {{name: {{option: value}}}}."))
+        elif (canonical := words.aliases.get(name, name)) not in words.statistics:
+            wrong.append((below, one_of(name, words.statistics)))
+        elif options is not None and canonical not in OPTIONS:
+            wrong.append((f"{below}.{name}", f"got options, expected none: only {', '.join(OPTIONS)} has any."))
+        elif canonical in OPTIONS:
+            try:
+                part = OPTIONS[canonical].model_validate({} if options is None else options)
+            except ValidationError as error:
+                for place, _, text, _ in explain(error, OPTIONS[canonical]):
+                    unknown = text or f"is unknown, expected {listed(place[0], OPTIONS[canonical].model_fields)}"
+                    wrong.append((".".join((f"{below}.{name}", *map(str, place))), unknown))
+            else:
+                given = part.model_dump(exclude_none=True)
+                said = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
+                label = name if options is None else "_".join([name, *said])
+                asked[Asked(label, canonical, tuple(given.items()))] = None
+        else:
+            asked[Asked(name, canonical)] = None
+    labels = [one.label for one in asked]
+    for label in {*labels}:
+        if labels.count(label) > 1:
+            wrong.append(("", f'asks for "{label}" twice with different options, which a log could not tell apart.'))
+    if wrong:
+        raise _wrong(*wrong)
+    return tuple(asked)
+
+
+def _fp8_stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
+    """``underflows``, ``mxfp8_mse``, ``fp8_current_scaling_underflows%_columnwise``: recipe and orientation are options."""
+    words = cast(Words, info.context)
+    if not isinstance(value, list) or not value:
+        got = "an empty list" if value == [] else shown(value)
+        raise _wrong(("", f"got {got}, expected a list of statistics such as [underflows_pct, overflows_pct]."))
+    asked: dict[Asked, None] = {}
+    wrong: list[tuple[str, str]] = []
+    for index, item in enumerate(value):
+        rest, options = item if isinstance(item, str) else "", []
+        if recipe := next((recipe for recipe in FP8_RECIPES if rest.startswith(f"{recipe}_")), None):
+            rest = rest.removeprefix(f"{recipe}_")
+            options.append(("recipe", recipe))
+        if rest.endswith("_columnwise"):
+            rest = rest.removesuffix("_columnwise")
+            options.append(("orientation", "columnwise"))
+        canonical = words.aliases.get(rest, rest)
+        if canonical in words.statistics:
+            asked[Asked(item, canonical, tuple(options))] = None
+        else:
+            wrong.append((f"[{index}]", one_of(item, words.statistics, words.aliases)))
+    if wrong:
+        raise _wrong(*wrong)
+    return tuple(asked)
+
+
+class Blockwise(Part):
+    """Options of ``max_blockwise_dynamic_range``."""
+
+    block_size: int = Field(32, ge=1, le=MAX_BLOCK_SIZE, description=f"a whole number of elements from 1 to {MAX_BLOCK_SIZE}")
+    dims: Literal[1, 2] = Field(1, description="1 (block_size elements in a row) or 2 (block_size × block_size)")
+    max_over_orientations: bool | None = Field(None, description="true (the larger of the tensor's and its transpose's) or false")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_mapping(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            raise _wrong(("", f"got {shown(value)}, expected its options: {', '.join(cls.model_fields)}."))
+        return value
+
+
+OPTIONS: dict[str, type[Part]] = {"max_blockwise_dynamic_range": Blockwise}
+
+
+def for_tensor(asked: Asked, tensor: str) -> Asked:
+    """The statistic with what it leaves to the tensor filled in: whether both orientations count."""
+    if asked.statistic != "max_blockwise_dynamic_range" or any(name == "max_over_orientations" for name, _ in asked.options):
+        return asked
+    return Asked(asked.label, asked.statistic, (*asked.options, ("max_over_orientations", tensor in _BOTH_ORIENTATIONS)))
+
+
+# --------------------------------------------------------------------------------------------------------- features
+
+
+class Feature(Part):
+    """Any feature."""
+
+    enabled: bool = Field(description="true or false")
+
+
+class Scheduled(Feature):
+    """A feature that acts at some steps."""
+
+    freq: int = Field(1, ge=1, description="a whole number of steps, 1 or more")
+    start_step: int | None = Field(None, ge=0, description="a step, 0 or more")
+    end_step: int | None = Field(None, ge=-1, description="a step, 0 or more, or -1 for ever")
+    start_end_list: list[list[int]] | None = Field(None, description="a list of [first, last] steps such as [[0, 20], [80, -1]]")
+
+    @field_validator("end_step")
+    @classmethod
+    def _ends_after_start(cls, end: int | None, info: ValidationInfo) -> int | None:
+        start = info.data.get("start_step") or 0
+        if end is not None and 0 <= end < start:
+            raise _wrong(("", f"got {end}, expected start_step ({start}) or later, or -1 for ever."))
+        return end
+
+    @field_validator("start_end_list")
+    @classmethod
+    def _in_order(cls, pairs: list[list[int]] | None, info: ValidationInfo) -> list[list[int]] | None:
+        if pairs is None:
+            return None
+        if beside := [key for key in ("start_step", "end_step") if info.data.get(key) is not None]:
+            raise _wrong(("", f"got {' and '.join(beside)} beside it, expected either: the list has first and last steps of its own."))
+        wrong = [] if pairs else [("", "got an empty list, expected [first, last] steps such as [[0, 20], [80, -1]].")]
+        before: int | None = -1
+        for index, pair in enumerate(pairs):
+            below = f"[{index}]"
+            if len(pair) != 2 or pair[0] < 0 or pair[1] < -1:
+                wrong.append((below, f"got {shown(pair)}, expected [first, last]: steps from 0, the last one may be -1 for ever."))
+                break
+            first, last = pair
+            if 0 <= last < first:
+                wrong.append((below, f"got {shown(pair)}, expected the first step before the last."))
+            if before is None:
+                wrong.append((below, f"got {shown(pair)} after a pair that goes on for ever, expected none."))
+            elif first <= before:
+                wrong.append((below, f"got {shown(pair)}, expected to begin after step {before}: pairs in order, without overlap."))
+            before = None if last == -1 else last
+        if wrong:
+            raise _wrong(*wrong)
+        return pairs
+
+
+_Tensors = Annotated[Any, PlainValidator(_words(TENSORS, "tensors"))]
+_Operands = Annotated[Any, PlainValidator(_words(("activation", "gradient", "weight"), "tensors"))]
+_Gemms = Annotated[Any, PlainValidator(_words(GEMMS, "GEMMs"))]
+_TENSOR_RULE = f"a list of tensors: {', '.join(TENSORS)}"
+_OPERAND_RULE = "a list of tensors: activation, gradient, weight"
+_GEMM_RULE = f"a list of GEMMs: {', '.join(GEMMS)}"
+
+
+class Statistics(Scheduled):
+    """Statistics of tensors: ``statistics``."""
+
+    stats: Annotated[Any, PlainValidator(_stats)] = Field(description="a list of statistics such as [min, max, mean]")
+    tensors: _Tensors = Field(description=_TENSOR_RULE)
+    reduce: bool = Field(True, description="true (merged over ranks) or false (each rank its own)")
+    merge: str | None = Field(None, description="layer, type, all, or a regex with a group")
+    evaluation: bool = Field(False, description="true or false")
+
+    @field_validator("merge")
+    @classmethod
+    def _groups(cls, value: str | None) -> str | None:
+        if value is None or value in MERGES:
+            return value
+        if not re.compile(checked_regex(value)).groups:
+            rule = 'layer, type, all, or a regex with a group, whose text names the merged sites, such as "layers\\.(\\d+)"'
+            raise _wrong(("", f"got {shown(value)}, expected {rule}."))
+        return value
+
+
+class Fp8Statistics(Scheduled):
+    """Statistics of tensors as their fp8 casts see them: ``collect_fp8_tensor_stats``."""
+
+    stats: Annotated[Any, PlainValidator(_fp8_stats)] = Field(description="a list of statistics such as [underflows_pct, overflows_pct]")
+    tensors: _Operands = Field(description=_OPERAND_RULE)
+
+
+class DisableGemm(Feature):
+    """GEMMs that run in high precision: ``disable_fp8_gemm``."""
+
+    gemms: _Gemms = Field(description=_GEMM_RULE)
+
+
+class DisableLayer(Feature):
+    """Layers that run in high precision: ``disable_fp8_layer``."""
+
+
+class PerTensorScaling(Feature):
+    """GEMMs whose operands are scaled by their current amax: ``per_tensor_scaling``."""
+
+    gemms: _Gemms = Field(description=_GEMM_RULE)
+    tensors: _Operands = Field(None, description=_OPERAND_RULE)
+    margin: int = Field(0, description="a whole number, a power of two that the amax is multiplied by")
+
+
+class FakeQuant(Feature):
+    """Operands cast to a format and back: ``fake_quant``."""
+
+    quant_format: Literal[QUANT_FORMATS] = Field(description=f"one of {', '.join(QUANT_FORMATS)}")  # type: ignore[valid-type]
+    gemms: _Gemms = Field(description=_GEMM_RULE)
+    tensors: _Tensors = Field(description=_TENSOR_RULE)
+
+
+class DumpTensors(Scheduled):
+    """Whole tensors written to files: ``dump_tensors``."""
+
+    tensors: _Tensors = Field(description=_TENSOR_RULE)
+    high_precision_tensor: bool = Field(False, description="true or false")
+    quantized_tensor: bool = Field(False, description="true or false")
+
+    @model_validator(mode="after")
+    def _dumps_something(self) -> DumpTensors:
+        if not self.high_precision_tensor and not self.quantized_tensor:
+            raise _wrong(("", "dumps nothing, expected high_precision_tensor: true, quantized_tensor: true, or both."))
+        return self
+
+
+class Plugged(Scheduled):
+    """A plug-in's feature; its settings are checked against those that it named when it was added."""
+
+    model_config = ConfigDict(extra="allow")
+    tensors: _Tensors = Field(None, description=_TENSOR_RULE)

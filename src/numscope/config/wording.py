@@ -1,0 +1,79 @@
+"""How a configuration's errors read: where, what was got, what was expected, the nearest right name."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from numscope.errors import UsageError
+
+_LONGEST = 80  # characters of a value that a message shows
+_FEW = 8  # names that a message lists when it also knows the one that was meant
+
+
+class Errors:
+    """The errors of one source, in the order found, each once."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._lines: dict[str, None] = {}
+
+    def add(self, place: str, text: str) -> None:
+        self._lines[f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}"] = None
+
+    def extend(self, lines: Iterable[str]) -> None:
+        """Lines of another such list of the same source."""
+        self._lines.update(dict.fromkeys(lines))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def raise_any(self) -> None:
+        """
+        Raises:
+            UsageError: there is an error; all of them, a line each.
+        """
+        if self._lines:
+            raise UsageError("\n".join(self._lines))
+
+
+def shown(value: Any) -> str:
+    """A value as a configuration would have it, shortened."""
+    if value is None:
+        return "nothing"
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def nearest(word: object, choices: Iterable[str]) -> str | None:
+    """The choice most like a word, None where none is; capital letters make no difference."""
+    folded = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(str(word).lower(), folded, n=1)
+    return folded[near[0]] if near else None
+
+
+def meant(word: object, choices: Iterable[str]) -> str:
+    """The sentence that names the nearest choice, with a space before it; empty where nothing is near."""
+    near = nearest(word, choices)
+    return f' Did you mean "{near}"?' if near is not None else ""
+
+
+def one_of(word: object, choices: Iterable[str], also: Iterable[str] = ()) -> str:
+    """``got "x", expected one of a, b, c. Did you mean "a"?``; ``also`` are right names that the list leaves out."""
+    return f"got {shown(word)}, expected {listed(word, choices, also)}"
+
+
+def listed(word: object, choices: Iterable[str], also: Iterable[str] = ()) -> str:
+    """``one of a, b, c. Did you mean "a"?``; a long list is cut short where the nearest name is known."""
+    names = list(choices)
+    hint = meant(word, [*names, *also])
+    few = [*names[:_FEW], "…"] if hint and len(names) > _FEW + 2 else names
+    return f"one of {', '.join(few)}.{hint}"
