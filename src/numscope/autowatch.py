@@ -122,9 +122,14 @@ class SelectionCheck(optimizer_probe.StepListener):
     def check(self) -> None:
         """Once: later models are the user's second thoughts."""
         optimizer_probe.unlisten(self)
-        inspectors = [scope.inspector for scope in self._watch.scopes if scope.inspector is not None]
-        if inspectors and (missing := inspectors[0].resolved.unmatched_in_all([i.resolved for i in inspectors[1:]])):
-            raise UsageError(missing)
+        from numscope.inspector import place_of
+
+        found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]
+        if found:
+            in_all = set.intersection(*({place_of(line) for line in lines} for lines in found))
+            missing = [line for line in found[0] if place_of(line) in in_all]
+            if missing:
+                raise UsageError("\n".join(missing))
 
     def before_backward(self, roots: Sequence[Tensor]) -> None: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import traceback
@@ -17,8 +16,10 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config import resolve
+from numscope.distributed import agree
 from numscope.distributed.agree import spread
 from numscope.dynamics import Dynamics
+from numscope.errors import UsageError
 from numscope.inspection import Inspection, Site
 from numscope.observation import Observation
 from numscope.options import WatchOptions
@@ -69,7 +70,9 @@ class Inspector:
         self._explicit = explicit
         names = layers_of(model)
         self._modules = {layer: module for module, layer in names.items()}
-        self.resolved = resolve(recorder.plan, list(self._modules), strict=strict)
+        self.resolved = resolve(recorder.plan, list(self._modules), strict=strict and not spread())
+        if strict and spread():
+            refuse_unmatched(self.resolved.unmatched)
         self._inspection = Inspection(self.resolved.collects, self.resolved.customs, recorder.plugins)
         self._prefix = recorder.introduce(class_name(model), list(self._modules), self._inspection.selected())
         for switch, layers in self.resolved.switches:
@@ -79,6 +82,7 @@ class Inspector:
         self._probe = LayerProbe(self._tally, self._observe, self.failed)
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
+        self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._reducer: Any = None  # distributed.reduce.Reducer, once this process trains with others
         self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
         self._optimizers: list[weakref.ref[Optimizer]] = []
@@ -163,7 +167,7 @@ class Inspector:
             self._optimizers.append(weakref.ref(optimizer))
         self._stepped.append(optimizer)
         self._ended_by_optimizer = False
-        if self._active:
+        if self._active and not self._leaving:
             self._see_weights(ids_of(optimizer))
             self._copy_weights(optimizer)
 
@@ -184,6 +188,9 @@ class Inspector:
 
     def _finish(self, closing: bool = False) -> None:
         """The step is over: read it, merge it over ranks, hand it on, and prepare the next one."""
+        if self._leaving:
+            self._say_goodbye()
+            return
         if self._active:
             self._see_weights(None)
             self._probe.forget_leaves()
@@ -208,7 +215,7 @@ class Inspector:
         observations: list[Observation] = []
         own = [(s, o, 1, True) for s, o in alone if s.index in self._given or self._inspection.collects_at(s, step, reduced=False)]
         observations += self._observations(own, reduced=False)
-        if any(c.reduce and c.schedule.active(step) for site in self._active for c in site.collects):
+        if self._reduces(step):
             mergeable = [(site, one) for site, one in alone if self._inspection.collects_at(site, step, reduced=True)]
             observations += self._observations(self._reduced(mergeable, closing), reduced=True)
         self.last = observations
@@ -227,15 +234,18 @@ class Inspector:
         ]
         by_key = {site.key: (site, one) for site, one in parts}
         found = []
-        for reduced in reducer.reduce(items):
+        for reduced in reducer.reduce(items, self.step_number):
             if reduced.key in by_key:
                 site, one = by_key[reduced.key]
                 found.append((site, replace(one, row=reduced.row, cells=reduced.cells), reduced.ranks, reduced.writes))
         return found
 
     def _observations(self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool) -> list[Observation]:
-        observe, step, rank = self._inspection.observation, self.step_number, self.recorder.rank
-        made = [(site, observe(site, step, seen, self._prefix, rank, ranks, mine, reduced=reduced)) for site, seen, ranks, mine in parts]
+        made = []
+        for site, seen, ranks, mine in parts:
+            given = {} if reduced else self._given.get(site.index, {})
+            observe = self._inspection.observation
+            made.append((site, observe(site, self.step_number, seen, self._prefix, self.recorder.rank, ranks, mine, given, reduced)))
         return [*(o for _, o in made), *self._inspection.merged(self.step_number, made, reduced=reduced)]
 
     # ---- tensors
@@ -326,7 +336,7 @@ class Inspector:
 
         found = self._inspection.sites[site]
         try:
-            local, self._groups[site] = self._find_reducer().place(tensor, _KINDS.get(found.kind, "data"))
+            local, self._groups[site] = self._find_reducer().place(tensor, _KINDS.get(found.kind, "data"), found.layer.name)
         except Refused as refused:
             name = self._prefix + found.layer.name
             self.recorder.say_once(("refused", site), f"{name}: its {found.tensor} is left out: {refused}", logging.WARNING)
@@ -367,15 +377,36 @@ class Inspector:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """The tool itself failed: it says so once and its hooks are gone; training goes on."""
-        if self.closed:
+        """The tool itself failed: it says so once and its hooks are gone; training goes on.
+
+        Other ranks are told at the next step that they would meet this one at; until then steps are still counted.
+        """
+        if self.closed or self._leaving:
+            if self._leaving:
+                self.detach()
             return
-        self.detach()
+        self._probe.paused = True
+        self._probe.disarm()
+        self._tally.reset()
+        self._dynamics.clear()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
-        if self._reducer is not None:
-            with contextlib.suppress(Exception):
-                self._reducer.leave()
+        if self._reducer is None:
+            self.detach()
+        else:
+            self._leaving = True
+            self._reducer.leave()
+
+    def _say_goodbye(self) -> None:
+        if self._reduces(self.step_number):
+            self._reducer.reduce([], self.step_number)
+            self.detach()
+        self._stepped.clear()
+        self.step_number += 1
+
+    def _reduces(self, step: int) -> bool:
+        """Whether ranks meet at a step: all must say the same."""
+        return any(c.reduce and c.schedule.active(step) for c, _ in self.resolved.collects)
 
     def detach(self) -> None:
         """Take every hook away, write nothing."""
@@ -385,6 +416,23 @@ class Inspector:
         optimizer_probe.unlisten(self)
         self._tally.reset()
         self._dynamics.clear()
+
+
+def refuse_unmatched(unmatched: Sequence[str]) -> None:
+    """Raise UsageError for what no rank's model has. A pipeline's stage need not have what another one has.
+
+    *Cost:* where this rank's model lacks something, it waits for what the other ranks say.
+    """
+    places = [place_of(line) for line in unmatched]
+    everywhere = agree.in_all_ranks(places, "unmatched")
+    missing = [line for line, place in zip(unmatched, places, strict=True) if place in everywhere]
+    if missing:
+        raise UsageError("\n".join(missing))
+
+
+def place_of(line: str) -> str:
+    """File and key of a message about a configuration."""
+    return ": ".join(line.split(": ")[:2])
 
 
 def unmet(switch: Switch, layers: Sequence[Layer]) -> str:
