@@ -1,0 +1,97 @@
+"""Finds what a run's folder holds, without reading it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from numscope.errors import UsageError
+from numscope.sinks.runfolder import RUN_FILE, STATISTICS
+
+_PART = re.compile(r"rank(\d+)-(\d+)-(\d+)\.parquet")
+_MAGIC = b"PAR1"  # what a Parquet file begins and ends with
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One Parquet file of a run: what one rank wrote at one flush of one attempt."""
+
+    path: str
+    rank: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's folder.
+
+    Args:
+        path: the folder, absolute.
+        parts: its whole Parquet files, by rank, attempt and time.
+        broken: names of files that are not whole; no kill leaves one, a lost disk may.
+    """
+
+    path: str
+    parts: tuple[Part, ...]
+    broken: tuple[str, ...] = ()
+
+    @property
+    def restarted(self) -> bool:
+        """Whether some rank wrote in several attempts."""
+        return len({(part.rank, part.attempt) for part in self.parts}) > len({part.rank for part in self.parts})
+
+
+def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
+    """The run in a folder.
+
+    Args:
+        folder: the ``log_dir`` that the run was given.
+        where: what messages call it.
+
+    Raises: UsageError where there is no folder, no run, or nothing in it yet.
+    """
+    given = os.fspath(folder)
+    path = os.path.abspath(given)
+    if not os.path.isdir(path):
+        raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {_instead(path)}")
+    statistics = os.path.join(path, STATISTICS)
+    names = sorted(os.listdir(statistics)) if os.path.isdir(statistics) else []
+    found = {name: match for name in names if (match := _PART.fullmatch(name))}
+    broken = tuple(name for name in found if not _is_whole(os.path.join(statistics, name)))
+    parts = [
+        (int(match[1]), int(match[2]), int(match[3]), os.path.join(statistics, name)) for name, match in found.items() if name not in broken
+    ]
+    if not parts:
+        if os.path.exists(os.path.join(path, RUN_FILE)):
+            raise UsageError(f"{where}: {given!r} holds a run that has written no statistics yet: the first come after a scheduled step.")
+        raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it. {_inside(path)}")
+    return Run(path, tuple(Part(name, rank, attempt) for rank, attempt, _, name in sorted(parts)), broken)
+
+
+def _is_whole(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            if file.read(4) != _MAGIC:
+                return False
+            file.seek(-4, os.SEEK_END)
+            return file.read(4) == _MAGIC
+    except OSError:
+        return False
+
+
+def _instead(path: str) -> str:
+    """What to do about a folder that is not there."""
+    import difflib
+
+    parent, name = os.path.split(path)
+    near = difflib.get_close_matches(name, os.listdir(parent), n=1) if os.path.isdir(parent) else []
+    return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
+
+
+def _inside(path: str) -> str:
+    """What to do about a folder that is no run's."""
+    runs = sorted(entry.name for entry in os.scandir(path) if entry.is_dir() and os.path.exists(os.path.join(entry.path, RUN_FILE)))
+    if runs:
+        return f"Did you mean {os.path.join(path, runs[0])!r}?"
+    return "Runs with a configuration write them, where pyarrow is installed."

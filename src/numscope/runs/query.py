@@ -1,0 +1,163 @@
+"""SQL over a run: DuckDB, embedded, over the view ``stats``, with nothing else in reach."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from numscope.errors import UsageError
+from numscope.runs.folder import Run, find_run
+from numscope.summary.statistics import STATISTICS
+
+if TYPE_CHECKING:
+    import pandas
+    from duckdb import DuckDBPyConnection
+
+VIEW = "stats"
+RAW = "raw"  # without the derived columns
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A result: its columns' names, and its rows as Python values."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def connect(run: Run) -> DuckDBPyConnection:
+    """A connection to the run's numbers and to nothing else: no other file, no network, no extension, no variable of this program.
+
+    It holds ``raw``, the stored columns, and ``stats``, these and every statistic that follows from them. Of a step that a restarted job
+    ran twice, both hold the later attempt.
+
+    Raises: UsageError where DuckDB is not installed.
+    """
+    duckdb = _duckdb()
+    connection: DuckDBPyConnection = duckdb.connect(
+        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False, "python_enable_replacements": False}
+    )
+    paths = [part.path for part in run.parts]
+    patterns = [_no_pattern(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
+    connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
+    connection.execute("SET enable_external_access = false")
+    source = f"read_parquet([{_strings(patterns)}], union_by_name = true, hive_partitioning = false)"
+    connection.execute(f"CREATE VIEW {RAW} AS FROM {source}{_without_repeated(connection, source) if run.restarted else ''}")
+    columns = {row[0] for row in connection.execute(f"DESCRIBE {RAW}").fetchall()}
+    derived = [f"{sql} AS {quoted(name)}" for name, sql in derivable(columns).items()]
+    connection.execute(f"CREATE VIEW {VIEW} AS SELECT {', '.join(['*', *derived])} FROM {RAW}")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def ask(run: Run, sql: str) -> Rows:
+    """The result of one query over the view ``stats``.
+
+    Raises: UsageError for what is no single SELECT, and for what DuckDB refuses, with the nearest columns.
+    """
+    with connect(run) as connection:
+        _check(connection, sql)
+        try:
+            result = connection.execute(sql)
+            return Rows(tuple(column[0] for column in result.description or ()), result.fetchall())
+        except _duckdb().Error as error:
+            _explain(error, connection)
+
+
+def load(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY step, rank, ord") -> pandas.DataFrame:
+    """A run's numbers as a DataFrame: a row a site and step, the stored columns and every statistic that follows from them.
+
+    Args:
+        run: the ``log_dir`` that the run was given.
+        sql: a query over the view ``stats``, in DuckDB's SQL, for less than all.
+
+    Raises: UsageError for a folder without a run, a wrong query, or where duckdb and pandas are not installed.
+
+    Example:
+        >>> numscope.load("runs/a", "SELECT step, layer, l2_norm FROM stats WHERE tensor = 'wgrad'")  # doctest: +SKIP
+    """
+    try:
+        import pandas  # noqa: F401  # said here rather than by DuckDB, and before the folder is read
+    except ImportError:
+        raise UsageError("numscope.load: pandas is not installed. Install it: pip install 'numscope[runs]'.") from None
+    with connect(find_run(run, "run")) as connection:
+        _check(connection, sql)
+        try:
+            return connection.execute(sql).df()
+        except _duckdb().Error as error:
+            _explain(error, connection)
+
+
+def derivable(columns: set[str]) -> dict[str, str]:
+    """The statistics that follow from these columns, and are none of them: name → SQL."""
+    found = {}
+    for name, statistic in STATISTICS.items():
+        extra = statistic.extra(())
+        there = extra is None or set(extra.columns) <= columns
+        if statistic.sql is not None and there and statistic.sql.strip('"') != name:
+            found[name] = statistic.sql
+    return found
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL has it, whatever it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _without_repeated(connection: DuckDBPyConnection, source: str) -> str:
+    """A WHERE clause without the steps that a later attempt of the same rank ran again."""
+    starts = connection.execute(f"SELECT rank, attempt, min(step) FROM {source} GROUP BY ALL ORDER BY rank, attempt DESC").fetchall()
+    conditions, first = [], {}
+    for rank, attempt, start in starts:
+        if rank in first:
+            conditions.append(f"NOT (rank = {rank} AND attempt = {attempt} AND step >= {first[rank]})")
+        first[rank] = min(start, first.get(rank, start))
+    return " WHERE " + " AND ".join(conditions) if conditions else ""
+
+
+def _check(connection: DuckDBPyConnection, sql: str) -> None:
+    duckdb = _duckdb()
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        _explain(error, connection)
+    if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        raise UsageError(f"SQL: got {sql!r}, expected one SELECT over the view {VIEW}: a run is read, never changed.")
+
+
+def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
+    """DuckDB's complaint in the house's form, with the nearest columns of the run's own."""
+    kind, _, rest = str(error).partition(": ")
+    message = rest.split("\n")[0] or kind
+    missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
+    if missing and ("not found" in message or "does not" in message):
+        columns = [row[0] for row in connection.execute(f"DESCRIBE {VIEW}").fetchall()]
+        near = difflib.get_close_matches(missing[1], columns, n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise UsageError(f"SQL: got the column {missing[1]!r}, expected one of {', '.join(columns)}.{hint}") from None
+    table = re.search(r"Table with name (\S+) does not exist", message)
+    if table:
+        raise UsageError(f"SQL: got the table {table[1]!r}, expected {VIEW}, the one view that there is.") from None
+    pointed = "\n".join(line for line in rest.split("\n")[1:] if line.strip())
+    raise UsageError(f"SQL: {message}" + (f"\n{pointed}" if pointed else "")) from None
+
+
+def _strings(texts: Any) -> str:
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+
+
+def _no_pattern(path: str) -> str:
+    """A path that stands for itself where patterns are read."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise UsageError("duckdb is not installed, which reads runs. Install it: pip install 'numscope[runs]'.") from None
+    return duckdb
