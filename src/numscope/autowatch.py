@@ -50,7 +50,8 @@ class AutoWatch:
         self.options = options
         self._recorder = recorder
         self._own_recorder: Recorder | None = None
-        self._explicit = explicit
+        self.explicit = explicit
+        self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._selection: SelectionCheck | None = None
         self.scopes: list[scopes.Scope] = []
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
@@ -69,6 +70,11 @@ class AutoWatch:
 
     def __exit__(self, *_: object) -> None:
         self.finish()
+
+    def check_selection(self) -> None:
+        """Raise UsageError for sections that select nothing so far, where no optimizer's step has done so."""
+        if self._selection is not None:
+            self._selection.check()
 
     def finish(self) -> None:
         """Stop looking for models, close the watches."""
@@ -103,7 +109,7 @@ class AutoWatch:
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
             self.scopes.remove(scope)  # a part was called alone before the whole
             scope.close()
-        scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self._explicit)
+        scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.append(scope)
         self._seen.add(module)
         if inner is module:  # its own hooks were not there yet when this call began
@@ -125,6 +131,7 @@ class SelectionCheck(optimizer_probe.StepListener):
         from numscope.inspector import place_of
 
         found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]
+        found += self._watch.elsewhere
         if found:
             in_all = set.intersection(*({place_of(line) for line in lines} for lines in found))
             missing = [line for line in found[0] if place_of(line) in in_all]

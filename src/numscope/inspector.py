@@ -27,6 +27,7 @@ from numscope.plan.plan import Layer, Switch
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.layer_names import layers_of
 from numscope.probe.layers import LayerProbe
+from numscope.probe.module import in_backward
 from numscope.probe.naming import class_name
 from numscope.recorder import Recorder
 from numscope.tally import Seen, Tally
@@ -40,7 +41,7 @@ _KINDS = {"weight": "parameter", "wgrad": "gradient"}  # for ranks: what replica
 class Inspector:
     """Statistics of one model, until ``close``.
 
-    A step ends when each optimizer of the model has stepped, or with ``step``. Once ``step`` has been called (or with ``explicit``) it
+    A step ends when each optimizer of the model has stepped, or one has and the next forward or backward begins, or with ``step``. Once ``step`` has been called (or with ``explicit``) it
     alone ends steps.
 
     Args:
@@ -111,6 +112,15 @@ class Inspector:
         if was_explicit or not self._ended_by_optimizer:  # else the optimizer has just ended this very step
             self._guard(self._finish)
 
+    def begin_at(self, step: int) -> None:
+        """Number the step at work: a run goes on from a checkpoint."""
+        self.step_number = step
+        self._guard(self._begin)
+
+    def collects(self, layer: str, tensor: str) -> bool:
+        """Whether a tensor of a layer is among those that it collects."""
+        return not self.closed and any(self._prefix + s.layer.name == layer and s.kind == tensor for s in self._inspection.sites)
+
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Reduce over a process group instead of the one found: for all layers, or for one by name."""
         reducer = self._find_reducer()
@@ -132,6 +142,8 @@ class Inspector:
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if not self._searched:
             self._guard(self._search)
+        if self._stepped:
+            self._guard(self._finish_if_new)
 
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
         pass
@@ -160,7 +172,6 @@ class Inspector:
 
     def _before_step(self, optimizer: Optimizer) -> None:
         if any(o is optimizer for o in self._stepped) and not self._explicit:
-            self._optimizers = [ref for ref in self._optimizers if any(ref() is o for o in self._stepped)]  # the others step when they like
             self._finish()
         self._search()
         if not any(ref() is optimizer for ref in self._optimizers):
@@ -180,6 +191,11 @@ class Inspector:
         if not self._explicit and all((o := ref()) is None or any(o is s for s in self._stepped) for ref in self._optimizers):
             self._finish()
             self._ended_by_optimizer = True
+
+    def _finish_if_new(self) -> None:
+        """A forward or backward after an optimizer has stepped belongs to the next step, whether or not all optimizers have stepped."""
+        if not self._explicit and not in_backward():
+            self._finish()
 
     def _skipped_step(self, optimizer: Optimizer) -> None:
         self._before_step(optimizer)
@@ -252,6 +268,10 @@ class Inspector:
 
     def _observe(self, site: int, tensor: Tensor) -> None:
         """What hooks see; a distributed tensor counts its own part."""
+        if self._stepped:
+            self._finish_if_new()
+            if site not in self._active_indices:
+                return
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter and spread():
             placed = self._place(site, tensor)
@@ -329,6 +349,8 @@ class Inspector:
             from numscope.distributed.reduce import Reducer
 
             self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(self.recorder.plan.text.encode()).hexdigest()[:16]}")
+            for layer, group in self.recorder.groups.items():
+                self._reducer.set_group(group, layer)
         return self._reducer
 
     def _place(self, site: int, tensor: Tensor) -> Tensor | None:

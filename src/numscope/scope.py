@@ -174,7 +174,8 @@ class Scope:
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin with the outermost call that is already on its way."""
-        self._probe.adopt(args, kwargs)
+        if self._probe.hooked:
+            self._probe.adopt(args, kwargs)
 
     # ---- what the module probe tells
 

@@ -145,6 +145,7 @@ class ModuleProbe:
         self.deep = deep
         self.gradients = gradients
         self.errors = errors
+        self.hooked = hooked
         self.paused = False  # during a replay, and on batches that are off schedule
         self.names = qualified_names(root)
         self.entries = {m: Entry(name, class_name(m), m is root) for m, name in self.names.items()}
