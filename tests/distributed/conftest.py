@@ -21,3 +21,16 @@ def pool() -> Iterator[RankPool]:
 def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
     pool.folder = tmp_path
     return pool
+
+
+@pytest.fixture(scope="session")
+def pool_of_4() -> Iterator[RankPool]:
+    pool = RankPool(4)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def four_ranks(pool_of_4: RankPool, tmp_path: Path) -> RankPool:
+    pool_of_4.folder = tmp_path
+    return pool_of_4

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -65,10 +65,7 @@ class Ranks:
         self._groups: list[Any] | None = None
         self._leaving = False
         self._asked = False
-        names = ",".join(name for name, _ in model.named_parameters())
-        kind = f"{type(model).__name__}-{hashlib.sha1(names.encode(), usedforsecurity=False).hexdigest()[:16]}"
-        _watches[kind] += 1
-        self._key = f"numscope/{kind}-{_watches[kind]}"
+        self._key = f"numscope/{watch_name(model)}"
         self._arrived = False
         if spread():
             self._arrive()
@@ -92,7 +89,7 @@ class Ranks:
         values += [0.0] * (_WIDTH - len(values))
         try:
             for group in self._groups:
-                told = torch.tensor(values, device=_device(group))
+                told = torch.tensor(values, device=device_of(group))
                 dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group)
                 values = told.tolist()
         except Exception:
@@ -109,7 +106,7 @@ class Ranks:
         found = [value]
         if self.together:
             for group in self._groups or ():
-                found = [one for part in _gather(found, group) for one in part]
+                found = [one for part in gather(found, group) for one in part]
         return found
 
     def leave(self) -> None:
@@ -136,7 +133,7 @@ class Ranks:
             mesh = getattr(parameter, "device_mesh", None)
             if mesh is not None:
                 groups += [g for g in mesh.get_all_groups() if g not in groups]
-        self._ddp = self._find_ddp()
+        self._ddp = find_ddp(self._model, self._wrapper)
         group = getattr(self._ddp, "process_group", None)
         if group is not None and group not in groups:
             groups.append(group)
@@ -144,32 +141,14 @@ class Ranks:
             self._arrive()
         return [g for g in groups if dist.get_world_size(g) > 1 and self._all_watch(g)]
 
-    def _find_ddp(self) -> Any:
-        """The DDP around the model or around a larger one. *Cost:* one walk over all objects where ``watch`` was not given it."""
-        kind = nn.parallel.DistributedDataParallel
-        if isinstance(self._wrapper, kind):
-            return self._wrapper
-        for candidate in [o for o in gc.get_objects() if isinstance(o, kind)]:
-            if any(m is self._model for m in candidate.modules()):
-                return candidate
-        return None
-
     def _arrive(self) -> None:
         self._arrived = True
         dist.distributed_c10d._get_default_store().set(f"{self._key}/{dist.get_rank()}", "watched")
 
     def _all_watch(self, group: Any) -> bool:
-        """Whether each rank of a group watches this model. Who comes first decides for all: nobody asks those who will not answer."""
-        store = dist.distributed_c10d._get_default_store()
+        """Whether each rank of a group watches this model."""
         members = dist.get_process_group_ranks(group)
-        place = f"{self._key}/{','.join(map(str, members))}"
-        keys = [f"{self._key}/{r}" for r in members]
-        end = time.monotonic() + PATIENCE_S
-        while not (complete := store.check(keys)) and not store.check([f"{place}/verdict"]) and time.monotonic() < end:
-            time.sleep(_POLL_S)
-        if store.add(f"{place}/first", 1) == 1:
-            store.set(f"{place}/verdict", "together" if complete else "alone")
-        if store.get(f"{place}/verdict") == b"together":
+        if together(f"{self._key}/{','.join(map(str, members))}", [f"{self._key}/{r}" for r in members]):
             return True
         log.warning(
             "numscope: %s is watched on rank %d, not on all of ranks %s: each watch judges alone. Watch it on every rank.",
@@ -180,16 +159,71 @@ class Ranks:
         return False
 
 
-def _device(group: Any) -> torch.device:
+def watch_name(model: nn.Module, purpose: str = "") -> str:
+    """What all ranks call the same watch: its purpose, the kind of model, and how many of them this process has begun."""
+    names = ",".join(name for name, _ in model.named_parameters())
+    kind = f"{purpose}{type(model).__name__}-{hashlib.sha1(names.encode(), usedforsecurity=False).hexdigest()[:16]}"
+    _watches[kind] += 1
+    return f"{kind}-{_watches[kind]}"
+
+
+def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
+    """The DDP around the model or around a larger one. *Cost:* one walk over all objects where ``wrapper`` is not it."""
+    kind = nn.parallel.DistributedDataParallel
+    if isinstance(wrapper, kind):
+        return wrapper
+    for candidate in [o for o in gc.get_objects() if issubclass(type(o), kind)]:
+        if any(m is model for m in candidate.modules()):
+            return candidate
+    return None
+
+
+def together(place: str, keys: Sequence[str]) -> bool:
+    """Whether all have come, each of whom has set a key. Who comes first decides for all: nobody asks those who will not answer.
+
+    Args:
+        place: where the verdict is kept, the same for all who ask; each may be asked about once.
+    """
+    store = dist.distributed_c10d._get_default_store()
+    end = time.monotonic() + PATIENCE_S
+    pause = _POLL_S / 100  # they mostly come at the same moment
+    while not (complete := store.check(list(keys))) and not store.check([f"{place}/verdict"]) and time.monotonic() < end:
+        time.sleep(pause)
+        pause = min(2 * pause, _POLL_S)
+    if store.add(f"{place}/first", 1) == 1:
+        store.set(f"{place}/verdict", "together" if complete else "alone")
+    return bool(store.get(f"{place}/verdict") == b"together")
+
+
+def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
+    """Those of this rank's values that every rank has, of the ranks that say something within ``PATIENCE_S``.
+
+    *Cost:* one entry in the store; a rank without values does not wait for the others.
+    """
+    store = dist.distributed_c10d._get_default_store()
+    _watches[purpose] += 1
+    place = f"numscope/{purpose}-{_watches[purpose]}"
+    store.set(f"{place}/{dist.get_rank()}", json.dumps(list(values)))
+    if not values:
+        return set()
+    keys = [f"{place}/{r}" for r in range(dist.get_world_size())]
+    end = time.monotonic() + PATIENCE_S
+    while not store.check(keys) and time.monotonic() < end:
+        time.sleep(_POLL_S)
+    told = [set(json.loads(store.get(key))) for key in keys if store.check([key])]
+    return set(values).intersection(*told)
+
+
+def device_of(group: Any) -> torch.device:
     """Where a group's collectives take tensors: in host memory if it can, else on the accelerator at work."""
     kinds = [device.type for device in group._device_types]
     return torch.device("cpu") if "cpu" in kinds else torch.device(kinds[0], torch.accelerator.current_device_index())
 
 
-def _gather(value: Any, group: Any) -> list[Any]:
+def gather(value: Any, group: Any) -> list[Any]:
     """Each rank's value, in the group's order. JSON rather than pickle: nothing received is ever executed."""
     data = bytearray(json.dumps(value).encode())
-    device = _device(group)
+    device = device_of(group)
     size = torch.tensor([len(data)], device=device)
     sizes: list[Tensor] = [torch.zeros_like(size) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, size, group=group)

@@ -1,0 +1,227 @@
+"""Over which ranks a tensor's numbers merge: process groups from the model's wrappers, from a tensor's placements, or from the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from numscope.distributed.agree import find_ddp, spread
+
+Kind = Literal["data", "parameter", "gradient"]
+Members = tuple[int, ...]  # global ranks, ascending
+
+
+class Refused(Exception):
+    """A tensor whose numbers can't be had; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Ranks that hold one and the same tensor: it counts once, and one of them writes it.
+
+    Args:
+        group: the process group of these ranks.
+        first: whether this rank is the one that writes.
+        silent: the tensor also merges over a larger group that holds these ranks: this rank's copy is left out there.
+    """
+
+    group: Any
+    first: bool
+    silent: bool = False
+
+
+Groups = tuple[Any, ...]  # process groups to merge over, and ``Copies``
+
+
+class Places:
+    """Where the ranks of one model stand to each other.
+
+    Data (activations, outputs and their gradients) merges over the data-parallel groups: DDP's, the mesh axes of FSDP2. A distributed
+    tensor's own placements come first: it merges over the axes that it is sharded on and counts once over those it is replicated on. A
+    plain parameter is the same on all ranks of a DDP; what other plain tensors are to other ranks nobody says, so each rank's are its own.
+
+    All is looked for at the first question, when wrappers are in place.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave, perhaps a DDP around it.
+        meet: says whether all ranks of a group have come to the same place, so that a collective is safe.
+    """
+
+    def __init__(self, model: nn.Module, wrapper: nn.Module, meet: Callable[[Any], bool]) -> None:
+        self._model = model
+        self._wrapper = wrapper
+        self._meet = meet
+        self._given: dict[str | None, Any] = {}  # by layer; None: all layers
+        self._known: list[Any] | None = None
+        self._by_members: dict[Members, Any] = {}  # of equal groups only the one met first is used
+        self._data: Groups = ()
+        self._ddp: Any = None
+        self._ddp_groups: Groups = ()
+        self._cache: dict[Any, Groups] = {}
+
+    @property
+    def ddp(self) -> Any:
+        """The DDP around the model, or None."""
+        self._look()
+        return self._ddp
+
+    @property
+    def known(self) -> list[Any]:
+        """All groups of more than one rank, in an order that no two ranks can see differently.
+
+        First the user's, by their members; then data parallelism's, then the axes of the parameters' meshes from the outermost to the
+        innermost. What only a tensor's own mesh had comes last: its ranks all had it, as a mesh's ranks do everything together.
+        """
+        return self._look()
+
+    def set_group(self, group: Any, layer: str | None) -> None:
+        """Merge over a user's group what would merge over data parallelism's, plain parameters too; None: no longer."""
+        if group is None:
+            self._given.pop(layer, None)
+        else:
+            self._given[layer] = group
+        self._known = None
+        self._by_members.clear()
+        self._cache.clear()
+
+    def is_given(self, group: Any) -> bool:
+        """Whether it is one that the user named."""
+        return any(group is given for given in self._given.values())
+
+    def default(self, kind: Kind, layer: str | None = None) -> Groups:
+        """The groups of a plain tensor."""
+        if not self._look():
+            return ()
+        key = layer if layer in self._given else None
+        if key in self._given:
+            group = self._canonical(self._given[key])
+            return () if group is None else (group,)
+        return self._data if kind == "data" else self._ddp_groups
+
+    def of(self, tensor: Any, kind: Kind, layer: str | None = None) -> tuple[Tensor, Groups]:
+        """A tensor's part on this rank, and the groups over which the parts merge.
+
+        Raises: Refused, where the part is a summand that can't be summed up.
+        """
+        if not hasattr(tensor, "placements"):  # no DTensor; importing its module to ask would load much
+            return tensor, self.default(kind, layer)
+        self._look()
+        if any(p.is_partial() for p in tensor.placements):
+            tensor = self._summed(tensor)
+        key = (tensor.device_mesh, tensor.placements, kind, layer if layer in self._given else None)
+        groups = self._cache.get(key)
+        if groups is None:
+            groups = self._cache[key] = self._of_placements(tensor.device_mesh, tensor.placements, kind, layer)
+        local: Tensor = tensor._local_tensor.detach()
+        return local, groups
+
+    # ---- of a distributed tensor
+
+    def _of_placements(self, mesh: Any, placements: Any, kind: Kind, layer: str | None) -> Groups:
+        if mesh.get_coordinate() is None:
+            return ()
+        groups_of_axes = zip(self._axes(mesh, all_sizes=True), placements, strict=True)
+        axes = [(group, placement) for group, placement in groups_of_axes if group is not None]
+        spans = [set(members(group)) for group, _ in axes]
+        outer = self.default(kind, layer) if kind == "data" else self._ddp_groups
+        groups: list[Any] = []
+        for group in outer:  # an axis of the tensor's own mesh says more than that the data is parallel
+            mine = set(members(group.group if isinstance(group, Copies) else group))
+            if not any(mine <= span for span in spans):
+                groups.append(group)
+        wide = [set(members(g)) for g in groups if not isinstance(g, Copies)]
+        for (group, placement), span in zip(axes, spans, strict=True):
+            within = any(span < other for other in wide)
+            if placement.is_replicate():
+                first = dist.get_rank() == min(span)
+                groups.append(Copies(group, first, silent=within and not first))
+            elif not within:  # Shard, _StridedShard and whatever else gives each rank elements of its own
+                groups.append(group)
+        return tuple(groups)
+
+    def _summed(self, tensor: Any) -> Any:
+        """The same tensor with its summands summed up, by one collective of its size: of a sum, no summand tells the extremes."""
+        from torch.distributed.tensor import Replicate
+
+        strange = next((p for p in tensor.placements if p.is_partial() and type(p).__name__ != "Partial"), None)
+        if strange is not None:  # a masked one would lose the mask that its own reduction needs
+            raise Refused(f"its elements are {type(strange).__name__} over ranks, which only the operation that made them can reduce")
+        groups = self._axes(tensor.device_mesh, all_sizes=True)
+        for group, placement in zip(groups, tensor.placements, strict=True):
+            if placement.is_partial() and group is not None and not self._meet(group):
+                raise Refused(f"its elements are {placement} over ranks {list(members(group))}, not all of which observe it")
+        whole = [Replicate() if p.is_partial() else p for p in tensor.placements]
+        with torch.no_grad():
+            return tensor.detach().redistribute(tensor.device_mesh, whole)
+
+    # ---- the model's groups
+
+    def _look(self) -> list[Any]:
+        if self._known is not None:
+            return self._known
+        if not spread():
+            return []
+        found: list[Any] = sorted((g for g in map(self._canonical, self._given.values()) if g is not None), key=members)
+        if self._ddp is None:
+            self._ddp = find_ddp(self._model, self._wrapper)
+        ddp = self._canonical(getattr(self._ddp, "process_group", None))
+        self._ddp_groups = () if ddp is None else (Copies(ddp, dist.get_rank() == members(ddp)[0]),)
+        data = [ddp] if ddp is not None else [g for g in map(self._canonical, fully_sharded_groups(self._model)) if g is not None]
+        self._data = tuple(data)
+        found += data
+        meshes = [p.device_mesh for p in self._model.parameters() if hasattr(p, "device_mesh")]
+        for mesh in meshes:
+            if mesh.get_coordinate() is not None:
+                found += [g for g in self._axes(mesh) if g is not None]
+        self._known = list(dict.fromkeys(found))
+        return self._known
+
+    def _axes(self, mesh: Any, *, all_sizes: bool = False) -> list[Any]:
+        """A group for each axis of a mesh that has several ranks; for axes of one rank None, if these are wanted too."""
+        groups = map(self._canonical, mesh.get_all_groups())
+        return [g for g in groups if all_sizes or g is not None]
+
+    def _canonical(self, group: Any) -> Any:
+        """Of all groups with the same members the one met first; None of one without others."""
+        if group is None or group is dist.GroupMember.NON_GROUP_MEMBER or dist.get_world_size(group) == 1:
+            return None
+        return self._by_members.setdefault(members(group), group)
+
+    def adopt(self, groups: Iterable[Any]) -> None:
+        """Know these groups too, after all others."""
+        known = self._look()
+        known += [g for g in groups if g not in known]
+
+
+def members(group: Any) -> Members:
+    """A group's global ranks, ascending."""
+    return tuple(sorted(dist.get_process_group_ranks(group)))
+
+
+def fully_sharded_groups(model: nn.Module) -> list[Any]:
+    """The groups over which FSDP2's outermost module sees different data: of the axis that shards, and of the one that replicates.
+
+    FSDP2 has no public word for its mesh beside tensor parallelism's; where its own record of it has moved, the parameters' first axis
+    is taken: data parallelism is the outermost.
+    """
+    for module in model.modules():
+        if not any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):  # by name: importing it loads all of FSDP
+            continue
+        state = module._get_fsdp_state()  # type: ignore[operator]
+        owned = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        infos = [group.mesh_info for group in owned if group is not None]
+        if infos:
+            names = ("replicate_process_group", "shard_process_group")  # outermost first
+            groups = [g for name in names if (g := getattr(infos[0], name, None)) is not None]
+            if groups:
+                return groups
+        mesh = next((p.device_mesh for p in module.parameters() if hasattr(p, "device_mesh")), None)
+        if mesh is not None:
+            return list(mesh.get_all_groups()[:1])
+    return []

@@ -1,0 +1,344 @@
+"""Rows of all ranks as one: a packed exchange for each process group, at each scheduled step.
+
+A group's ranks send vectors of one layout: a short header, then a stretch of cells for each key. The layout is what all ranks have
+agreed on, never what one rank has at hand, so that vectors always have the same size; a rank with a key that is not in it says so in its
+header, and then all of them exchange their new keys (as JSON) and send again. A rank whose watch has failed says goodbye in its header.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from numscope.distributed import agree
+from numscope.distributed.place import Copies, Groups, Kind, Places, Refused, members
+from numscope.summary.state import EMPTY_ROW, FIELDS
+
+__all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
+
+log = logging.getLogger("numscope")
+
+# Up to here every rank gets all ranks' vectors and merges them in rank order: one collective, and sums that can be done again by hand. It
+# takes ranks times the vector's bytes (8 x 27 KB for 200 rows), so that larger groups let collectives merge: one for sums, one for maxima.
+GATHERED = 8
+
+_HEADER = ("news", "leaving", "step", "minus_step")  # all of them maxima
+_NUM_FIELDS = len(FIELDS)
+_RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # how many ranks' parts a row holds; the lowest of these ranks
+_WIDTH = _NUM_FIELDS + 2
+_MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # travel as maxima, negated
+_MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"))
+_EMPTY = [*EMPTY_ROW[:_NUM_FIELDS], 0.0, math.inf]
+
+Slot = tuple[str, str]  # a key, and for each extra cell whether it is a maximum: "0110"
+Vector = list[float]
+
+
+class Item(NamedTuple):
+    """One site's numbers of this rank.
+
+    Args:
+        key: what all ranks know the site by; once a step.
+        groups: what ``place`` or ``default_groups`` said; () leaves it as it is.
+        row: a summary's row.
+        cells: extra cells.
+        is_max: for each cell whether the larger one is kept; else they add up.
+    """
+
+    key: str
+    groups: Groups
+    row: Sequence[float]
+    cells: Sequence[float] = ()
+    is_max: Sequence[bool] = ()
+
+
+class Reduced(NamedTuple):
+    """One site's numbers over ranks.
+
+    Args:
+        ranks: how many ranks' parts it holds; copies count once.
+        writes: whether this rank is the one that writes it: the lowest of those merged.
+    """
+
+    key: str
+    row: list[float]
+    cells: list[float]
+    ranks: int
+    writes: bool
+
+
+class Reducer:
+    """Merges rows over the ranks that train one model.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave, perhaps a DDP around it.
+        key: what is observed, such as the digest of a configuration; ranks with different keys never wait for each other long.
+
+    *Cost:* ``reduce`` is one collective for each group (two in groups of more than eight ranks), whatever the number of rows. The first
+    one waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
+    """
+
+    def __init__(self, model: nn.Module, wrapper: nn.Module, key: str = "") -> None:
+        self._key = key
+        self._name = agree.watch_name(model, f"{key}/")
+        self._places = Places(model, wrapper, self._meet)
+        self._verdicts: dict[str, bool] = {}
+        self._exchanges: dict[str, _Exchange] = {}
+        self._gone: set[str] = set()  # names of groups that some rank has left
+        self._unmet: set[str] = set()  # names of groups of which some rank did not come to sum up
+        self._meetings: Counter[str] = Counter()
+        self._leaving = False
+
+    def place(self, tensor: Tensor, kind: Kind, layer: str | None = None) -> tuple[Tensor, Groups]:
+        """The part of a tensor that is on this rank, and over whom it merges.
+
+        Args:
+            tensor: any; of a distributed one the local part is given back, empty where this rank has no element of it.
+            kind: data (activations, outputs and their gradients), a parameter, or a parameter's gradient.
+            layer: the layer's name, for groups that were set for one layer.
+
+        Raises: Refused, for summands (``Partial``) that can't be summed up.
+
+        *Cost:* none, but for ``Partial``: one collective of the tensor's size, and a meeting of its ranks at the store.
+        """
+        return self._places.of(tensor, kind, layer)
+
+    def default_groups(self, kind: Kind, layer: str | None = None) -> Groups:
+        """What ``place`` says of any plain tensor."""
+        return self._places.default(kind, layer)
+
+    def set_group(self, group: Any, layer: str | None = None) -> None:
+        """Merge over this process group instead of the data-parallel ones, plain parameters too. All its ranks must say so.
+
+        Args:
+            group: a process group; None: as found again.
+            layer: for this layer alone, else for all that have no group of their own.
+        """
+        self._places.set_group(group, layer)
+
+    def leave(self) -> None:
+        """This rank's watch has failed. At the next scheduled step, call ``reduce([])`` once more: it tells the others and returns."""
+        self._leaving = True
+
+    def reduce(self, items: Sequence[Item], step: int = 0) -> list[Reduced]:
+        """Each item merged over its groups. All ranks of the groups must call this at the same steps, with whatever items they have.
+
+        Items with several groups are merged over one after the other, in an order that is the same on all ranks.
+
+        Args:
+            items: a key that another rank has and this one has not is an empty row here.
+            step: ranks that are at different steps are told apart and go on alone.
+
+        Returns: in the order of ``items``; they are the same, to the bit, on all ranks that an item was merged over.
+        """
+        if not agree.spread():
+            return [Reduced(i.key, list(i.row), list(i.cells), 1, True) for i in items]
+        me = dist.get_rank()
+        self._places.adopt(g.group if isinstance(g, Copies) else g for i in sorted(items, key=lambda i: i.key) for g in i.groups)
+        own = {item.key: _Part(item, me) for item in items}
+        assert len(own) == len(items), "a key comes twice"
+        others: dict[Slot, Vector] = {}
+        for group in self._open():
+            self._merge(group, own, others, step)
+        if self._leaving:
+            self._gone.update(name_of(group) for group in self._places.known)
+        return [self._reduced(part, me) for part in own.values()]
+
+    def _merge(self, group: Any, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
+        name = name_of(group)
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            exchange = self._exchanges[name] = _Exchange(group)
+        try:
+            reason = exchange.merge(own, others, step, self._leaving)
+        except Exception as error:  # the run itself will hear of it soon; what was merged until now stays merged
+            reason = f"exchanging rows failed ({type(error).__name__}: {error})"
+        if reason:
+            self._gone.add(name)
+            if not self._leaving:
+                log.warning("numscope: %s; from now on rank %d tells its own statistics, not those of ranks %s",
+                            reason, dist.get_rank(), list(members(group)))  # fmt: skip
+
+    def _reduced(self, part: _Part, me: int) -> Reduced:
+        vector = part.vector if part.vector[_RANKS] else part.original
+        alone = all(name_of(c.group) in self._gone or not self._observes(c.group) for c in part.copies if not c.first)
+        row, cells = [*vector[:_NUM_FIELDS], 0.0], vector[_WIDTH:]
+        return Reduced(part.item.key, row, cells, int(vector[_RANKS]), alone and vector[_WRITER] == me)
+
+    # ---- who is there
+
+    def _open(self) -> list[Any]:
+        """The groups whose ranks all exchange. Within ``ddp.join()`` there are none: a rank without inputs answers nobody."""
+        groups = [g for g in self._places.known if name_of(g) not in self._gone]
+        if getattr(getattr(self._places.ddp, "_join_config", None), "enable", False):
+            return []
+        return [g for g in groups if self._observes(g)]
+
+    def _observes(self, group: Any) -> bool:
+        """Whether each rank of a group observes. Asked once; ranks of a group get here at the same step, or never."""
+        name = name_of(group)
+        if name not in self._verdicts:
+            self._verdicts[name] = self._all_come(group, "rows")
+            if not self._verdicts[name]:
+                log.warning(
+                    "numscope: not all of ranks %s collect these statistics: rank %d tells its own. Give each rank the same configuration.",
+                    list(members(group)),
+                    dist.get_rank(),
+                )
+        return self._verdicts[name]
+
+    def _meet(self, group: Any) -> bool:
+        """Whether all ranks of a group have come to sum up a tensor.
+
+        In the middle of a forward nobody can know whether another rank's watch still stands, so each must show itself first.
+        """
+        name = name_of(group)
+        if name in self._gone or name in self._unmet or not self._observes(group):
+            return False
+        self._meetings[name] += 1
+        count = self._meetings[name]
+        if not self._all_come(group, f"sum-{count}"):
+            self._unmet.add(name)
+            return False
+        if dist.get_rank() == members(group)[0]:
+            self._forget(group, f"sum-{count - 1}")  # all ranks have left it
+        return True
+
+    def _all_come(self, group: Any, what: str) -> bool:
+        place, keys = self._meeting(group, what)
+        store().set(f"{place}/{dist.get_rank()}", "here")
+        return agree.together(place, keys)
+
+    def _forget(self, group: Any, what: str) -> None:
+        place, keys = self._meeting(group, what)
+        for key in (*keys, *(f"{place}/{word}" for word in ("first", "verdict"))):
+            store().delete_key(key)
+
+    def _meeting(self, group: Any, what: str) -> tuple[str, list[str]]:
+        """Where at the store a group meets, and the key of each rank. A user's group may span several models, as pipeline stages are."""
+        watch = self._key if self._places.is_given(group) else self._name
+        place = f"numscope/{watch}/{what}/{name_of(group)}"
+        return place, [f"{place}/{r}" for r in members(group)]
+
+
+class _Part:
+    """An item on its way through its groups."""
+
+    def __init__(self, item: Item, me: int) -> None:
+        self.item = item
+        self.copies = [g for g in item.groups if isinstance(g, Copies)]
+        self.groups = [g for g in item.groups if not isinstance(g, Copies)]
+        self.is_max = "".join("1" if is_max else "0" for is_max in item.is_max)
+        self.original = [*item.row[:_NUM_FIELDS], 1.0, float(me), *item.cells]
+        self.vector = empty_vector(self.is_max) if any(c.silent for c in self.copies) else self.original
+
+    @property
+    def slot(self) -> Slot:
+        return self.item.key, self.is_max
+
+
+class _Exchange:
+    """One group's layout, and the collectives over it."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self._device = agree.device_of(group)
+        self._world = dist.get_world_size(group)
+        self._set_layout([])
+
+    def merge(self, own: dict[str, _Part], others: dict[Slot, Vector], step: int, leaving: bool) -> str:
+        """Put merged vectors into the parts that merge over this group, and into ``others`` those of keys that only other ranks have.
+
+        Returns: why this group exchanges no more, "" as long as it does.
+        """
+        mine = {part.slot: part for part in own.values() if self._group in part.groups}
+        while True:
+            news = [slot for slot in mine if slot not in self._slots]
+            flat = [float(bool(news)), float(leaving), float(step), -float(step)]
+            for slot, empty in self._slots.items():
+                part = mine.get(slot)
+                if part is not None:
+                    flat += part.vector
+                elif slot[0] in own:  # here the key merges over other groups
+                    flat += empty
+                else:
+                    flat += others.get(slot, empty)
+            if not leaving:
+                merged = self._all_ranks(flat)
+            else:
+                merged = self._all_ranks([*flat[: len(_HEADER)], *(x for empty in self._slots.values() for x in empty)])
+            if merged[1]:
+                return "a rank's watch has failed"
+            if merged[2] != -merged[3]:
+                return f"ranks collect at different steps ({-merged[3]:.0f} and {merged[2]:.0f})"
+            if not merged[0]:
+                break
+            told = agree.gather(news, self._group)
+            self._set_layout(sorted({*self._slots, *((key, is_max) for part in told for key, is_max in part)}))
+        for slot, start, stop in self._places:
+            part = mine.get(slot)
+            if part is not None:
+                part.vector = merged[start:stop]
+            elif slot[0] not in own:
+                others[slot] = merged[start:stop]
+        return ""
+
+    def _set_layout(self, slots: Sequence[Slot]) -> None:
+        self._slots: dict[Slot, Vector] = {slot: empty_vector(slot[1]) for slot in slots}
+        self._places: list[tuple[Slot, int, int]] = []
+        is_max = [True] * len(_HEADER)
+        sign = [1.0] * len(_HEADER)
+        for slot, empty in self._slots.items():
+            self._places.append((slot, len(is_max), len(is_max) + len(empty)))
+            is_max += [k in _MINIMA or k in _MAXIMA for k in range(_WIDTH)] + [c == "1" for c in slot[1]]
+            sign += [-1.0 if k in _MINIMA else 1.0 for k in range(len(empty))]
+        self._is_max = torch.tensor(is_max)
+        self._sign = torch.tensor(sign, dtype=torch.float64)
+
+    def _all_ranks(self, flat: Vector) -> Vector:
+        """All ranks' vectors merged."""
+        sent = torch.frombuffer(array("d", flat), dtype=torch.float64) * self._sign
+        merged = self._gathered(sent) if self._world <= GATHERED else self._reduced(sent)
+        values: Vector = (merged * self._sign).tolist()
+        return values
+
+    def _gathered(self, sent: Tensor) -> Tensor:
+        sent = sent.to(self._device)
+        parts = torch.empty(self._world, len(sent), dtype=torch.float64, device=self._device)
+        dist.all_gather(list(parts.unbind()), sent, group=self._group)
+        parts = parts.cpu()
+        total = parts[0].clone()
+        for part in parts[1:]:
+            total += part  # in rank order: the same bits everywhere
+        return torch.where(self._is_max, parts.amax(0), total)
+
+    def _reduced(self, sent: Tensor) -> Tensor:
+        sums, maxima = sent[~self._is_max].to(self._device), sent[self._is_max].to(self._device)
+        dist.all_reduce(sums, op=dist.ReduceOp.SUM, group=self._group)
+        dist.all_reduce(maxima, op=dist.ReduceOp.MAX, group=self._group)
+        merged = torch.empty_like(sent)
+        merged[~self._is_max], merged[self._is_max] = sums.cpu(), maxima.cpu()
+        return merged
+
+
+def empty_vector(is_max: str) -> Vector:
+    """No element's numbers. Cells that are maxima are of magnitudes, or of logarithms of ranges: their least value is minus infinity."""
+    return [*_EMPTY, *(-math.inf if c == "1" else 0.0 for c in is_max)]
+
+
+def store() -> Any:
+    return dist.distributed_c10d._get_default_store()
+
+
+def name_of(group: Any) -> str:
+    """What all ranks of a group call it."""
+    return f"{group.group_name}:{','.join(map(str, members(group)))}"
