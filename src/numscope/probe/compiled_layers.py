@@ -1,8 +1,8 @@
 """Selected layers inside compiled graphs: hooks that dynamo traces put an operator into the graph, which hands a tensor to an observer.
 
-``numscope::tally`` is declared to have an effect, so that no pass drops, reorders or recomputes it; it reads its tensor and changes nothing.
-It finds the observer by a number that is written into the graph: a graph keeps no observer alive, and one whose observer is gone observes
-nothing.
+``numscope::tally`` is declared to have an effect, so that no pass drops, reorders or recomputes it; it reads its tensor, changes nothing.
+It finds the observer by a number that is written into the graph: a graph keeps no observer alive, and one whose observer is gone
+observes nothing.
 """
 
 from __future__ import annotations

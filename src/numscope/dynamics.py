@@ -1,0 +1,175 @@
+"""What an optimizer's step does to weights: how large the update is beside them, and how much of it rounding loses.
+
+Weights are compared element by element, so that those of before the step must be there: they are copied, on scheduled steps only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import _disable_current_modes
+
+from numscope.summary.unwrap import Unsummarizable, plain
+
+PIECE_NUMEL = 1 << 20  # elements at a time: float64 copies of a piece are 8 MiB each
+MOMENTA = ("exp_avg", "momentum_buffer")  # states that move a weight in a step in which its gradient is zero
+SECOND_MOMENT = "exp_avg_sq"
+NUM_CELLS = 8
+
+
+class Dynamics:
+    """The updates that one optimizer's step makes to some parameters.
+
+    Cells of a parameter (of its local part where it is sharded), all sums or counts over its elements, float64, in the order of the
+    ``dynamics`` columns:
+
+    - ``grad_square``: sum of g², over finite elements, of the gradient g that the optimizer uses (unscaled where it unscales itself).
+    - ``update_square``: sum of u², over finite elements, of the update u = after − before, made in float64.
+    - ``num_updates``: elements that the step meant to change: the optimizer had a gradient for the parameter, and the element's gradient,
+      or after the step its first moment (``exp_avg``, ``momentum_buffer``), is finite and not zero. Weight decay alone does not count.
+    - ``num_lost_updates``: those of them with after = before.
+    - ``bf16_num_updates``: elements whose update is finite and not zero.
+    - ``bf16_num_lost_updates``: those of them that would stay as they were, had the weight been kept in bf16: with w = bf16(before),
+      bf16(float32(w + u)) = w, rounded to nearest even. Of a weight that *is* bf16 both are as ``num_updates`` and ``num_lost_updates``.
+    - ``v_numel``: elements of Adam's second moment (``exp_avg_sq``, of the weight's shape) whose gradient or first moment is not zero.
+    - ``v_num_underflow``: those of them that are zero: the square has underflowed in the second moment's dtype.
+
+    Args:
+        parameters: each with the index of its site.
+
+    *Cost:* a copy of the parameters during the step; some twenty passes over pieces of 1 Mi elements. No host sync.
+    """
+
+    def __init__(self, parameters: Sequence[tuple[int, Parameter]]) -> None:
+        self._parameters = tuple(parameters)
+        self._before: dict[int, Tensor] = {}  # by id of the parameter, which this object holds
+        self._gradients: dict[int, Tensor] = {}
+        self._grad_squares: dict[int, Tensor] = {}
+
+    def before(self, optimizer: Optimizer) -> None:
+        """Keep what the step will change: gradients are final, weights untouched."""
+        self._forget()
+        if _is_capturing():
+            return
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+            for _, parameter in self._parameters:
+                weight = _readable(parameter)
+                if weight is None or id(parameter) in self._before:
+                    continue
+                self._before[id(parameter)] = weight.clone()
+                gradient = _readable(parameter.grad, weight)
+                if gradient is not None:
+                    self._gradients[id(parameter)] = gradient
+                    self._grad_squares[id(parameter)] = _square(gradient, getattr(optimizer, "grad_scale", None))
+
+    def after(self, optimizer: Optimizer) -> list[tuple[int, Tensor]]:
+        """What the step has done, and forget what was kept.
+
+        Returns: for each site its cells, float64[8] on the weight's device. A parameter that was not there before the step, or has
+        another shape, dtype or device since, is left out.
+        """
+        found: dict[int, Tensor] = {}
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+            for _, parameter in self._parameters:
+                before = self._before.pop(id(parameter), None)
+                weight = None if before is None else _readable(parameter, before)
+                if before is not None and weight is not None and weight.dtype == before.dtype:
+                    found[id(parameter)] = self._cells(parameter, before, weight, _state(optimizer, parameter))
+        self._forget()
+        return [(site, found[id(parameter)]) for site, parameter in self._parameters if id(parameter) in found]
+
+    def _cells(self, parameter: Parameter, before: Tensor, after: Tensor, state: dict[str, Any]) -> Tensor:
+        gradient = self._gradients.get(id(parameter))
+        square = self._grad_squares.get(id(parameter))
+        if gradient is None:  # an optimizer that calls a closure has made it within the step
+            gradient = _readable(parameter.grad, after)
+            square = None if gradient is None else _square(gradient, None)
+        cells = torch.zeros(NUM_CELLS, dtype=torch.float64, device=after.device)
+        if square is not None:
+            cells[0] = square
+        momenta = [m for name in MOMENTA if (m := _readable(state.get(name), after)) is not None]
+        second = _readable(state.get(SECOND_MOMENT), after)
+        for old, new, grad, v, *moved in _pieces(before, after, gradient, second, *momenta):
+            assert old is not None and new is not None
+            update = new.double() - old.double()
+            finite = update.isfinite()
+            cells[1] += torch.where(finite, update, 0.0).square().sum()
+            if grad is not None:
+                meant = _moves(grad)
+                for momentum in moved:
+                    if momentum is not None:
+                        meant |= _moves(momentum)
+                cells[2] += meant.sum()
+                cells[3] += (meant & (new == old)).sum()
+                if v is not None:
+                    cells[6] += meant.sum()
+                    cells[7] += (meant & (v == 0)).sum()
+            if after.dtype == torch.bfloat16:
+                cells[4:6] = cells[2:4]
+            else:
+                low = old.to(torch.bfloat16)
+                changed = finite & (update != 0)
+                cells[4] += changed.sum()
+                cells[5] += (changed & ((low.double() + update).float().to(torch.bfloat16) == low)).sum()
+        return cells
+
+    def _forget(self) -> None:
+        self._before.clear()
+        self._gradients.clear()
+        self._grad_squares.clear()
+
+
+def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
+    """The plain local tensor of real numbers; None where there is none, or none of another's shape and device."""
+    if not isinstance(tensor, Tensor):
+        return None
+    try:
+        found = plain(tensor)
+    except (Unsummarizable, RuntimeError):
+        return None
+    if found.layout is not torch.strided:
+        found = found.to_dense()
+    if found.is_complex():
+        found = torch.view_as_real(found)
+    if not found.is_floating_point() or (like is not None and (found.shape != like.shape or found.device != like.device)):
+        return None
+    return found
+
+
+def _state(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
+    found = optimizer.state.get(parameter)
+    return found if isinstance(found, dict) else {}
+
+
+def _pieces(*tensors: Tensor | None) -> Iterator[list[Tensor | None]]:
+    """The same elements of tensors of one shape, a piece at a time; None stays None."""
+    flat = [None if t is None else t.reshape(-1) for t in tensors]
+    numel = next(t.numel() for t in flat if t is not None)
+    for start in range(0, numel, PIECE_NUMEL):
+        yield [None if t is None else t[start : start + PIECE_NUMEL] for t in flat]
+
+
+def _square(gradient: Tensor, scale: object) -> Tensor:
+    """Sum of squares of the finite elements; ``scale`` is what a fused optimizer divides them by itself."""
+    total = torch.zeros((), dtype=torch.float64, device=gradient.device)
+    for (piece,) in _pieces(gradient):
+        assert piece is not None
+        exact = piece.double()
+        total += torch.where(exact.isfinite(), exact, 0.0).square().sum()
+    if isinstance(scale, Tensor):
+        total /= scale.to(device=gradient.device, dtype=torch.float64, non_blocking=True).reshape(()).square()
+    return total
+
+
+def _moves(tensor: Tensor) -> Tensor:
+    return tensor.isfinite() & (tensor != 0)
+
+
+def _is_capturing() -> bool:
+    """Whether a CUDA graph is being recorded: what is launched now would become part of it."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
