@@ -254,6 +254,31 @@ def test_checkpointed_layers_count_once(net: Net, reentrant: bool) -> None:
     }
 
 
+@pytest.mark.parametrize("detection", [None, "raise"])
+def test_a_compiled_model_shows_what_it_shows_uncompiled(detection: str | None) -> None:
+    shown, losses = [], []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        model = Net()
+        called = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        kept = Kept()
+        generator = torch.Generator().manual_seed(1)
+        wanted = config(stats=["max", "num_nan", "l2_norm"], freq=2)
+        with numscope.watch(called, config=wanted, on_nonfinite=detection, loggers=[kept]):
+            for _ in range(4):
+                optimizer.zero_grad()
+                loss = called(torch.randn(4, 6, generator=generator).requires_grad_()).square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        shown.append(kept.lines)
+    assert losses[:4] == losses[4:]
+    assert {step for _, _, step in shown[0]} == {0, 2}
+    assert sorted(shown[0]) == sorted(shown[1])
+
+
 def test_a_layer_called_twice_merges_both_calls(net: Net) -> None:
     class Twice(Net):
         def forward(self, x: Tensor) -> Tensor:

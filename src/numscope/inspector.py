@@ -41,8 +41,8 @@ _KINDS = {"weight": "parameter", "wgrad": "gradient"}  # for ranks: what replica
 class Inspector:
     """Statistics of one model, until ``close``.
 
-    A step ends when each optimizer of the model has stepped, or one has and the next forward or backward begins, or with ``step``. Once ``step`` has been called (or with ``explicit``) it
-    alone ends steps.
+    A step ends when each optimizer of the model has stepped, or one has and the next forward or backward begins, or with ``step``. Once
+    ``step`` has been called (or with ``explicit``) it alone ends steps.
 
     Args:
         model: the watched module.
@@ -80,7 +80,7 @@ class Inspector:
             recorder.say_once(("switch", switch), unmet(switch, layers))
         sites = self._inspection.sites
         self._tally = Tally([site.layout for site in sites])
-        self._probe = LayerProbe(self._tally, self._observe, self.failed)
+        self._probe = LayerProbe(self._observe, self.failed)
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
         self._leaving = False  # this watch has failed, the other ranks do not know yet
@@ -209,7 +209,7 @@ class Inspector:
             return
         if self._active:
             self._see_weights(None)
-            self._probe.forget_leaves()
+            self._probe.forget_step()
             self._record(closing)
             self._tally.reset()
             self._weights_seen.clear()

@@ -11,11 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import optimizer, walk
-from numscope.probe.dgrad import watch_dgrad
+from numscope.probe.compiled_layers import enroll, tap_dgrad, tap_forward, tap_gradient
+from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.module import Hook, can_be_hooked, in_backward
 
-_task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
+
+# Inside compiled graphs a layer's own part of a gradient is read where the layer takes its input, and that must be one place.
+_USES_INPUT_ONCE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm, nn.RMSNorm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +51,20 @@ class LayerProbe:
     """Hooks on layers, from ``arm`` to ``disarm``.
 
     Args:
-        tally: what compiled graphs observe into.
         observe: gets a site's index and a tensor.
         failed: gets an error of ours; the hooks are gone then.
 
     *Cost:* one hook call a layer call, one tensor hook for a gradient. Disarmed: none.
     """
 
-    def __init__(self, tally: Any, observe: Callable[[int, Tensor], None], failed: Callable[[Exception], None]) -> None:
-        self._tally = tally
+    def __init__(self, observe: Callable[[int, Tensor], None], failed: Callable[[Exception], None]) -> None:
         self._observe = observe
         self._failed = failed
         self._armed: dict[nn.Module, LayerSites] = {}
         self._handles: list[Any] = []
         self._leaf_handles: list[Any] = []
+        self._edges: dict[nn.Module, list[InputEdge | None]] = {}  # of the calls at work: where their inputs stood
+        self._number = enroll(self)  # what compiled graphs know this probe by
         self.paused = False
 
     @property
@@ -77,8 +80,9 @@ class LayerProbe:
         self._armed = wanted
         for module, sites in wanted.items():
             # First of all hooks: tensor parallelism's own hooks turn a distributed output into its local part.
-            hook = Hook(self._after, sites)
-            self._handles.append(module.register_forward_hook(hook, prepend=True, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(Hook(self._after, sites), prepend=True, with_kwargs=True))
+            if sites.dgrad is not None:
+                self._handles.append(module.register_forward_pre_hook(Hook(self._before, sites), with_kwargs=True))
 
     def disarm(self) -> None:
         """Remove every hook."""
@@ -88,12 +92,37 @@ class LayerProbe:
         self._handles.clear()
         self._leaf_handles.clear()
 
-    def forget_leaves(self) -> None:
-        """Hooks on leaves (a parameter returned as it is) would outlive the step."""
+    def forget_step(self) -> None:
+        """What would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that raised."""
         while self._leaf_handles:
             self._leaf_handles.pop().remove()
+        self._edges.clear()
+
+    def observe(self, site: int, tensor: Tensor) -> None:
+        """What a compiled graph, or a gradient, shows."""
+        if not self.paused and not optimizer.is_paused():
+            try:
+                self._observe(site, tensor)
+            except Exception as error:
+                self._fail(error)
+
+    # ---- hooks
+
+    def _before(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch.compiler.is_compiling():
+            if sites.dgrad is not None and args and isinstance(args[0], Tensor) and type(module) in _USES_INPUT_ONCE:
+                return (tap_dgrad(self._number, sites.dgrad, args[0]), *args[1:]), kwargs
+            return None
+        if not self.paused and not optimizer.is_paused():
+            taken = first_floating(args) if args else None
+            taken = first_floating(kwargs) if taken is None and kwargs else taken
+            self._edges.setdefault(module, []).append(None if taken is None else input_edge(taken))
+        return None
 
     def _after(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if torch.compiler.is_compiling():
+            self._trace(sites, module, args, kwargs, output)
+            return
         if self.paused or optimizer.is_paused():
             return
         try:
@@ -103,6 +132,8 @@ class LayerProbe:
 
     def _see(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         grad = _grad_enabled()
+        edges = self._edges.get(module)
+        edge = edges.pop() if edges else None
         taken = first_floating(args) if args else None
         if taken is None and kwargs:
             taken = first_floating(kwargs)
@@ -114,18 +145,24 @@ class LayerProbe:
                 self._observe(sites.output, given)
         if grad and given is not None and given.requires_grad:
             if sites.gradient is not None:
-                handle = given.register_hook(Hook(self._gradient, sites.gradient))  # type: ignore[no-untyped-call]
+                handle = given.register_hook(Hook(self.observe, sites.gradient))  # type: ignore[no-untyped-call]
                 if given.is_leaf:
                     self._leaf_handles.append(handle)
-            if sites.dgrad is not None and taken is not None:
-                watch_dgrad(taken, output, partial(self._gradient, sites.dgrad))
+            if sites.dgrad is not None and edge is not None:
+                watch_dgrad(edge, output, partial(self.observe, sites.dgrad))
 
-    def _gradient(self, site: int, gradient: Tensor) -> None:
-        if not self.paused and not optimizer.is_paused():
-            try:
-                self._observe(site, gradient)
-            except Exception as error:
-                self._fail(error)
+    def _trace(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Dynamo is tracing this call: put operators into the graph."""
+        taken = first_floating(args) if args else None
+        taken = first_floating(kwargs) if taken is None and kwargs else taken
+        given = first_floating(output)
+        if torch.is_grad_enabled() or module.training or sites.evaluation:
+            if sites.activation is not None and taken is not None:
+                tap_forward(self._number, sites.activation, taken)
+            if sites.output is not None and given is not None:
+                tap_forward(self._number, sites.output, given)
+        if sites.gradient is not None and given is not None:
+            tap_gradient(self._number, sites.gradient, given)
 
     def _fail(self, error: Exception) -> None:
         self.paused = True
