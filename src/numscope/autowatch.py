@@ -54,6 +54,7 @@ class AutoWatch:
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._selection: SelectionCheck | None = None
         self.scopes: list[scopes.Scope] = []
+        self.num_calls = 0  # of any module, as far as torch tells of them
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
         self._hook: Any = None
 
@@ -90,6 +91,7 @@ class AutoWatch:
                 stack.callback(scope.close)
 
     def _called(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.num_calls += 1
         if torch.compiler.is_compiling() or any(s.active for s in scopes.live()) or module in self._seen or in_backward():
             return
         try:

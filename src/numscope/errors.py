@@ -28,6 +28,8 @@ class AbortAfter(NumscopeError):
 class UsageError(NumscopeError, ValueError):
     """A wrong argument; the message names it, what it may be, and the nearest right one."""
 
+    exit_status = 2
+
 
 class NonFiniteError(NumscopeError, ValueError):
     """A nan or inf escaped into the loss, a gradient, a weight or the optimizer's state.

@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from numscope import config as configuration
-from numscope import plugins as plug_ins
 from numscope.distributed.agree import rank as current_rank
 from numscope.observation import Observation
 from numscope.options import WatchOptions
 from numscope.plan.plan import Layer, Plan
+from numscope.planning import plan_of
+from numscope.plugins import Plugins
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.opening import describe_layers, open_sinks
-from numscope.summary.statistics import STATISTICS
 
 log = logging.getLogger("numscope")
 
@@ -42,7 +41,7 @@ class Recorder:
     def __init__(
         self,
         plan: Plan,
-        plugins: plug_ins.Plugins,
+        plugins: Plugins,
         *,
         log_dir: str | os.PathLike[str] | None,
         tb_writer: Any = None,
@@ -57,6 +56,7 @@ class Recorder:
         self.log_dir = log_dir
         self.first_step = first_step
         self.rank = current_rank()
+        self.groups: dict[str | None, Any] = {}  # process groups to merge over instead of those found, by layer; None: all
         self.alerts: list[str] = []
         self.closed = False
         self._said: set[object] = set()
@@ -92,8 +92,7 @@ class Recorder:
         Raises: UsageError that lists everything wrong with the configuration.
         """
         assert options.config is not None
-        plugins = plug_ins.load(options.features, taken=STATISTICS)
-        plan = configuration.load(options.config, customs=plugins.customs, statistics={**STATISTICS, **plugins.statistics})
+        plan, plugins = plan_of(options.config, options.features)
         log_dir = options.log_dir
         if log_dir is None and options.tb_writer is None and not options.loggers:
             log_dir = DEFAULT_LOG_DIR

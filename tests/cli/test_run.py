@@ -23,7 +23,7 @@ from numscope.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = "--abort-after, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --trace, -m"
+OPTIONS = "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --trace, -m"
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
 
@@ -57,7 +57,7 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
         (["run", "--frames", "2.5", "s.py"], "numscope run: --frames: got '2.5', expected a whole number."),
         (
             ["run", "--on-nonfinite", "warm", "s.py"],
-            "numscope run: --on-nonfinite: got 'warm', expected one of 'raise', 'warn'. Did you mean 'warn'?",
+            "numscope run: --on-nonfinite: got 'warm', expected one of 'raise', 'warn', 'off'. Did you mean 'warn'?",
         ),
         (
             ["run", "--level", "module", "s.py"],

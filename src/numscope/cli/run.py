@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -12,12 +12,13 @@ import click
 
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target, launch
-from numscope.cli.values import Batches, OutputFile, OutputFolder, Whole
+from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
 from numscope.errors import UsageError
 from numscope.options import LEVELS, ON_NONFINITE, WatchOptions
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
+OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 
 
 class TorchWatch:
@@ -52,7 +53,14 @@ class TorchWatch:
     short_help="Run a training script under watch.",
 )
 @click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
-@click.option("--on-nonfinite", metavar="|".join(ON_NONFINITE), help="Stop at a nan or inf that escapes (raise, the default), or note it.")
+@click.option("--config", metavar="FILE", help="Collect the statistics that this YAML file asks for.")
+@click.option("--features", multiple=True, metavar="FILE|DIR", help="Statistics, features, loggers and rules of your own; repeatable.")
+@click.option(
+    "--on-nonfinite",
+    type=OneOf(*ON_NONFINITE, OFF),
+    metavar="|".join((*ON_NONFINITE, OFF)),
+    help="Stop at a nan or inf that escapes (raise, the default), note it (warn), or collect statistics alone (off).",
+)
 @click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
 @click.option("--trace", type=Batches(), metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
 @click.option("--abort-after", type=Whole(), help="Stop after this batch, counted from 0.")
@@ -71,11 +79,30 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
 
     Exit status: the script's own; 3 when a non-finite value stopped it; 2 for wrong usage.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    if given.get("on_nonfinite") == OFF:
+        if "config" not in given:
+            raise click.UsageError(
+                "--on-nonfinite: got 'off' without --config, expected something to do. Add --config FILE, or leave it out."
+            )
+        given["on_nonfinite"] = None
     try:
         watch = TorchWatch(WatchOptions(**given))
     except UsageError as error:  # "frames: got 0, …" about the option --frames
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
+    if "config" in given:
+        _check(given["config"], given.get("features", ()))
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
     return partial(launch, Target(target, args, is_module), watch)
+
+
+def _check(config: str, features: Sequence[str]) -> None:
+    """Refuse a wrong configuration before the script's first line, without torch unless a file of features imports it."""
+    from numscope.planning import plan_of
+
+    try:
+        plan_of(config, features)
+    except UsageError as error:
+        lines = str(error).splitlines()
+        raise click.UsageError(lines[0] if len(lines) == 1 else "\n  ".join((f"{len(lines)} errors:", *lines))) from None

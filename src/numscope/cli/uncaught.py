@@ -51,15 +51,16 @@ def print_stop(error: BaseException) -> None:
     A traceback would show the line that called the optimizer or ``backward``, above a dozen lines of torch, and be
     taken for the cause.
     """
-    said = "" if hasattr(error, "finding") else f"{error}: "
+    text = str(error)
+    said = "" if hasattr(error, "finding") else f"{text}\nnumscope: " if "\n" in text else f"{text}: "
     frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
     if not frames:
         print(f"numscope: {said}stopped at the end of the script", file=sys.stderr)
         return
     frame, line = frames[-1]
     code = frame.f_code
-    text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    print(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}: {text}", file=sys.stderr)
+    at = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+    print(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}: {at}", file=sys.stderr)
 
 
 def _is_ours(code: CodeType) -> bool:

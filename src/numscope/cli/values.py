@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,22 @@ class Batches(_Value):
             return tuple(int(word) for word in str(value).split(","))
         except ValueError:
             self.refuse(value, "batch numbers from 0 with commas in between, such as 149,150", param, ctx)
+
+
+class OneOf(_Value):
+    """One of a few words."""
+
+    name = "WORD"
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self._words:
+            near = difflib.get_close_matches(str(value), self._words, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            self.fail(f"got {str(value)!r}, expected one of {', '.join(map(repr, self._words))}.{hint}", param, ctx)
+        return str(value)
 
 
 class Whole(_Value):

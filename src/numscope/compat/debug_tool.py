@@ -1,0 +1,175 @@
+"""``debug_tool.api`` by its own names: ``import numscope.compat.debug_tool as debug_api`` is all that a script changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from numscope.compat import debug_session as sessions
+from numscope.compat.catalog import explained, feature_names
+from numscope.compat.debug_session import Config
+from numscope.compat.handed import Scalar
+from numscope.errors import UsageError
+from numscope.registry import nearest
+
+EXTENSIONS = ("transformer_engine",)
+
+
+def initialize_debug(
+    config: Config = None,
+    extensions: Collection[str] | None = None,
+    log_dir: str | os.PathLike[str] = ".",
+    tb_writer: Any = None,
+    disable_default_logging: bool = False,
+    *,
+    loggers: Sequence[Any] = (),
+    features: str | Sequence[str] = (),
+    init_training_step: int = 0,
+) -> None:
+    """Begin: models are watched from their first call on, whether they are built before or after this.
+
+    Args:
+        config: a YAML file's path, or the same as a dict; None or "": nothing is watched, the run is the bare one.
+        extensions: namespaces that a configuration may use; all are there without being asked for.
+        log_dir: folder for ``debug_logs``, ``debug_statistics_logs`` and the run's files.
+        tb_writer: TensorBoard's writer, on the ranks that have one.
+        disable_default_logging: no text log of statistics.
+        loggers: objects with ``log_scalar(name, value, iteration)``.
+        features: files and folders with statistics, features, loggers and rules of the user's own.
+        init_training_step: number of the first step.
+
+    Raises: UsageError for anything wrong in the configuration, and where it was called before; later, from the first step, where a
+        section selects no layer of any model.
+
+    *Cost:* on scheduled steps one pass over each selected tensor, else the bare model.
+    """
+    if isinstance(extensions, str):
+        extensions = (extensions,)
+    for place, extension in enumerate(extensions or ()):
+        if extension not in EXTENSIONS:
+            choices = ", ".join(EXTENSIONS)
+            raise UsageError(f"extensions[{place}]: got {extension!r}, expected one of {choices}.{nearest(str(extension), EXTENSIONS)}")
+    sessions.begin(
+        "initialize_debug",
+        config,
+        log_dir=log_dir,
+        tb_writer=tb_writer,
+        default_logging=not disable_default_logging,
+        loggers=loggers,
+        features=features,
+        first_step=init_training_step,
+    )
+
+
+def step() -> None:
+    """A training step is over. From its first call on it alone counts steps; without it the optimizers' own steps do.
+
+    Nothing where nothing was begun, so that scripts need not ask.
+    """
+    session = sessions.at_work()
+    if session is not None:
+        session.step()
+
+
+def end_debug() -> None:
+    """Write the step at work, take every hook away, close the logs. Nothing where nothing was begun."""
+    sessions.end()
+
+
+def initialize_training_step(train_step: int) -> None:
+    """Number the step at work: a run goes on from a checkpoint. Nothing where nothing was begun."""
+    session = sessions.at_work()
+    if session is not None:
+        session.begin_at(train_step)
+
+
+def log_message(msg: str, layer_name: str | None = None, level: int = logging.INFO, extra_cachable_args: object = None) -> None:
+    """Write a line to the debug log, the same one only once a layer.
+
+    Args:
+        level: of Python's logging; from WARNING on it also reaches stderr.
+        extra_cachable_args: told apart by nothing here: each different text is written.
+
+    Raises: UsageError before ``initialize_debug``.
+    """
+    sessions.needed("log_message").say(msg, layer_name, level)
+
+
+def log_tensor_stats(
+    layer_name: str,
+    tensor_name: str,
+    tensor: Tensor,
+    skip_reduction: bool = False,
+    reduction_group: Any = None,
+    iteration: int | None = None,
+) -> dict[str, Scalar]:
+    """Statistics of a tensor that the script hands in, as the configuration asks for a layer and a tensor of these names.
+
+    Args:
+        layer_name: matched by ``layers``.
+        tensor_name: one of those under ``tensors``.
+        tensor: of any shape.
+        skip_reduction: this rank's alone. Else all ranks of the group must call; the lowest one writes the lines.
+        reduction_group: process group to merge over, instead of the one set by ``set_tensor_reduction_group``, instead of all ranks.
+        iteration: the step that it belongs to, instead of the one at work.
+
+    Returns: the statistics by the names that the configuration uses; empty off the schedule or where nothing is asked. Each is a
+        float that also does what a tensor of one element does: ``.item()``, ``torch.allclose(it, tensor)``.
+
+    Raises: UsageError.
+
+    *Cost:* one pass over the tensor, one sync on a device, one collective over a group.
+    """
+    session = sessions.needed("log_tensor_stats")
+    return session.log_tensor(layer_name, tensor_name, tensor, skip_reduction=skip_reduction, group=reduction_group, iteration=iteration)
+
+
+def set_tensor_reduction_group(group: Any, layer_name: str | None = None) -> None:
+    """Merge statistics over this process group instead of the ones that the model's own wrappers show.
+
+    Args:
+        layer_name: of this layer alone; None: of all.
+
+    Raises: UsageError before ``initialize_debug``.
+    """
+    sessions.needed("set_tensor_reduction_group").set_group(group, layer_name)
+
+
+def get_tensor_reduction_group(layer_name: str | None = None) -> Any:
+    """The process group that was set, for a layer or for all; None where none was.
+
+    Raises: UsageError before ``initialize_debug``.
+    """
+    return sessions.needed("get_tensor_reduction_group").group(layer_name)
+
+
+def infer_and_assign_layer_names(model: nn.Module | Sequence[Any]) -> None:
+    """Give each module of a model, or of a list of them, its qualified name, ``model`` before it; names that modules have stay.
+
+    Raises: UsageError before ``initialize_debug``, and of what is no model.
+    """
+    sessions.needed("infer_and_assign_layer_names").assign_names(model)
+
+
+def list_features() -> list[str]:
+    """Print and return the names of the features that a configuration may enable."""
+    names = feature_names(sessions.at_work())
+    print(names)
+    return names
+
+
+def explain_features(features: str | Sequence[str] | None = None) -> str:
+    """Print and return what features do and which keys they take.
+
+    Args:
+        features: a name, several, or ``all``.
+
+    Raises: UsageError of a name that no feature has.
+    """
+    text = explained(features, sessions.at_work())
+    print(text)
+    return text
