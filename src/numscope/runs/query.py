@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -111,7 +110,8 @@ def quoted(name: str) -> str:
 def _without_repeated(connection: DuckDBPyConnection, source: str) -> str:
     """A WHERE clause without the steps that a later attempt of the same rank ran again."""
     starts = connection.execute(f"SELECT rank, attempt, min(step) FROM {source} GROUP BY ALL ORDER BY rank, attempt DESC").fetchall()
-    conditions, first = [], {}
+    conditions: list[str] = []
+    first: dict[int, int] = {}
     for rank, attempt, start in starts:
         if rank in first:
             conditions.append(f"NOT (rank = {rank} AND attempt = {attempt} AND step >= {first[rank]})")
