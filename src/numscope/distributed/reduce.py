@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -37,6 +38,8 @@ _WIDTH = _NUM_FIELDS + 2
 _MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # travel as maxima, negated
 _MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"))
 _EMPTY = [*EMPTY_ROW[:_NUM_FIELDS], 0.0, math.inf]
+
+_names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 Slot = tuple[str, str]  # a key, and for each extra cell whether it is a maximum: "0110"
 Vector = list[float]
@@ -143,7 +146,7 @@ class Reducer:
         if not agree.spread():
             return [Reduced(i.key, list(i.row), list(i.cells), 1, True) for i in items]
         me = dist.get_rank()
-        self._places.adopt(g.group if isinstance(g, Copies) else g for i in sorted(items, key=lambda i: i.key) for g in i.groups)
+        self._adopt(items)
         own = {item.key: _Part(item, me) for item in items}
         assert len(own) == len(items), "a key comes twice"
         others: dict[Slot, Vector] = {}
@@ -152,6 +155,13 @@ class Reducer:
         if self._leaving:
             self._gone.update(name_of(group) for group in self._places.known)
         return [self._reduced(part, me) for part in own.values()]
+
+    def _adopt(self, items: Sequence[Item]) -> None:
+        """Know groups that only a tensor's own mesh has, in the order of the keys: all ranks of that mesh have it."""
+        known = self._places.known
+        distinct = {id(i.groups): i for i in items}.values()  # few: tuples are kept
+        if any(group_in(g) not in known for i in distinct for g in i.groups):
+            self._places.adopt(group_in(g) for i in sorted(items, key=lambda i: i.key) for g in i.groups)
 
     def _merge(self, group: Any, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
         name = name_of(group)
@@ -170,9 +180,10 @@ class Reducer:
 
     def _reduced(self, part: _Part, me: int) -> Reduced:
         vector = part.vector if part.vector[_RANKS] else part.original
-        alone = all(name_of(c.group) in self._gone or not self._observes(c.group) for c in part.copies if not c.first)
-        row, cells = [*vector[:_NUM_FIELDS], 0.0], vector[_WIDTH:]
-        return Reduced(part.item.key, row, cells, int(vector[_RANKS]), alone and vector[_WRITER] == me)
+        writes = vector[_WRITER] == me
+        for copies in part.copies:  # where nobody else observes, nobody else writes
+            writes &= copies.first or name_of(copies.group) in self._gone or not self._observes(copies.group)
+        return Reduced(part.item.key, [*vector[:_NUM_FIELDS], 0.0], vector[_WIDTH:], int(vector[_RANKS]), writes)
 
     # ---- who is there
 
@@ -237,9 +248,9 @@ class _Part:
         self.item = item
         self.copies = [g for g in item.groups if isinstance(g, Copies)]
         self.groups = [g for g in item.groups if not isinstance(g, Copies)]
-        self.is_max = "".join("1" if is_max else "0" for is_max in item.is_max)
+        self.is_max = "".join(["1" if is_max else "0" for is_max in item.is_max]) if item.is_max else ""
         self.original = [*item.row[:_NUM_FIELDS], 1.0, float(me), *item.cells]
-        self.vector = empty_vector(self.is_max) if any(c.silent for c in self.copies) else self.original
+        self.vector = empty_vector(self.is_max) if self.copies and any(c.silent for c in self.copies) else self.original
 
     @property
     def slot(self) -> Slot:
@@ -339,6 +350,14 @@ def store() -> Any:
     return dist.distributed_c10d._get_default_store()
 
 
+def group_in(place: Any) -> Any:
+    """The process group of one of an item's ``groups``."""
+    return place.group if isinstance(place, Copies) else place
+
+
 def name_of(group: Any) -> str:
     """What all ranks of a group call it."""
-    return f"{group.group_name}:{','.join(map(str, members(group)))}"
+    name = _names.get(group)
+    if name is None:
+        name = _names[group] = f"{group.group_name}:{','.join(map(str, members(group)))}"
+    return name
