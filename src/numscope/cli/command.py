@@ -10,7 +10,10 @@ import click
 from click import exceptions as wrong
 
 from numscope import __version__
+from numscope.cli.config import config
+from numscope.cli.layers import layers
 from numscope.cli.run import USAGE, run
+from numscope.cli.stats import stats
 
 WRONG_USAGE = 2  # also what Python itself ends with
 
@@ -22,6 +25,9 @@ def numscope() -> None:
 
 
 numscope.add_command(run)
+numscope.add_command(config)
+numscope.add_command(layers)
+numscope.add_command(stats)
 
 
 def main() -> NoReturn:
@@ -40,25 +46,31 @@ def main() -> NoReturn:
 
 def explain(error: click.ClickException) -> str:
     """A refusal in the house's form: where, what was got, what is expected, what to do."""
-    word = next(iter(sys.argv[1:]), "")
-    command = numscope.commands.get(word, numscope)
-    where = f"numscope {word}" if command is not numscope else "numscope"
+    ctx = getattr(error, "ctx", None)
+    command = ctx.command if ctx is not None else numscope
+    where = ctx.command_path if ctx is not None else "numscope"
+    word = next(iter(sys.argv[len(where.split()) :]), "")  # what follows the command's own words
     if isinstance(error, wrong.NoArgsIsHelpError):
         return error.format_message()
     if isinstance(error, wrong.NoSuchOption):
         if command is numscope and any(word in p.opts for p in run.params):
             return f'{where}: got {word!r}, expected a command first. Did you mean "numscope run {word}"?'
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
-        return f"{where}: got {error.option_name!r}, expected one of {', '.join(options)}.{_nearest(error.option_name, options)}"
+        expected = f"one of {', '.join(options)}" if options else "no option"
+        return f"{where}: got {error.option_name!r}, expected {expected}.{_nearest(error.option_name, options)}"
     if isinstance(error, wrong.BadOptionUsage):
         return f"{where}: {error.option_name}: got nothing, expected a value. See {where} --help."
-    if isinstance(error, wrong.MissingParameter):
+    if isinstance(error, wrong.MissingParameter) and command is run:
         return f"{where}: got no script, expected {USAGE}."
+    if isinstance(error, wrong.MissingParameter) and error.param is not None and ctx is not None:
+        usage = " ".join((where, *command.collect_usage_pieces(ctx)))
+        return f"{where}: got no {error.param.metavar or error.param.name}, expected {usage}."
     if isinstance(error, wrong.BadParameter) and error.param is not None:
         return f"{where}: {error.param.opts[-1]}: {error.message}"
-    if command is numscope:
-        near = f' Did you mean "numscope run {word}"?' if word.endswith(".py") else _nearest(word, list(numscope.commands))
-        return f"{where}: got {word!r}, expected one of {', '.join(sorted(numscope.commands))}.{near}"
+    if isinstance(command, click.Group):
+        to_run = command is numscope and word.endswith(".py")
+        near = f' Did you mean "numscope run {word}"?' if to_run else _nearest(word, list(command.commands))
+        return f"{where}: got {word!r}, expected one of {', '.join(sorted(command.commands))}.{near}"
     return f"{where}: {error.format_message()}"
 
 

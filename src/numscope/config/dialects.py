@@ -82,15 +82,14 @@ class Written:
     places: Mapping[str, str] = field(default_factory=dict)
     single: frozenset[str] = frozenset()
 
-    def place(self, loc: tuple[Any, ...]) -> str:
-        """The path in the file of a canonical key, or of an item below it."""
+    def place(self, loc: tuple[Any, ...], under: str = "") -> str:
+        """The path in the file of a canonical key, or of what is below it, such as ``[0]``."""
         if not loc:
-            return self.path
+            return self.path + under
         key, *rest = loc
         home = self.places.get(key) or below(self.path, self.alias.words.get(key, str(key)))
-        if key in self.single and rest and isinstance(rest[0], int):
-            rest = rest[1:]
-        return home + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+        under = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest) + under
+        return home + (under.removeprefix("[0]") if key in self.single else under)
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,7 @@ class Section:
         layers: None where there is none.
         layer_places: canonical key of ``layers`` → its path in the file.
         bare: whether a missing ``enabled`` or ``layers`` is right, because the file has no section's name.
+        empty: whether it has neither features nor anything that might have been meant as one.
     """
 
     name: str
@@ -110,7 +110,8 @@ class Section:
     layers: Any
     layer_places: Mapping[str, str]
     features: tuple[Written, ...]
-    bare: bool = False
+    bare: bool
+    empty: bool
 
 
 MISSING = object()
@@ -134,7 +135,9 @@ def translate(tree: Mapping[str, Any], stem: str, plugged: Collection[str], erro
     for name, value in tree.items():
         if name in bare:
             continue
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name not in wrapped and (hint := meant(name, top)):
+            errors.add(name, f"is no feature, and no section either: it has no layers and no features.{hint}")
+        elif isinstance(value, Mapping):
             found.append(_section(name, name, value, known, errors))
         else:
             errors.add(name, f"got {shown(value)}, expected a section: enabled, layers and features.{meant(name, top)}")
@@ -163,7 +166,8 @@ def _section(name: str, path: str, tree: Mapping[str, Any], known: Collection[st
     places: dict[str, str] = {}
     if isinstance(layers, Mapping):
         layers, places = _renamed(layers, LAYER_KEYS, below(path, "layers"), errors)
-    return Section(name, path, tree.get("enabled", MISSING), layers, places, tuple(features), bare=not path)
+    enabled, empty = tree.get("enabled", MISSING), tree.keys() <= {"enabled", "layers"}
+    return Section(name, path, enabled, layers, places, tuple(features), bare=not path, empty=empty)
 
 
 def _renamed(settings: Mapping[str, Any], keys: Mapping[str, str], path: str, errors: Errors) -> tuple[dict[str, Any], dict[str, str]]:
@@ -172,7 +176,8 @@ def _renamed(settings: Mapping[str, Any], keys: Mapping[str, str], path: str, er
     for key, value in settings.items():
         canonical = keys.get(key, key)
         if canonical in renamed:
-            errors.add(below(path, key), f"got {canonical} as well, which means the same. Leave one out.")
+            other = places[canonical].rpartition(".")[2]
+            errors.add(below(path, key), f"got {other} as well, which means the same. Leave one out.")
         else:
             renamed[canonical], places[canonical] = value, below(path, key)
     return renamed, places

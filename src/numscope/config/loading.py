@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from numscope.config.dialects import MISSING, Section, Written, below, translate, unknown
 from numscope.config.reading import read
 from numscope.config.schema import (
+    CHOICES,
     FP8_STATS,
     DisableGemm,
     DisableLayer,
@@ -28,7 +29,7 @@ from numscope.config.schema import (
     explain,
     for_tensor,
 )
-from numscope.config.wording import Errors, listed, meant, one_of, shown
+from numscope.config.wording import Errors, listed, meant, nearest, one_of, shown
 from numscope.errors import UsageError
 from numscope.plan.plan import Asked, Collect, Custom, Plan, Switch
 from numscope.plan.schedule import Schedule
@@ -37,7 +38,7 @@ from numscope.plan.selection import Selection
 if TYPE_CHECKING:
     from numscope.registry import CustomFeature
 
-_PARTS: dict[str, type[Feature]] = {
+PARTS: dict[str, type[Feature]] = {
     "statistics": Statistics,
     "collect_fp8_tensor_stats": Fp8Statistics,
     "collect_nvfp4_tensor_stats": Fp8Statistics,
@@ -116,17 +117,14 @@ class _Builder:
         """Checks all of a section and keeps those of its features that are on."""
         on = self._enabled(section)
         selection = self._selection(section, on)
-        if not section.features:
-            place = section.path or section.name
-            if not section.bare:
-                self._errors.add(place, "has no feature, so that it would do nothing. Add one, such as statistics.")
-            elif on:
-                self.notes.append(f"{place}: chooses layers and has no feature: nothing is collected")
+        place = section.path or section.name
+        if section.empty and not section.bare:
+            self._errors.add(place, "has no feature, so that it would do nothing. Add one, such as statistics.")
+        elif section.empty and on:
+            self.notes.append(f"{place}: chooses layers and has no feature: nothing is collected")
         for written in section.features:
             part = self._part(written, on)
-            if part is None:
-                continue
-            if not on:
+            if part is None or not on:
                 continue
             if not part.enabled:
                 self.notes.append(f"{written.path}: off (enabled: false)")
@@ -139,7 +137,7 @@ class _Builder:
         place = below(section.path, "enabled")
         if section.enabled is MISSING:
             if not section.bare:
-                self._errors.add(place, f"missing, expected true or false.{meant(section.name, _PARTS)}")
+                self._errors.add(place, f"missing, expected true or false.{meant(section.name, PARTS)}")
         elif not isinstance(section.enabled, bool):
             self._errors.add(place, f"got {shown(section.enabled)}, expected true or false.")
         return section.enabled is not False
@@ -150,10 +148,10 @@ class _Builder:
             if section.bare:
                 return Selection()
             if on:
-                self._errors.add(place, f"missing, expected at least one of {', '.join(Layers.model_fields)}.")
+                self._errors.add(place, f"missing, expected at least one of {', '.join(CHOICES)}.")
             return None
         if not isinstance(section.layers, Mapping):
-            self._errors.add(place, f"got {shown(section.layers)}, expected at least one of {', '.join(Layers.model_fields)}.")
+            self._errors.add(place, f"got {shown(section.layers)}, expected at least one of {', '.join(CHOICES)}.")
             return None
         try:
             layers = Layers.model_validate(section.layers)
@@ -171,17 +169,22 @@ class _Builder:
 
     def _part(self, written: Written, on: bool) -> Feature | None:
         """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
-        model = _PARTS.get(written.feature, Plugged)
+        model = PARTS.get(written.feature, Plugged)
         off = not on or written.settings.get("enabled") is False
         fp8 = model is Fp8Statistics
         words = Words(dict.fromkeys(FP8_STATS) if fp8 else self._statistics, written.alias.stats)
         try:
             part = model.model_validate(dict(written.settings), context=words)
         except ValidationError as error:
-            for loc, under, text, missing in explain(error, model):
-                place = written.place(loc)
-                if not (missing and off and loc != ("enabled",)):
-                    self._errors.add(f"{place}{under}", text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
+            found = list(explain(error, model))
+            typos = {nearest(loc[0], model.model_fields) for loc, _, text, _ in found if not text}
+            for loc, under, text, missing in found:
+                if missing and loc != ("enabled",) and off:
+                    continue
+                if missing and loc[0] in typos:  # said of the key that was meant to be it
+                    continue
+                place = written.place(loc, under)
+                self._errors.add(place, text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
             return None
         if isinstance(part, Statistics):
             self._check_tensors(written, part)

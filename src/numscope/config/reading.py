@@ -85,7 +85,7 @@ def _parsed(text: str, errors: Errors) -> dict[str, Any] | None:
         tree = loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = error.problem or error.context or "no YAML"
+        problem = ", ".join(part for part in (error.context, error.problem) if part) or "no YAML"
         errors.add(f"line {mark.line + 1}, column {mark.column + 1}" if mark else "", f"{problem}.")
         return None
     except yaml.YAMLError as error:

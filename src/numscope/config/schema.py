@@ -19,6 +19,7 @@ GEMMS = ("fprop", "dgrad", "wgrad")
 FP8_STATS = ("underflows_pct", "overflows_pct", "scale_inv_min", "scale_inv_max", "mse")
 FP8_RECIPES = ("fp8_delayed_scaling", "fp8_current_scaling", "fp8_block_scaling", "mxfp8")
 QUANT_FORMATS = ("FP8E4M3", "FP8E5M2", "MXFP8E4M3", "MXFP8E5M2")
+CHOICES = ("layer_name_regex_pattern", "layer_names", "layer_numbers", "layer_types")
 MERGES = ("layer", "type", "all")
 _MAX_NUMBER = 1_000_000  # layers; a range is written out
 _BOTH_ORIENTATIONS = ("activation", "weight")  # tensors that a step multiplies by as they are and transposed
@@ -145,9 +146,8 @@ class Layers(Part):
 
     @model_validator(mode="after")
     def _chooses(self) -> Layers:
-        if not self.model_fields_set & {"layer_name_regex_pattern", "layer_names", "layer_numbers", "layer_types"}:
-            ways = "layer_name_regex_pattern, layer_names, layer_numbers, layer_types"
-            raise _wrong(("", f"chooses nothing, expected at least one of {ways}."))
+        if not self.model_fields_set & {*CHOICES}:
+            raise _wrong(("", f"chooses nothing, expected at least one of {', '.join(CHOICES)}."))
         return self
 
     def clash(self) -> tuple[str, ...]:
@@ -316,6 +316,12 @@ class Scheduled(Feature):
         return pairs
 
 
+def _quant_format(value: object) -> object:
+    if value not in QUANT_FORMATS:
+        raise _wrong(("", one_of(value, QUANT_FORMATS)))
+    return value
+
+
 _Tensors = Annotated[Any, PlainValidator(_words(TENSORS, "tensors"))]
 _Operands = Annotated[Any, PlainValidator(_words(("activation", "gradient", "weight"), "tensors"))]
 _Gemms = Annotated[Any, PlainValidator(_words(GEMMS, "GEMMs"))]
@@ -372,7 +378,7 @@ class PerTensorScaling(Feature):
 class FakeQuant(Feature):
     """Operands cast to a format and back: ``fake_quant``."""
 
-    quant_format: Literal[QUANT_FORMATS] = Field(description=f"one of {', '.join(QUANT_FORMATS)}")  # type: ignore[valid-type]
+    quant_format: Annotated[Any, PlainValidator(_quant_format)] = Field(description=f"one of {', '.join(QUANT_FORMATS)}")
     gemms: _Gemms = Field(description=_GEMM_RULE)
     tensors: _Tensors = Field(description=_TENSOR_RULE)
 

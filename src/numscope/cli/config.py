@@ -1,0 +1,190 @@
+"""``numscope config``: what a configuration says, before a run finds out."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from numscope.cli.values import Whole
+from numscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from numscope.cli.subject import Subject
+    from numscope.config import Resolved
+    from numscope.plan.plan import Collect, Plan, Switch
+    from numscope.plan.schedule import Schedule
+    from numscope.plan.selection import Selection
+
+WRONG = 2
+
+
+@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Check or explain a configuration.")
+def config() -> None:
+    """Check or explain a configuration of statistics (YAML)."""
+
+
+@config.command(options_metavar="", short_help="Say all that is wrong with it.")
+@click.argument("file", metavar="FILE")
+@click.pass_context
+def check(ctx: click.Context, file: str) -> None:
+    """Check a configuration: all that is wrong with it, a line each. Exit status: 0 when nothing is, else 2."""
+    plan = load(ctx, file)
+    for note in plan.notes:
+        click.echo(f"{file}: note: {note}")
+    parts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
+    click.echo(f"{file}: in order ({', '.join(parts)}).")
+
+
+@config.command(options_metavar="[options]", short_help="What is collected where and when, and what that costs.")
+@click.argument("file", metavar="FILE")
+@click.option("--model", metavar="MODEL_OR_RUN", help="Whose layers: package.module:function, a transformers checkpoint, a run's folder.")
+@click.option(
+    "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
+)
+@click.pass_context
+def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None) -> None:
+    """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads."""
+    plan = load(ctx, file)
+    subject, resolved = None, None
+    try:
+        if tokens is not None and tokens < 1:
+            raise UsageError(f"--tokens: got {tokens}, expected at least 1.")
+        if model is not None:
+            from numscope.cli.subject import subject_of
+            from numscope.config import resolve
+
+            subject = subject_of(model)
+            resolved = resolve(plan, subject.layers)
+    except UsageError as error:
+        refuse(ctx, error)
+    show(_table(plan, resolved, subject, tokens))
+    for line in _cost_lines(resolved, subject, tokens):
+        click.echo(line)
+    for note in (*plan.notes, *(resolved.notes if resolved is not None else ())):
+        click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
+
+
+def load(ctx: click.Context, file: str) -> Plan:
+    """The plan of a file; wrong ones end the command."""
+    from numscope.config import load as load_plan
+
+    try:
+        return load_plan(file)
+    except UsageError as error:
+        refuse(ctx, error)
+        raise  # for type checkers: refuse does not return
+
+
+def refuse(ctx: click.Context, error: UsageError) -> None:
+    """Ends the command with an error's lines as they are: each names its file."""
+    click.echo(str(error), err=True)
+    ctx.exit(WRONG)
+
+
+def show(table: Table) -> None:
+    """Prints a table; where it goes to a file, as wide as it needs."""
+    from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=200, color_system=None)
+    console.print(table)
+
+
+def plain_table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+# ------------------------------------------------------------------------------------------------------------ explain
+
+
+def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> Table:
+    from rich.text import Text
+
+    from numscope.plan.plan import Custom
+
+    table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads a scheduled step")
+    collects = [(one, None) for one in plan.collects] if resolved is None else resolved.collects
+    for collect, layers in collects:
+        where = words_of(collect.selection) if layers is None else _names([layer.name for layer in layers])
+        cost = "unknown without --model"
+        if layers is not None and subject is not None:
+            from numscope.cli.cost import cost_at_step
+
+            cost = str(cost_at_step([(collect, layers)], subject, tokens))
+        stats = _names([asked.label for asked in collect.stats], 8) + _manner(collect)
+        row = (collect.section, collect.feature, where, ", ".join(collect.tensors), stats, steps_of(collect.schedule), cost)
+        table.add_row(*map(Text, row))
+    others: list[Switch | Custom] = [*plan.switches, *plan.customs]
+    for part in others:
+        tensors = part.tensors if isinstance(part, Custom) else part.settings.get("tensors") or ()
+        where = words_of(part.selection)
+        table.add_row(*map(Text, (part.section, part.feature, where, ", ".join(tensors), "", steps_of(part.schedule), "")))
+    return table
+
+
+def _manner(collect: Collect) -> str:
+    said = []
+    if collect.merge is not None:
+        said.append(f"also merged by {collect.merge}")
+    if not collect.reduce:
+        said.append("each rank its own")
+    if collect.evaluation:
+        said.append("in evaluation too")
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _cost_lines(resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> list[str]:
+    if resolved is None or subject is None:
+        return ["reads: unknown without --model MODEL_OR_RUN."]
+    if not resolved.collects:
+        return ["reads: nothing."]
+    from numscope.cli.cost import average_cost, cost_at_step
+
+    whole = cost_at_step(resolved.collects, subject, tokens)
+    average, steps = average_cost(resolved.collects, subject, tokens)
+    hint = ""
+    if whole.num_unknown:
+        hint = (
+            " Activations, outputs and their gradients need --tokens N."
+            if tokens is None
+            else " Unknown: layers without a width of their own."
+        )
+    span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
+    return [f"reads: {whole} at a step when all are scheduled, {average} a step on average over {span}, on one rank.{hint}"]
+
+
+def words_of(selection: Selection) -> str:
+    """A selection in its own words."""
+    said = []
+    if selection.names is not None:
+        said.append(_names(list(selection.names)))
+    if selection.pattern is not None:
+        said.append(f"names matching {selection.pattern}")
+    if selection.numbers is not None:
+        said.append(f"numbers {_names([str(number) for number in sorted(selection.numbers)], 6)}")
+    if selection.types is not None:
+        said.append(f"types {', '.join(selection.types)}")
+    return ", ".join(said or ["all"]) + (" with containers" if selection.containers else "")
+
+
+def steps_of(schedule: Schedule) -> str:
+    """A schedule in words."""
+    every = "every step" if schedule.freq == 1 else f"every {schedule.freq}"
+    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
+    if spans == ((0, None),):
+        return every
+    return f"{every}, {', '.join(f'from {first}' if last is None else f'{first} to {last}' for first, last in spans)}"
+
+
+def _names(names: list[str], most: int = 3) -> str:
+    """The first few, and how many there are."""
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])}, … ({len(names)})"

@@ -1,0 +1,64 @@
+"""``numscope layers``: the layers of a model or a run, and what a configuration selects of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numscope.cli.config import load, plain_table, refuse, show
+from numscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from numscope.plan.plan import Collect, Custom, Layer, Plan, Switch
+
+
+@click.command(options_metavar="[options]", short_help="List layers, and what a configuration selects.")
+@click.argument("subject", metavar="MODEL_OR_RUN")
+@click.option("--config", "file", metavar="FILE", help="Also show which section selects each layer.")
+@click.option("--containers", is_flag=True, help="List modules without parameters of their own too.")
+@click.pass_context
+def layers(ctx: click.Context, subject: str, file: str | None, containers: bool) -> None:
+    """List the layers of a model or a run with their numbers as selections read them.
+
+    MODEL_OR_RUN is package.module:function, a transformers checkpoint's folder or name (no weights are read), or a run's folder.
+
+    Exit status: 2 when a section of the configuration selects nothing, or two sections contradict each other.
+    """
+    from numscope.cli.subject import subject_of
+    from numscope.config import resolve
+
+    plan = None if file is None else load(ctx, file)
+    try:
+        found = subject_of(subject).layers
+    except UsageError as error:
+        refuse(ctx, error)
+        return
+    _show(found, plan, containers)
+    if plan is not None:
+        try:
+            for note in resolve(plan, found).notes:
+                click.echo(f"note: {note}")
+        except UsageError as error:
+            refuse(ctx, error)
+
+
+def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
+    from rich.text import Text
+
+    from numscope.plan.selection import number_of
+
+    parts: list[Collect | Switch | Custom] = [] if plan is None else [*plan.collects, *plan.switches, *plan.customs]
+    selections = dict.fromkeys((part.section, part.selection) for part in parts)
+    table = plain_table("number", "name", "class", *(["selected by"] if plan is not None else []))
+    shown = chosen = 0
+    for layer in layers:
+        by = dict.fromkeys(section for section, selection in selections if selection.selects(layer))
+        if not (layer.owns_parameters or containers or by):
+            continue
+        number = number_of(layer.name)
+        row = ["" if number is None else str(number), layer.name, layer.cls, *([", ".join(by)] if plan is not None else [])]
+        table.add_row(*map(Text, row))
+        shown, chosen = shown + 1, chosen + bool(by)
+    show(table)
+    click.echo(f"{shown} layers" + (f", {chosen} selected" if plan is not None else ""))

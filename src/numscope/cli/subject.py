@@ -1,0 +1,177 @@
+"""MODEL_OR_RUN: the layers that a word on the command line stands for, and how large their tensors are, where that is known."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numscope.config.wording import meant
+from numscope.errors import UsageError
+from numscope.plan.plan import Layer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
+_ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What there is to choose layers from.
+
+    Args:
+        layers: in the model's order.
+        widths: by layer's name, last dimensions of its input and its output; None where it has no such dimension.
+        read: by (layer's name, tensor), the bytes that a run read of it on one rank at a step.
+    """
+
+    layers: list[Layer]
+    widths: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    read: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+def subject_of(given: str) -> Subject:
+    """
+    Raises:
+        UsageError: there is no such model or run.
+    """
+    folder = Path(given)
+    if folder.is_dir() and ((folder / "run.json").is_file() or (folder / "ranks").is_dir()):
+        return _of_run(folder)
+    return _of_model(_model(given, folder))
+
+
+def _of_model(model: nn.Module) -> Subject:
+    from numscope.probe.layer_names import layers_of
+
+    found = layers_of(model)
+    return Subject(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()})
+
+
+def _widths(module: nn.Module) -> tuple[int | None, int | None]:
+    """Of modules that act on the last dimension: linear ones, norms, embeddings (whose input is of whole numbers)."""
+    for source, target in (("in_features", "out_features"), ("nx", "nf")):
+        if isinstance(width := getattr(module, source, None), int) and isinstance(out := getattr(module, target, None), int):
+            return width, out
+    if isinstance(width := getattr(module, "embedding_dim", None), int):
+        return 0, width
+    weight = module._parameters.get("weight")
+    if "Norm" in type(module).__name__ and weight is not None and weight.dim() == 1 and "Batch" not in type(module).__name__:
+        return weight.numel(), weight.numel()
+    return None, None
+
+
+# ------------------------------------------------------------------------------------------------------------ models
+
+
+def _model(given: str, folder: Path) -> nn.Module:
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", given):
+        return _from_factory(given)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise UsageError(f"{given}: got a folder without run.json and config.json, expected {EXPECTED}.")
+    return _from_transformers(given, folder)
+
+
+def _from_factory(given: str) -> nn.Module:
+    """What ``package.module:function`` makes, on the meta device (no memory, no time) unless the function can't do that."""
+    import torch
+    from torch import nn
+
+    module_name, _, path = given.partition(":")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does
+    try:
+        made: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{given}: no module {error.name!r}, expected {EXPECTED}.") from None
+    for name in path.split("."):
+        if not hasattr(made, name):
+            raise UsageError(f"{given}: {module_name} has no {name!r}, expected a function or class that makes a model.")
+        made = getattr(made, name)
+    if not isinstance(made, nn.Module) and callable(made):
+        factory = made
+        try:
+            with torch.device("meta"):
+                made = factory()
+        except Exception:  # it reads weights, or computes with them
+            made = factory()
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"{given}: made {type(made).__name__}, expected a torch.nn.Module.")
+    return made
+
+
+def _from_transformers(given: str, folder: Path) -> nn.Module:
+    """The architecture on the meta device; no weights are read, no code of a checkpoint is run."""
+    if not folder.is_dir() and (os.sep in given[:1] or given.startswith(".")):
+        raise UsageError(f"{given}: no such folder, expected {EXPECTED}.")
+    try:
+        import transformers
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    except ImportError:
+        raise UsageError(f"{given}: transformers is not installed, expected {EXPECTED}. Install it: pip install transformers.") from None
+    import torch
+
+    try:
+        if given in CONFIG_MAPPING:
+            config = transformers.AutoConfig.for_model(given)
+        else:
+            config = transformers.AutoConfig.from_pretrained(given, local_files_only=True)  # a question needs no network
+    except (OSError, ValueError):
+        raise UsageError(f"{given}: no model of that name on this machine, expected {EXPECTED}.{meant(given, CONFIG_MAPPING)}") from None
+    named = next(iter(getattr(config, "architectures", None) or ()), "")
+    cls = getattr(transformers, named, None)
+    with torch.device("meta"):
+        model: nn.Module = cls(config) if cls is not None else transformers.AutoModel.from_config(config)
+    return model
+
+
+# -------------------------------------------------------------------------------------------------------------- runs
+
+
+def _of_run(folder: Path) -> Subject:
+    """The layers that its ranks told of, each rank's last attempt; a pipeline's ranks have different ones."""
+    attempts: dict[int, int] = {}
+    for path in (folder / "ranks").glob("rank*-*.json"):
+        if match := re.fullmatch(r"rank(\d+)-(\d+)\.json", path.name):
+            attempts[int(match[1])] = max(attempts.get(int(match[1]), 0), int(match[2]))
+    layers: dict[str, Layer] = {}
+    for rank, attempt in sorted(attempts.items()):
+        for layer in _told(folder / "ranks" / f"rank{rank}-{attempt}.json"):
+            layers.setdefault(layer.name, layer)
+    if not layers:
+        raise UsageError(f"{folder}: tells of no layers, expected the folder of a run that had a config and began a step.")
+    return Subject(list(layers.values()), read=_read_bytes(folder))
+
+
+def _told(path: Path) -> Iterator[Layer]:
+    known = {each.name for each in fields(Layer)}
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))["layers"]
+        for one in told:
+            layer = {key: value for key, value in one.items() if key in known}
+            yield Layer(**{**layer, "weights": tuple(layer.get("weights", ()))})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: can't be read ({error}), expected what a run writes.") from None
+
+
+def _read_bytes(folder: Path) -> dict[tuple[str, str], int]:
+    """From the recorded numbers of elements; nothing where there are none, or no DuckDB."""
+    try:
+        import duckdb
+    except ImportError:
+        return {}
+    pattern = str(folder / "statistics" / "*.parquet").replace("'", "''")
+    query = f"SELECT layer, tensor, dtype, max(numel / ranks) FROM read_parquet('{pattern}', union_by_name = true) GROUP BY ALL"
+    try:
+        rows = duckdb.connect().execute(query).fetchall()
+    except duckdb.Error:
+        return {}
+    return {(layer, tensor): int(numel) * _ITEMSIZE.get(dtype, 1) for layer, tensor, dtype, numel in rows if numel is not None}
