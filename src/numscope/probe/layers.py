@@ -18,7 +18,7 @@ from numscope.probe.module import Hook, can_be_hooked, in_backward
 _grad_enabled = torch.is_grad_enabled
 
 # Inside compiled graphs a layer's own part of a gradient is read where the layer takes its input, and that must be one place.
-_USES_INPUT_ONCE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm, nn.RMSNorm)
+_USES_INPUT_ONCE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm)
 
 
 @dataclass(frozen=True, slots=True)
