@@ -60,6 +60,7 @@ FLOORS = {
     # what a user holds
     "autowatch": 4,
     "inspector": 4,
+    "joint": 4,
     "planning": 4,
     "recorder": 4,
     "local": 4,

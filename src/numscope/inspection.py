@@ -86,8 +86,8 @@ class Inspection:
             extras = [e for collect in site.collects for asked in collect.stats if (e := self._extra(asked)) is not None]
             unique = list(dict.fromkeys(extras))
             site.layout = Layout(unique) if unique else None
-            custom = {asked.statistic for collect in site.collects for asked in collect.stats} & set(plugins.statistics)
-            for name in sorted(custom):
+            asked_for = {asked.statistic for collect in site.collects for asked in collect.stats}
+            for name in sorted(asked_for & set(plugins.statistics)):
                 extra = plugins.statistics[name].extra
                 if extra is not None and (first := site.offset(extra.key)) is not None:
                     site.statistics.append((name, first))
@@ -112,7 +112,7 @@ class Inspection:
         custom = self._plugins.statistics.get(asked.statistic)
         if custom is not None:
             return custom.extra
-        return STATISTICS[asked.statistic].extra(dict(asked.options))
+        return STATISTICS[asked.statistic].extra(asked.options)
 
     # ---- which, when
 
@@ -224,7 +224,7 @@ class Inspection:
     def _merge(self, collect: Collect, layout: Layout, group: str, kind: str, members: Sequence[Observation]) -> Observation:
         summary, cells = Summary.empty(), layout.empty()
         for member in members:
-            summary = summary.merge(Summary(**member.fields))
+            summary = summary.merge(Summary(**dict(member.fields)))  # type: ignore[arg-type]
             cells = layout.merge(cells, layout.from_named(member.extras))
         extras = layout.named(cells)
         first = members[0]

@@ -7,12 +7,9 @@ import logging
 import traceback
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config import resolve
@@ -21,6 +18,7 @@ from numscope.distributed.agree import spread
 from numscope.dynamics import Dynamics
 from numscope.errors import UsageError
 from numscope.inspection import Inspection, Site
+from numscope.joint import Joint
 from numscope.observation import Observation
 from numscope.options import WatchOptions
 from numscope.plan.plan import Layer, Switch
@@ -34,8 +32,6 @@ from numscope.tally import Seen, Tally
 from numscope.trained import ids_of
 
 log = logging.getLogger("numscope")
-
-_KINDS = {"weight": "parameter", "wgrad": "gradient"}  # for ranks: what replicas hold alike; all else is data
 
 
 class Inspector:
@@ -67,7 +63,6 @@ class Inspector:
         self.last: list[Observation] = []
         self.closed = False
         self._model = model
-        self._wrapper = wrapper
         self._explicit = explicit
         names = layers_of(model)
         self._modules = {layer: module for module, layer in names.items()}
@@ -84,8 +79,7 @@ class Inspector:
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
         self._leaving = False  # this watch has failed, the other ranks do not know yet
-        self._reducer: Any = None  # distributed.reduce.Reducer, once this process trains with others
-        self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
+        self._joint = Joint(model, wrapper, recorder, self._prefix)
         self._optimizers: list[weakref.ref[Optimizer]] = []
         self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, bool]] = weakref.WeakKeyDictionary()
         self._searched = False
@@ -123,10 +117,7 @@ class Inspector:
 
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Reduce over a process group instead of the one found: for all layers, or for one by name."""
-        reducer = self._find_reducer()
-        if reducer is not None:
-            reducer.set_group(group, layer)
-            self._groups.clear()
+        self._joint.set_group(group, layer)
 
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
@@ -233,28 +224,12 @@ class Inspector:
         observations += self._observations(own, reduced=False)
         if self._reduces(step):
             mergeable = [(site, one) for site, one in alone if self._inspection.collects_at(site, step, reduced=True)]
-            observations += self._observations(self._reduced(mergeable, closing), reduced=True)
+            merged = (
+                [(s, o, 1, True) for s, o in mergeable] if closing else self._joint.merge(mergeable, step)
+            )  # at close others may be elsewhere
+            observations += self._observations(merged, reduced=True)
         self.last = observations
         self.recorder.write(observations)
-
-    def _reduced(self, parts: list[tuple[Site, Seen]], closing: bool) -> list[tuple[Site, Seen, int, bool]]:
-        """Each site over the ranks that share it: the site, its numbers, how many ranks, whether this one writes it."""
-        reducer = self._find_reducer()
-        if reducer is None or closing:  # at close another rank may be elsewhere: nobody is asked
-            return [(site, one, 1, True) for site, one in parts]
-        from numscope.distributed.reduce import Item
-
-        items = [
-            Item(site.key, self._groups_of(site), one.row, one.cells, site.layout.is_max if site.layout is not None else ())
-            for site, one in parts
-        ]
-        by_key = {site.key: (site, one) for site, one in parts}
-        found = []
-        for reduced in reducer.reduce(items, self.step_number):
-            if reduced.key in by_key:
-                site, one = by_key[reduced.key]
-                found.append((site, replace(one, row=reduced.row, cells=reduced.cells), reduced.ranks, reduced.writes))
-        return found
 
     def _observations(self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool) -> list[Observation]:
         made = []
@@ -272,14 +247,12 @@ class Inspector:
             self._finish_if_new()
             if site not in self._active_indices:
                 return
-        kind = type(tensor)
-        if kind is not Tensor and kind is not Parameter and spread():
-            placed = self._place(site, tensor)
-            if placed is None:
-                return
-            tensor = placed
-        self._tally.observe(site, tensor)
         found = self._inspection.sites[site]
+        part = self._joint.part(found, tensor)
+        if part is None:
+            return
+        tensor = part
+        self._tally.observe(site, tensor)
         if found.customs or found.statistics:
             self._see_custom(found, tensor)
 
@@ -297,14 +270,10 @@ class Inspector:
             if tensor is None:
                 continue
             self._weights_seen.add(site.index)
-            kind = type(tensor)
-            if kind is not Tensor and kind is not Parameter and spread():
-                placed = self._place(site.index, tensor)
-                if placed is None:
-                    continue
-                tensor = placed
-            sites.append(site.index)
-            tensors.append(tensor)
+            part = self._joint.part(site, tensor)
+            if part is not None:
+                sites.append(site.index)
+                tensors.append(part)
         if tensors:
             self._tally.observe_many(sites, tensors)
         for index, tensor in zip(sites, tensors, strict=True):
@@ -341,36 +310,6 @@ class Inspector:
         if moving:
             dynamics = self._dynamics[id(optimizer)] = Dynamics(moving)
             dynamics.before(optimizer)
-
-    # ---- ranks
-
-    def _find_reducer(self) -> Any:
-        if self._reducer is None and spread():
-            from numscope.distributed.reduce import Reducer
-
-            self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(self.recorder.plan.text.encode()).hexdigest()[:16]}")
-            for layer, group in self.recorder.groups.items():
-                self._reducer.set_group(group, layer)
-        return self._reducer
-
-    def _place(self, site: int, tensor: Tensor) -> Tensor | None:
-        from numscope.distributed.reduce import Refused
-
-        found = self._inspection.sites[site]
-        try:
-            local, self._groups[site] = self._find_reducer().place(tensor, _KINDS.get(found.kind, "data"), found.layer.name)
-        except Refused as refused:
-            name = self._prefix + found.layer.name
-            self.recorder.say_once(("refused", site), f"{name}: its {found.tensor} is left out: {refused}", logging.WARNING)
-            return None
-        result: Tensor = local
-        return result
-
-    def _groups_of(self, site: Site) -> tuple[Any, ...]:
-        groups = self._groups.get(site.index)
-        if groups is None:
-            groups = self._groups[site.index] = self._reducer.default_groups(_KINDS.get(site.kind, "data"), site.layer.name)
-        return groups
 
     # ---- small things
 
@@ -413,15 +352,13 @@ class Inspector:
         self._dynamics.clear()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
-        if self._reducer is None:
+        self._leaving = self._joint.leave()
+        if not self._leaving:
             self.detach()
-        else:
-            self._leaving = True
-            self._reducer.leave()
 
     def _say_goodbye(self) -> None:
         if self._reduces(self.step_number):
-            self._reducer.reduce([], self.step_number)
+            self._joint.merge([], self.step_number)
             self.detach()
         self._stepped.clear()
         self.step_number += 1
