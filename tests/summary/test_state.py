@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -105,6 +106,59 @@ def test_what_nothing_finite_defines_is_absent() -> None:
     for s in (Summary.empty(), summary_of(torch.tensor([math.nan, math.inf]))):
         assert (s.min, s.max, s.abs_min, s.abs_max) == (None,) * 4
         assert (s.mean, s.std, s.kurtosis, s.dynamic_range, s.rms) == (None,) * 5
+
+
+totals = st.one_of(st.floats(-1e6, 1e6), st.floats(allow_nan=False, allow_infinity=False), st.just(0.0))
+
+
+def central(n: int, sums: list[float], power: int) -> Fraction:
+    """A central moment from sums of powers, in exact arithmetic."""
+    raw = [Fraction(1), *(Fraction(x) / n for x in sums)]
+    return sum((math.comb(power, k) * raw[k] * (-raw[1]) ** (power - k) for k in range(power + 1)), Fraction(0))
+
+
+@given(st.integers(1, 2**40), st.lists(totals, min_size=4, max_size=4))
+def test_moments_are_the_exact_fractions_of_the_sums_rounded_once(n: int, sums: list[float]) -> None:
+    s = Summary(
+        n, min=-1.0, max=1.0, abs_min=1.0, abs_max=1.0, sum=sums[0], abs_sum=1.0, square_sum=sums[1], cube_sum=sums[2], fourth_sum=sums[3]
+    )
+    var, third, fourth = (central(n, sums, power) for power in (2, 3, 4))
+    try:
+        expected = float(max(var, Fraction(0)))
+    except OverflowError:
+        assert s.var is None
+        return
+    assert s.var == expected
+    if not s.var:
+        assert s.skewness is None and s.kurtosis is None
+        return
+    for got, exact in ((s.kurtosis, max(fourth, Fraction(0)) / var**2), (s.skewness, third**2 / var**3)):
+        if got is None:
+            assert exact > Fraction(2) ** 1000
+        elif got is s.kurtosis:
+            assert got == float(exact)
+        else:
+            assert got == math.sqrt(float(exact)) * (-1 if third < 0 else 1)
+
+
+@given(tensors.map(lambda x: x.to(torch.float64)))
+def test_moments_of_a_tensor_are_those_of_its_elements(x: torch.Tensor) -> None:
+    s = summary_of(x)
+    finite = [Fraction(v) for v in x.tolist() if math.isfinite(v)]
+    if len(set(finite)) > 1 and s.var and s.mean is not None and s.var > 1e-6 * s.mean**2:
+        mean = sum(finite) / len(finite)
+        second, fourth = (sum((v - mean) ** k for v in finite) / len(finite) for k in (2, 4))
+        assert s.var == pytest.approx(float(second), rel=1e-8)
+        assert s.kurtosis == pytest.approx(float(fourth / second**2), rel=1e-2)
+
+
+def test_what_an_overflowed_sum_would_tell_is_absent() -> None:
+    s = summary_of(torch.tensor([1e200, 3e200, 2e-3], dtype=torch.float64))
+    assert (s.var, s.std, s.rms, s.l2_norm, s.skewness, s.kurtosis) == (None,) * 6
+    assert s.mean == pytest.approx(4e200 / 3)
+    assert s.l1_norm == 4e200
+    s = summary_of(torch.tensor([1e80, -3e80], dtype=torch.float64))  # squares and cubes fit
+    assert s.std == pytest.approx(2e80) and s.skewness == pytest.approx(0.0, abs=1e-6) and s.kurtosis is None
 
 
 def test_a_constant_has_no_variance_and_no_shape() -> None:

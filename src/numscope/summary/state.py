@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from fractions import Fraction
+from functools import lru_cache
 
 FIELDS = (
     "numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal",
@@ -143,19 +143,7 @@ class Summary:
         return self.abs_min is None or self.abs_sum != 0.0
 
     def _mean_of(self, total: float) -> float | None:
-        return total / self.num_finite if self.num_finite and self.has_moments else None
-
-    def _central(self, power: int) -> float | None:
-        """Mean of ``(x - mean) ** power``, exact for the sums as they stand: only they carry rounding errors."""
-        sums = (self.sum, self.square_sum, self.cube_sum, self.fourth_sum)[:power]
-        if self._mean_of(self.sum) is None or not all(map(math.isfinite, sums)):
-            return None
-        if self.min == self.max:
-            return 0.0
-        mean, *rest = (Fraction(x) / self.num_finite for x in sums)
-        raw = [Fraction(1), mean, *rest]
-        central = sum(math.comb(power, k) * raw[k] * (-mean) ** (power - k) for k in range(power + 1))
-        return float(max(central, Fraction(0)) if power % 2 == 0 else central)
+        return total / self.num_finite if self.num_finite and self.has_moments and math.isfinite(total) else None
 
     @property
     def mean(self) -> float | None:
@@ -163,11 +151,13 @@ class Summary:
 
     @property
     def var(self) -> float | None:
-        """Population variance (NumPy's ``ddof=0``).
+        """Population variance (NumPy's ``ddof=0``), exact for the sums as they stand: only they carry rounding errors.
 
         Its relative error is some 1e-16 (1 + (mean / std)^2): 1e-10 where the mean is a thousand times the std.
         """
-        return self._central(2)
+        if not self.num_finite or not self.has_moments:
+            return None
+        return 0.0 if self.min == self.max else _variance(self.num_finite, self.sum, self.square_sum)
 
     @property
     def std(self) -> float | None:
@@ -184,14 +174,12 @@ class Summary:
     @property
     def skewness(self) -> float | None:
         """Third standardized moment; None where nothing varies."""
-        var, third = self.var, self._central(3)
-        return third / math.sqrt(var) / var if var and third is not None else None
+        return _skewness(self.num_finite, self.sum, self.square_sum, self.cube_sum) if self.var else None
 
     @property
     def kurtosis(self) -> float | None:
         """Fourth standardized moment, 3 for a normal distribution; None where nothing varies."""
-        var, fourth = self.var, self._central(4)
-        return fourth / var / var if var and fourth is not None else None
+        return _kurtosis(self.num_finite, self.sum, self.square_sum, self.cube_sum, self.fourth_sum) if self.var else None
 
     @property
     def rms(self) -> float | None:
@@ -201,15 +189,72 @@ class Summary:
 
     @property
     def l1_norm(self) -> float | None:
-        return self.abs_sum if self.has_moments else None
+        return self.abs_sum if self.has_moments and math.isfinite(self.abs_sum) else None
 
     @property
     def l2_norm(self) -> float | None:
-        return math.sqrt(self.square_sum) if self.has_moments else None
+        return math.sqrt(self.square_sum) if self.has_moments and math.isfinite(self.square_sum) else None
 
     def finalize(self) -> dict[str, int | float | None]:
         """All stored and derived numbers by name, in the order of ``FIELDS`` and ``DERIVED``."""
         return {name: getattr(self, name) for name in (*FIELDS, *DERIVED)}
+
+
+# ---- Central moments from sums of powers
+#
+# With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e all is integer arithmetic, and each result one division, which Python
+# rounds once. In float64 the differences would lose as many digits as the mean is larger than the std. Some 3 µs each; the cache is for the
+# many statistics of one summary, which ask for the same.
+
+_RECENT = 8
+
+
+def _over_powers_of_two(*sums: float) -> tuple[int, list[int]]:
+    """The exponent e, and for each sum the integer that gives it when divided by 2^e, 2^2e, 2^3e, ..."""
+    ratios = [total.as_integer_ratio() for total in sums]
+    shifts = [denominator.bit_length() - 1 for _, denominator in ratios]
+    e = max(-(-shift // k) for k, shift in enumerate(shifts, 1))
+    return e, [numerator << (k * e - shift) for k, ((numerator, _), shift) in enumerate(zip(ratios, shifts, strict=True), 1)]
+
+
+def _ratio(numerator: int, denominator: int) -> float | None:
+    try:
+        return numerator / denominator
+    except OverflowError:  # beyond float64: only of sums that no tensor has
+        return None
+
+
+@lru_cache(_RECENT)
+def _variance(n: int, s1: float, s2: float) -> float | None:
+    if not (math.isfinite(s1) and math.isfinite(s2)):
+        return None
+    e, (a, b) = _over_powers_of_two(s1, s2)
+    spread = n * b - a * a  # n^2 times the variance; below 0 by the sums' rounding errors alone
+    return _ratio(spread, n * n << 2 * e) if spread > 0 else 0.0
+
+
+@lru_cache(_RECENT)
+def _skewness(n: int, s1: float, s2: float, s3: float) -> float | None:
+    if not math.isfinite(s3):
+        return None
+    _, (a, b, c) = _over_powers_of_two(s1, s2, s3)
+    spread = n * b - a * a
+    third = n * n * c - 3 * n * a * b + 2 * a**3  # n^3 times the third moment; powers of n and of two cancel in the ratio
+    square = _ratio(third * third, spread**3)
+    if square is None:
+        return None
+    return -math.sqrt(square) if third < 0 else math.sqrt(square)
+
+
+@lru_cache(_RECENT)
+def _kurtosis(n: int, s1: float, s2: float, s3: float, s4: float) -> float | None:
+    if not (math.isfinite(s3) and math.isfinite(s4)):
+        return None
+    _, (a, b, c, d) = _over_powers_of_two(s1, s2, s3, s4)
+    spread = n * b - a * a
+    square = a * a
+    fourth = n**3 * d - 4 * n * n * a * c + 6 * n * square * b - 3 * square * square  # n^4 times the fourth moment
+    return _ratio(max(fourth, 0), spread * spread)
 
 
 def merge_rows(a: Sequence[float], b: Sequence[float]) -> list[float]:

@@ -1,0 +1,240 @@
+"""Every statistic against float64 NumPy, and its SQL against its value."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from numscope.errors import UsageError
+from numscope.observation import TENSORS
+from numscope.summary.dispatch import summarize
+from numscope.summary.extra_kernels import observe_extras
+from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Layout, blockwise, format_extra
+from numscope.summary.state import FIELDS, Summary
+from numscope.summary.statistics import STATISTICS, Value, extra_of, extras_of, sql_of, statistic_of, value_of
+
+LAYOUT = Layout([EXPONENTS, *map(format_extra, FORMATS), blockwise(), blockwise(16, 2), DYNAMICS])
+
+
+@dataclass(frozen=True)
+class Asked:
+    statistic: str
+    options: tuple[tuple[str, object], ...] = ()
+
+
+def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Summary, dict[str, float | list[float]]]:
+    cells = torch.zeros(LAYOUT.width, dtype=torch.float64)
+    assert observe_extras(tensor, cells, LAYOUT)
+    if dynamics:
+        cells[-DYNAMICS.width :] = torch.tensor(dynamics, dtype=torch.float64)
+    return summarize(tensor), LAYOUT.named(cells.tolist())
+
+
+def value(name: str, tensor: Tensor, dynamics: list[float] | None = None) -> Value:
+    return value_of(Asked(name), *numbers_of(tensor, dynamics))
+
+
+def outliers() -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(40, 50, generator=generator) * 0.1 + 0.05
+    x[torch.rand(40, 50, generator=generator) < 0.01] *= 1000
+    x[0, :3] = torch.tensor([0.0, 1e-40, -1e-7])
+    return x
+
+
+# ---- by NumPy
+
+BY_NUMPY: dict[str, Callable[[np.ndarray], float]] = {
+    "max": np.max,
+    "min": np.min,
+    "mean": np.mean,
+    "std": np.std,
+    "sample_std": lambda x: np.std(x, ddof=1),
+    "l1_norm": lambda x: np.abs(x).sum(),
+    "l2_norm": np.linalg.norm,
+    "cur_amax": lambda x: np.abs(x).max(),
+    "dynamic_range": lambda x: np.log2(np.abs(x).max()) - np.log2(np.abs(x[x != 0]).min()),
+    "abs_min": lambda x: np.abs(x[x != 0]).min(),
+    "rms": lambda x: np.sqrt(np.mean(x**2)),
+    "skewness": lambda x: np.mean((x - x.mean()) ** 3) / x.std() ** 3,
+    "kurtosis": lambda x: np.mean((x - x.mean()) ** 4) / x.std() ** 4,
+    "num_nan": lambda x: 0,
+    "num_inf": lambda x: 0,
+    "zero_pct": lambda x: 100 * np.mean(x == 0),
+    "subnormal_pct": lambda x: 100 * np.mean((x != 0) & (np.abs(x) < np.finfo(np.float32).smallest_normal)),
+}
+
+
+@pytest.mark.parametrize("name", BY_NUMPY)
+def test_a_statistic_is_that_of_float64_numpy(name: str) -> None:
+    x = outliers()
+    assert value(name, x) == pytest.approx(float(BY_NUMPY[name](x.to(torch.float64).numpy().reshape(-1))), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_if_statistics_are_those_of_torchs_own_cast(name: str) -> None:
+    dtype = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
+    x = outliers()
+    x[1, :2] = torch.tensor([1e5, math.inf])
+    finite = x[torch.isfinite(x)]
+    scale = torch.tensor(torch.finfo(dtype).max) / finite.abs().amax() if dtype.itemsize == 1 else torch.tensor(1.0)
+    cast = (finite * scale).to(dtype).to(torch.float64) / scale.to(torch.float64)
+    exact, kept = finite.to(torch.float64), torch.isfinite(cast)
+    error = ((exact - cast)[kept] ** 2).sum()
+    assert value(f"{name}_underflows_pct", x) == 100 * ((cast == 0) & (finite != 0)).sum().item() / 2000
+    assert value(f"{name}_overflows_pct", x) == 100 * (~kept).sum().item() / 2000
+    assert value(f"{name}_mse", x) == pytest.approx((error / kept.sum()).item(), rel=1e-9)
+    sqnr = value(f"{name}_sqnr_db", x)
+    if name == "fp16":  # an infinity is no signal
+        assert sqnr is None
+    else:
+        assert sqnr == pytest.approx(10 * math.log10((exact**2).sum() / error), rel=1e-9)
+
+
+def test_sqnr_is_absent_where_the_cast_is_exact() -> None:
+    assert value("e4m3_sqnr_db", torch.tensor([1.0, 0.5, -448.0])) is None
+    assert value("e4m3_mse", torch.tensor([1.0, 0.5, -448.0])) == 0.0
+
+
+def test_percentages_are_of_all_elements() -> None:
+    x = torch.tensor([math.nan, math.inf, 1e-10, 1e6, 0.0])
+    assert value("fp16_underflows_pct", x) == 20.0
+    assert value("fp16_overflows_pct", x) == 20.0
+    assert value("fp16_mse", x) == pytest.approx(0.5e-20)  # of two elements: zero is exact
+    assert value("zero_pct", x) == 20.0
+
+
+def test_block_options_choose_their_column() -> None:
+    x = (2.0 ** -torch.arange(32.0)).reshape(32, 1).expand(32, 32).contiguous()
+    summary = summarize(x)
+    for options, expected in (
+        ((), 31.0),
+        ((("block_size", 16),), 15.0),
+        ((("block_size", 16), ("dims", 2)), 15.0),
+        ((("max_over_orientations", False),), 0.0),
+    ):
+        asked = Asked("max_blockwise_dynamic_range", options)
+        extra = extra_of(asked)
+        assert extra is not None
+        layout = Layout([extra])
+        cells = torch.zeros(1, dtype=torch.float64)
+        assert observe_extras(x, cells, layout)
+        assert value_of(asked, summary, layout.named(cells.tolist())) == expected
+        assert extra.columns[0] in str(sql_of(asked))
+
+
+def test_an_exponent_histogram_is_a_list_of_counts() -> None:
+    histogram = value("exponent_histogram", torch.tensor([1.0, 1.5, -2.0, math.nan]))
+    assert isinstance(histogram, list)
+    assert {i: n for i, n in enumerate(histogram) if n} == {127: 2.0, 128: 1.0}
+
+
+def test_weight_dynamics_are_ratios_to_the_weight() -> None:
+    weight, dynamics = torch.tensor([3.0, 4.0]), [25.0, 0.25, 8.0, 2.0, 8.0, 6.0, 4.0, 1.0]
+    expected = {
+        "grad_weight_ratio": 1.0,
+        "update_weight_ratio": 0.1,
+        "lost_updates_pct": 25.0,
+        "bf16_lost_updates_pct": 75.0,
+        "adam_v_underflow_pct": 25.0,
+    }
+    assert {name: value(name, weight, dynamics) for name in expected} == pytest.approx(expected)
+    assert all(STATISTICS[name].tensors == ("weight",) for name in expected)
+
+
+@pytest.mark.parametrize("tensor", [torch.empty(0), torch.zeros(3), torch.full((3,), math.nan)], ids=["empty", "zeros", "nan"])
+def test_what_is_undefined_is_absent_never_an_error(tensor: Tensor) -> None:
+    numbers = numbers_of(tensor)
+    values = {name: value_of(Asked(name), *numbers) for name in STATISTICS}
+    assert values["grad_weight_ratio"] is values["lost_updates_pct"] is values["skewness"] is values["e4m3_sqnr_db"] is None
+    assert not any(isinstance(x, float) and not math.isfinite(x) for x in values.values())
+
+
+def test_extras_that_were_not_collected_give_nothing() -> None:
+    summary = summarize(outliers())
+    for name, statistic in STATISTICS.items():
+        if statistic.extra(()) is not None:
+            assert value_of(Asked(name), summary, {}) is None
+
+
+# ---- the table
+
+
+def test_the_table_holds_what_configurations_may_ask_for() -> None:
+    formats = [f"{form}_{what}" for form in FORMATS for what in ("underflows_pct", "overflows_pct", "mse", "sqnr_db")]
+    dynamics = ["grad_weight_ratio", "update_weight_ratio", "lost_updates_pct", "bf16_lost_updates_pct", "adam_v_underflow_pct"]
+    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *dynamics]
+    assert {statistic.unit for statistic in STATISTICS.values()} == {"value", "value^2", "count", "counts", "%", "dB", "log2", "ratio"}
+    assert all(set(statistic.tensors) <= set(TENSORS) and statistic.formula for statistic in STATISTICS.values())
+
+
+def test_what_several_statistics_need_is_named_once() -> None:
+    asked = [Asked("e4m3_mse"), Asked("mean"), Asked("e4m3_sqnr_db"), Asked("exponent_histogram")]
+    assert extras_of(asked) == (format_extra("e4m3"), EXPONENTS)
+    assert extra_of(Asked("mean")) is None
+
+
+def test_an_unknown_statistic_suggests_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"^statistic: got 'l2norm', expected one of max, min, .*\. Did you mean 'l2_norm'\?$"):
+        statistic_of("l2norm")
+
+
+def test_an_unknown_option_suggests_the_nearest() -> None:
+    message = (
+        r"^max_blockwise_dynamic_range: got option 'blocksize', expected one of block_size, dims, max_over_orientations\. "
+        r"Did you mean 'block_size'\?$"
+    )
+    with pytest.raises(UsageError, match=message):
+        extra_of(Asked("max_blockwise_dynamic_range", (("blocksize", 16),)))
+
+
+def test_the_table_is_there_without_torch() -> None:
+    code = "import numscope.summary.statistics, numscope.summary.extras, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+# ---- SQL
+
+ROWS: dict[str, tuple[Tensor, list[float] | None]] = {
+    "outliers": (outliers(), [25.0, 0.25, 8.0, 2.0, 8.0, 6.0, 4.0, 1.0]),
+    "normal": (torch.randn(64, 33, generator=torch.Generator().manual_seed(1)), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+    "empty": (torch.empty(0), None),
+    "nan": (torch.full((3,), math.nan), None),
+    "zeros": (torch.zeros(5), [1.0, 1.0, 5.0, 0.0, 5.0, 5.0, 0.0, 0.0]),
+    "constant": (torch.full((7,), 0.1), None),
+    "one": (torch.tensor([-3.0]), [math.inf, math.nan, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+    "mixed": (torch.tensor([math.inf, -math.inf, math.nan, 1e6, 1e-30, -2.0]), None),
+    "bfloat16": (torch.randn(100, generator=torch.Generator().manual_seed(2)).bfloat16(), None),
+    "float64": (torch.tensor([1e200, -1e180, 3.0], dtype=torch.float64), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+    "skewed": (torch.rand(1000, generator=torch.Generator().manual_seed(3)).pow(5), None),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_sql_gives_the_value(name: str) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    columns = [*FIELDS, *LAYOUT.columns]
+    types = ["BIGINT"] * 6 + ["DOUBLE"] * 9 + ["DOUBLE[]" if width > 1 else "DOUBLE" for width in LAYOUT.widths]
+    database = duckdb.connect()
+    declared = ", ".join(f'"{column}" {kind}' for column, kind in zip(columns, types, strict=True))
+    database.execute(f"CREATE TABLE stats ({declared})")
+    expected = []
+    for tensor, dynamics in ROWS.values():
+        summary, extras = numbers_of(tensor, dynamics)
+        row = [getattr(summary, field) for field in FIELDS] + list(extras.values())
+        database.execute(f"INSERT INTO stats VALUES ({', '.join('?' * len(row))})", row)
+        expected.append(value_of(Asked(name), summary, extras))
+    got = [row[0] for row in database.execute(f"SELECT {STATISTICS[name].sql} FROM stats").fetchall()]
+    for label, theirs, mine in zip(ROWS, got, expected, strict=True):
+        if mine is None or isinstance(mine, list):
+            assert theirs == mine, label
+        else:
+            assert theirs == pytest.approx(mine, rel=1e-9, abs=1e-12), label
