@@ -1,0 +1,187 @@
+"""``numscope stats``: a run's numbers, by SQL or merged by groups."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from numscope.errors import UsageError
+
+USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|block|type|tensor|all|REGEX [options]'
+MAX_WIDTH = 1 << 16
+DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct", "num_nan", "num_inf")
+
+
+@click.command(options_metavar="[options]", short_help="Query a run's statistics, or merge them by groups.")
+@click.option("--by", metavar="layer|block|type|tensor|all|REGEX", help="Merge by layer, layer number, class, tensor, or part of a name.")
+@click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all that there are.")
+@click.option("--steps", metavar="A-B", help="Only steps A to B, both included; A-, -B and A alone are understood.")
+@click.option("--every-steps", type=click.IntRange(min=1), metavar="N", help="Merge each N steps rather than all; 1: each step by itself.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
+@click.argument("run", metavar="RUN")
+@click.argument("sql", required=False, metavar="[SQL]")
+def stats(
+    run: str,
+    sql: str | None,
+    by: str | None,
+    names: str | None,
+    steps: str | None,
+    every_steps: int | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Query a run's statistics by SQL over the view "stats", or merge them exactly by groups of layers and steps.
+
+    RUN is the folder that the run was given as its log_dir. Without SQL and --by: what the run holds.
+
+    \b
+    numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
+    numscope stats runs/a --by '.*(fc1|fc2)' --stats mean,std,kurtosis --steps 100-199
+    """
+    try:
+        columns, rows = _result(run, sql, by, names, steps, every_steps, as_json, as_csv)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        _write_json(columns, rows)
+    elif as_csv:
+        _write_csv(columns, rows)
+    else:
+        _print_table(columns, rows)
+
+
+def _result(
+    given: str,
+    sql: str | None,
+    by: str | None,
+    names: str | None,
+    steps: str | None,
+    every_steps: int | None,
+    as_json: bool,
+    as_csv: bool,
+) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    if as_json and as_csv:
+        raise UsageError("--csv: given with --json, expected one of them.")
+    if sql is not None and by is not None:
+        raise UsageError("--by: given with SQL, expected one of them.")
+    if by is None:
+        for option, value in (("--stats", names), ("--steps", steps), ("--every-steps", every_steps)):
+            if value is not None:
+                raise UsageError(f"{option}: given without --by, which it belongs to. In SQL, say it with SELECT and WHERE.")
+    from numscope.runs.folder import find_run
+    from numscope.runs.query import ask
+
+    run = find_run(given)
+    for name in run.broken:
+        click.echo(f"numscope stats: {name} is no whole Parquet file and is left out.", err=True)
+    if by is not None:
+        return _grouped(run, by, names, _bounds(steps), every_steps)
+    if sql is not None:
+        found = ask(run, sql)
+        return found.columns, found.rows
+    found = ask(run, _OVERVIEW)
+    return found.columns, found.rows
+
+
+_OVERVIEW = """
+    SELECT cls, split_part(tensor, '[', 1) AS tensor, count(DISTINCT layer) AS layers,
+        count(DISTINCT step) AS steps, min(step) AS first_step, max(step) AS last_step, count(DISTINCT rank) AS ranks,
+        count(*) AS rows, sum(num_nan)::BIGINT AS num_nan, sum(num_inf)::BIGINT AS num_inf
+    FROM stats GROUP BY ALL ORDER BY ALL
+"""
+
+
+def _grouped(
+    run: Any, by: str, names: str | None, bounds: tuple[int | None, int | None], every_steps: int | None
+) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    from numscope.runs.grouping import available, group, lacking
+
+    if names is None:
+        chosen: Sequence[str] = DEFAULT_STATS
+    elif names == "all":
+        chosen = available(run)
+    else:
+        chosen = [name.strip() for name in names.split(",")]
+    groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
+    missing = lacking(groups)
+    if missing:
+        click.echo(
+            f"numscope stats: {', '.join(missing)}: left empty where not every layer and step of the group has the columns it needs.",
+            err=True,
+        )
+    columns = ("group", "tensor", "first_step", "last_step", "rows", "numel", *chosen)
+    rows = [
+        (one.name, one.tensor, one.first_step, one.last_step, one.num_rows, one.summary.numel, *(one.values[name] for name in chosen))
+        for one in groups
+    ]
+    return columns, rows
+
+
+def _bounds(steps: str | None) -> tuple[int | None, int | None]:
+    if steps is None:
+        return None, None
+    match = re.fullmatch(r"\s*(\d*)\s*(-?)\s*(\d*)\s*", steps)
+    if match is None or not (match[1] or match[3]):
+        raise UsageError(f"--steps: got {steps!r}, expected A-B, A-, -B or A, steps from 0.")
+    first = int(match[1]) if match[1] else None
+    last = first if not match[2] else int(match[3]) if match[3] else None
+    if first is not None and last is not None and last < first:
+        raise UsageError(f"--steps: got {steps!r}, expected the first step first. Did you mean {last}-{first}?")
+    return first, last
+
+
+def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows as objects; nan and infinities as the strings "nan", "inf", "-inf", as in all of numscope's JSON."""
+    from numscope.record import plain
+
+    if not rows:
+        sys.stdout.write("[]\n")
+        return
+    last = len(rows) - 1
+    for place, row in enumerate(rows):
+        text = json.dumps(dict(zip(columns, map(plain, row), strict=True)), allow_nan=False, default=str)
+        sys.stdout.write(f"{'[' if place == 0 else ' '}{text}{']' if place == last else ','}\n")
+
+
+def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from numscope.sinks.names import one_line
+
+    is_number = [any(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, right in zip(columns, is_number, strict=True):
+        table.add_column(Text(one_line(name)), justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one_line(_shown(value))) for value in row))
+    # Into a pipe or a file a table is as wide as it is: there is no line to fit.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else MAX_WIDTH)
+    console.print(table)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"  # for the eye; JSON and CSV have all digits
+    if isinstance(value, list):
+        from numscope.sinks.textlog import text_of
+
+        return text_of(value) if len(value) == 256 else ", ".join(map(_shown, value))
+    return str(value)
