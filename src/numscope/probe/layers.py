@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +45,19 @@ def first_floating(value: Any) -> Tensor | None:
     if isinstance(value, Tensor):
         return value if value.is_floating_point() or value.is_complex() else None
     return next((t for _, t in walk.tensors(value, "") if t.is_floating_point() or t.is_complex()), None)
+
+
+def own_base(output: Any, inputs: Iterable[Any]) -> Tensor | None:
+    """What a layer computed, if it hands out nothing but a view of all of it, as Linear does of inputs with three dimensions.
+
+    A module that then works in place gives the view another past, and a hook on it would hear nothing. Not where it is an input's memory.
+    """
+    if type(output) is not Tensor or not output._is_view() or not output.is_contiguous():
+        return None
+    base: Tensor | None = output._base
+    if base is None or base.grad_fn is None or base.numel() != output.numel() or not base.is_contiguous():
+        return None
+    return None if any(isinstance(t, Tensor) and (t is base or t._base is base) for t in inputs) else base
 
 
 class LayerProbe:
@@ -106,6 +119,9 @@ class LayerProbe:
             except Exception as error:
                 self._fail(error)
 
+    def _observe_as(self, site: int, shape: torch.Size, gradient: Tensor) -> None:
+        self.observe(site, gradient.reshape(shape))
+
     # ---- hooks
 
     def _before(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -145,9 +161,13 @@ class LayerProbe:
                 self._observe(sites.output, given)
         if grad and given is not None and given.requires_grad:
             if sites.gradient is not None:
-                handle = given.register_hook(Hook(self.observe, sites.gradient))  # type: ignore[no-untyped-call]
-                if given.is_leaf:
-                    self._leaf_handles.append(handle)
+                whole = own_base(output, (*args, *kwargs.values()))
+                if whole is not None:
+                    whole.register_hook(Hook(self._observe_as, sites.gradient, given.shape))  # type: ignore[no-untyped-call]
+                else:
+                    handle = given.register_hook(Hook(self.observe, sites.gradient))  # type: ignore[no-untyped-call]
+                    if given.is_leaf:
+                        self._leaf_handles.append(handle)
             if sites.dgrad is not None and edge is not None:
                 watch_dgrad(edge, output, partial(self.observe, sites.dgrad))
 
