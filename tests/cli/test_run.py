@@ -16,6 +16,7 @@ import click
 import pytest
 
 import numscope
+from numscope.cli import command
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target
 from numscope.cli.run import TorchWatch, run
@@ -24,6 +25,7 @@ from numscope.options import WatchOptions
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
 OPTIONS = "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --trace, -m"
+COMMANDS = ", ".join(sorted(command.numscope.commands))
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
 
@@ -69,8 +71,8 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
             ["run", "--log-dir", "s.py", "s.py"],
             "numscope run: --log-dir: got 's.py', expected a folder, or a path where one can be made. It is a file.",
         ),
-        (["s.py"], """numscope: got 's.py', expected one of run. Did you mean "numscope run s.py"?"""),
-        (["rnu", "s.py"], """numscope: got 'rnu', expected one of run. Did you mean "run"?"""),
+        (["s.py"], f"""numscope: got 's.py', expected one of {COMMANDS}. Did you mean "numscope run s.py"?"""),
+        (["rnu", "s.py"], f"""numscope: got 'rnu', expected one of {COMMANDS}. Did you mean "run"?"""),
         (["--trace", "3", "s.py"], """numscope: got '--trace', expected a command first. Did you mean "numscope run --trace"?"""),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -11,6 +11,7 @@ from click import exceptions as wrong
 
 from numscope import __version__
 from numscope.cli.config import config
+from numscope.cli.diff import diff
 from numscope.cli.layers import layers
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
@@ -24,6 +25,7 @@ def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
 
 
+numscope.add_command(diff)
 numscope.add_command(run)
 numscope.add_command(config)
 numscope.add_command(layers)
@@ -46,10 +48,12 @@ def main() -> NoReturn:
 
 def explain(error: click.ClickException) -> str:
     """A refusal in the house's form: where, what was got, what is expected, what to do."""
+    command: click.Command = numscope
+    where, words = "numscope", sys.argv[1:]
+    while words and isinstance(command, click.Group) and words[0] in command.commands:  # not every error knows its own command
+        where, command = f"{where} {words[0]}", command.commands[words.pop(0)]
+    word = next(iter(words), "")
     ctx = getattr(error, "ctx", None)
-    command = ctx.command if ctx is not None else numscope
-    where = ctx.command_path if ctx is not None else "numscope"
-    word = next(iter(sys.argv[len(where.split()) :]), "")  # what follows the command's own words
     if isinstance(error, wrong.NoArgsIsHelpError):
         return error.format_message()
     if isinstance(error, wrong.NoSuchOption):
