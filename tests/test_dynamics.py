@@ -87,7 +87,7 @@ OPTIMIZERS: dict[str, Callable[[list[Parameter]], torch.optim.Optimizer]] = {
 }
 
 
-@pytest.fixture(params=[1 << 20, 7], ids=["whole", "in pieces"])
+@pytest.fixture(params=[1 << 16, 7], ids=["whole", "in pieces"])
 def _piece(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dynamics, "PIECE_NUMEL", request.param)
     yield
