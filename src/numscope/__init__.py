@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numscope.record import Culprit, Finding
     from numscope.registry import feature, logger, rule, statistic
     from numscope.remedy import high_precision
+    from numscope.runs.query import load
     from numscope.scope import Scope
     from numscope.summary.dispatch import summarize
     from numscope.summary.state import Summary
@@ -32,6 +33,7 @@ _HOMES = {
     "check": "numscope.local",
     "feature": "numscope.registry",
     "high_precision": "numscope.remedy",
+    "load": "numscope.runs.query",
     "logger": "numscope.registry",
     "rule": "numscope.registry",
     "statistic": "numscope.registry",
@@ -50,6 +52,7 @@ __all__ = [
     "check",
     "feature",
     "high_precision",
+    "load",
     "logger",
     "rule",
     "statistic",
