@@ -158,7 +158,7 @@ class Inspection:
         ranks: int,
         mine: bool,
         given: Mapping[str, Sequence[float]],
-        reduced: bool,
+        reduced: bool | None,
     ) -> Observation:
         """One site's step in plain numbers.
 
@@ -189,9 +189,9 @@ class Inspection:
             mine=mine,
         )
 
-    def collects_at(self, site: Site, step: int, *, reduced: bool) -> list[Collect]:
-        """The parts of the plan that want a site's numbers at a step, reduced over ranks or not."""
-        return [c for c in site.collects if c.reduce is reduced and c.schedule.active(step)]
+    def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> list[Collect]:
+        """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
+        return [c for c in site.collects if (reduced is None or c.reduce is reduced) and c.schedule.active(step)]
 
     def values(
         self, collects: Iterable[Collect], summary: Summary, extras: Mapping[str, float | Histogram]
@@ -205,7 +205,7 @@ class Inspection:
                     found[asked.label] = value_of(asked, summary, extras) if custom is None else custom.value(summary, extras)
         return found
 
-    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool) -> list[Observation]:
+    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool | None) -> list[Observation]:
         """Observations of groups of sites, where a part of the plan asks for ``merge``."""
         found: list[Observation] = []
         merging = {id(c): c for site, _ in observations for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}

@@ -117,12 +117,14 @@ class Recorder:
         Returns: what stands before its layers' names, "" unless another model has layers of the same names.
         """
         prefix, count = "", 1
-        while any(prefix + layer.name in self._names for layer in layers):
+        named = {layer for layer in layers if layer.owns_parameters or layer in selected}  # all roots are called alike: no clash
+        while any(prefix + layer.name in self._names for layer in named):
             prefix = f"{model}." if count == 1 else f"{model}_{count}."
             count += 1
         for layer in layers:
-            self._names[prefix + layer.name] = model
-            self._layers.append({**asdict(layer), "name": prefix + layer.name, "model": model})
+            if layer in named or prefix + layer.name not in self._names:
+                self._names[prefix + layer.name] = model
+                self._layers.append({**asdict(layer), "name": prefix + layer.name, "model": model})
         describe_layers(self._sinks, self._layers)
         said = f", their names with {prefix!r} before them" if prefix else ""
         self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
