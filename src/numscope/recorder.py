@@ -121,10 +121,10 @@ class Recorder:
         while any(prefix + layer.name in self._names for layer in named):
             prefix = f"{model}." if count == 1 else f"{model}_{count}."
             count += 1
-        for layer in layers:
-            if layer in named or prefix + layer.name not in self._names:
-                self._names[prefix + layer.name] = model
-                self._layers.append({**asdict(layer), "name": prefix + layer.name, "model": model})
+        self._names.update({prefix + layer.name: model for layer in named})
+        told = {prefix + layer.name: layer for layer in layers if layer in named or prefix + layer.name not in self._names}
+        self._layers = [known for known in self._layers if known["name"] not in told]
+        self._layers += [{**asdict(layer), "name": name, "model": model} for name, layer in told.items()]
         describe_layers(self._sinks, self._layers)
         said = f", their names with {prefix!r} before them" if prefix else ""
         self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
