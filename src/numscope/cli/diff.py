@@ -1,0 +1,66 @@
+"""``numscope diff``: where two runs, or two steps, begin to differ."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from numscope.cli.values import Whole
+from numscope.errors import UsageError
+
+DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """Names with commas in between."""
+
+    name = "NAME,NAME…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        return tuple(word.strip() for word in str(value).split(",")) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
+
+
+class Number(click.ParamType):  # type: ignore[type-arg]
+    """A number; which ones are allowed is for the comparison to say."""
+
+    name = "X"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return float(str(value))
+        except ValueError:
+            self.fail(f"got {str(value)!r}, expected a number between 0 and 1, such as 1e-3.", param, ctx)
+
+
+@click.command(options_metavar="[options]", short_help="Find where two runs, or two steps, begin to differ.")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--noise", multiple=True, metavar="RUN", help="A run that should equal A: what they differ is noise. May be given several times."
+)
+@click.option("--tolerance", type=Number(), help="For all statistics, in place of what the runs' dtypes round; beside --noise, the least.")
+@click.option("--stats", type=Names(), help="Statistics to judge by (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
+@click.option("--top", type=Whole(), default=10, metavar="N", help="How many modules to list (10).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, top: int, as_json: bool) -> int:
+    """Compare the statistics of two runs over their common steps (A and B are run folders), or of two steps (both are RUN:STEP).
+
+    Exit status: 0 no divergence above tolerance; 1 a divergence; 2 wrong usage.
+    """
+    from numscope.runs.diff import compare
+    from numscope.runs.divergence import STATS
+
+    try:
+        found = compare(a, b, noise=noise, tolerance=tolerance, stats=STATS if stats is None else stats, top=top)
+    except UsageError as error:
+        where, _, rest = str(error).partition(":")
+        option = where.partition("[")[0] in ("noise", "tolerance", "stats", "top")
+        raise click.UsageError(f"{'--' if option else ''}{where}:{rest}") from None
+    if as_json:
+        click.echo(json.dumps(found.document(), indent=1, allow_nan=False))
+    else:
+        from numscope.runs.diff_text import text
+
+        click.echo(text(found), nl=False)
+    return DIVERGED if found.diverged else 0

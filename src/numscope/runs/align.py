@@ -1,0 +1,137 @@
+"""Which layer of one run is which of another, whose model may be wrapped, nested or written differently."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from numscope.site import WRAPPER_SEGMENTS
+
+How = Literal["name", "wrapper", "prefix", "order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A layer of a run.
+
+    Args:
+        name: as the run's observations have it.
+        cls: its class; "" where it is unknown.
+        tensors: those of it that were observed.
+    """
+
+    name: str
+    cls: str
+    tensors: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A layer under both its names, and how it was recognized."""
+
+    a: str
+    b: str
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Layers that both runs have, and those that only one has."""
+
+    pairs: tuple[Pair, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+
+def align(a: Sequence[Seen], b: Sequence[Seen]) -> Alignment:
+    """Pairs the layers of two runs: by name, by name without wrappers' segments, by a renamed prefix, at last by class and order.
+
+    A later way only sees what the earlier ones left over. Class and order pair a kind of layer (class and observed tensors) only where both
+    runs have equally many left: a guess that starts with a missing layer would shift all that follow.
+
+    Args:
+        a, b: each run's layers in the order of execution.
+    """
+    found: dict[str, tuple[str, How]] = {}
+    taken: set[str] = set()
+
+    def take(pairs: Sequence[tuple[str, str]], how: How) -> None:
+        for one, other in pairs:
+            if one not in found and other not in taken:
+                found[one] = (other, how)
+                taken.add(other)
+
+    def left() -> tuple[list[Seen], list[Seen]]:
+        return [x for x in a if x.name not in found], [x for x in b if x.name not in taken]
+
+    take(_same(*left(), lambda name: name), "name")
+    take(_same(*left(), _unwrapped), "wrapper")
+    while pairs := _renamed(*left()):
+        take(pairs, "prefix")
+    take(_in_order(*left()), "order")
+    only_a, only_b = left()
+    kept = tuple(Pair(x.name, *found[x.name]) for x in a if x.name in found)
+    return Alignment(kept, tuple(x.name for x in only_a), tuple(x.name for x in only_b))
+
+
+def _same(a: list[Seen], b: list[Seen], key: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Those whose key is the same, where it says which: one layer a side."""
+    sides = [defaultdict(list), defaultdict(list)]  # type: list[defaultdict[str, list[str]]]
+    for side, layers in zip(sides, (a, b), strict=True):
+        for layer in layers:
+            side[key(layer.name)].append(layer.name)
+    return [(names[0], sides[1][k][0]) for k, names in sides[0].items() if len(names) == 1 and len(sides[1].get(k, ())) == 1]
+
+
+def _unwrapped(name: str) -> str:
+    return ".".join(segment for segment in name.split(".") if segment not in WRAPPER_SEGMENTS)
+
+
+def _renamed(a: list[Seen], b: list[Seen]) -> list[tuple[str, str]]:
+    """The pairs that follow from the one change of prefix that explains most names; two layers at least must bear it out.
+
+    A prefix that only one side has needs no second witness: ``model.fc`` and ``fc``.
+    """
+    by_last: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for layer in b:
+        segments = _unwrapped(layer.name).split(".")
+        by_last[segments[-1]].append(segments)
+    votes: Counter[tuple[str, str]] = Counter()
+    for layer in a:
+        one = _unwrapped(layer.name).split(".")
+        for other in by_last[one[-1]]:
+            shared = 1
+            while shared < min(len(one), len(other)) and one[-shared - 1] == other[-shared - 1]:
+                shared += 1
+            votes[".".join(one[:-shared]), ".".join(other[:-shared])] += 1
+    sure = [(count, -len(x) - len(y), x, y) for (x, y), count in votes.items() if count > 1 or not x or not y]
+    if not sure:
+        return []
+    _, _, old, new = max(sure)
+
+    def rest(name: str, prefix: str) -> str:
+        name = _unwrapped(name)
+        if not prefix:
+            return name
+        return name[len(prefix) + 1 :] if name.startswith(prefix + ".") else ""
+
+    here = [x for x in a if rest(x.name, old)]
+    there = [x for x in b if rest(x.name, new)]
+    # Names without the prefix keep it apart: "" is no rest of any, so both sides hold bearers of the prefix alone.
+    ours, theirs = {rest(x.name, old): x.name for x in here}, {rest(x.name, new): x.name for x in there}
+    return [(name, theirs[key]) for key, name in ours.items() if key in theirs]
+
+
+def _in_order(a: list[Seen], b: list[Seen]) -> list[tuple[str, str]]:
+    kinds: list[defaultdict[tuple[str, frozenset[str]], list[str]]] = [defaultdict(list), defaultdict(list)]
+    for side, layers in zip(kinds, (a, b), strict=True):
+        for layer in layers:
+            side[layer.cls, layer.tensors].append(layer.name)
+    pairs: list[tuple[str, str]] = []
+    for kind, names in kinds[0].items():
+        others = kinds[1].get(kind, [])
+        if len(names) == len(others) and kind[0]:
+            pairs += zip(names, others, strict=True)
+    return pairs

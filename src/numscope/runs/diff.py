@@ -1,0 +1,310 @@
+"""Where two runs, or two steps of one, begin to differ, and which modules make them drift."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+from numscope.errors import UsageError
+from numscope.runs import divergence
+from numscope.runs.align import Seen, align
+from numscope.runs.difference import Calibration, Diff, Difference, Drift, Measure, Origin, StepCount
+from numscope.runs.divergence import STATS
+from numscope.runs.source import Source
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+NUM_EARLIER_PAIRS = 8  # steps before, which calibrate a comparison of two steps of one run
+
+
+def compare(
+    a: str,
+    b: str,
+    *,
+    noise: Sequence[str] = (),
+    tolerance: float | None = None,
+    stats: Sequence[str] = STATS,
+    top: int = 10,
+) -> Diff:
+    """Compares two runs over their common steps, or two steps.
+
+    Args:
+        a, b: run folders, or ``RUN:STEP`` both.
+        noise: runs that should equal A: what they differ from A and each other is noise. Two steps of one run are calibrated by the steps
+            before them.
+        tolerance: for all statistics, in place of the dtypes' default; beside noise, the least that one may be.
+        stats: which statistics are judged, of ``STATS``.
+        top: how many modules and non-finite sites are kept.
+
+    Raises:
+        UsageError: no such run or step, one with a step and one without, no common step or layer, an unknown statistic.
+
+    *Cost:* one scan of both runs' folders by DuckDB, in its memory; no tensor library is loaded.
+    """
+    import duckdb
+
+    for i, stat in enumerate(stats):
+        if stat not in STATS:
+            near = difflib.get_close_matches(stat, STATS, 1)
+            hint = f' Did you mean "{near[0]}"?' if near else ""
+            raise UsageError(f'stats[{i}]: got "{stat}", expected one of {", ".join(STATS)}.{hint}')
+    if not stats:
+        raise UsageError(f"stats: got none, expected some of {', '.join(STATS)}.")
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise UsageError(f"tolerance: got {tolerance}, expected a number between 0 and 1: divergences are relative.")
+    if top < 1:
+        raise UsageError(f"top: got {top}, expected a whole number of at least 1.")
+    sources = {"a": Source.parse("A", a, "a"), "b": Source.parse("B", b, "b")}
+    if (sources["a"].step is None) != (sources["b"].step is None):
+        lone = sources["b" if sources["a"].step is None else "a"]
+        raise UsageError(f"{lone.where}: got {lone.given!r}, a step of one side alone, expected RUN:STEP for both or for none.")
+    for i, run in enumerate(noise):
+        name = f"noise{i}"
+        sources[name] = Source.parse("noise", run, name)
+        if (sources[name].step is None) != (sources["a"].step is None):
+            raise UsageError(f"noise: got {run!r} to compare with {a!r}, expected a step for both or for none.")
+    con = duckdb.connect()
+    try:
+        for name, source in sources.items():
+            divergence.load(con, name, source.run)
+        return _compare(con, sources, tuple(noise), tolerance, tuple(stats), top)
+    finally:
+        con.close()
+
+
+def _compare(
+    con: DuckDBPyConnection, sources: dict[str, Source], noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...], top: int
+) -> Diff:
+    steps_only = _match_steps(con, "steps", sources["a"], sources["b"])
+    alignment = align(_layers(con, "a"), _layers(con, "b"))
+    if not alignment.pairs:
+        raise UsageError(
+            f"B: got a run whose layers are {', '.join(alignment.only_b[:3])}, …, "
+            f"expected some of A's: {', '.join(alignment.only_a[:3])}, …."
+        )
+    _table(con, "layers", [(p.a, p.b) for p in alignment.pairs])
+    divergence.pair(con, "pairs", "a", "b", "layers", "steps")
+
+    dtypes = (_working_dtype(con, "a"), _working_dtype(con, "b"))
+    kind: Calibration = "dtype" if tolerance is None else "tolerance"
+    tolerances = divergence.default_tolerances(divergence.coarser(*dtypes))
+    two_steps = sources["a"].step is not None and sources["a"].run.path == sources["b"].run.path
+    calibrated = False
+    if noise:
+        kind, calibrated = "noise", True
+        _calibrate_by_runs(con, [source for name, source in sources.items() if name != "b"])
+    elif two_steps and tolerance is None:
+        calibrated = _calibrate_by_earlier(con, sources)
+        kind = "earlier steps" if calibrated else "steps"
+    if tolerance is not None:
+        tolerances = dict.fromkeys(STATS, tolerance)
+    elif calibrated:
+        tolerances = dict.fromkeys(STATS, divergence.LEAST)
+    elif kind == "steps":
+        tolerances = dict.fromkeys(STATS, divergence.STEP_TOLERANCE)
+    divergence.judge(con, "judged", "pairs", tolerances, "limits" if calibrated else None, stats)
+
+    order = "ORDER BY step_a, place, ord NULLS LAST, layer_a, tensor"
+    first = next(iter(_differences(con, stats, f"WHERE severity > 1 {order} LIMIT 1")), None)
+    names = {p.a: p.b for p in alignment.pairs}
+    return Diff(
+        a=sources["a"].given,
+        b=sources["b"].given,
+        dtypes=dtypes,
+        calibration=kind,
+        noise=noise,
+        tolerances=tolerances,
+        stats=stats,
+        pairs=alignment.pairs,
+        only_a=_unmatched(con, "a", "b", names),
+        only_b=_unmatched(con, "b", "a", {b: a for a, b in names.items()}),
+        steps_only_a=steps_only[0],
+        steps_only_b=steps_only[1],
+        steps=tuple(
+            StepCount(*row)
+            for row in _rows(
+                con,
+                "SELECT step_a, step_b, count(*), count(*) FILTER (severity > 1), max(severity) FROM judged GROUP BY ALL ORDER BY step_a",
+            )
+        ),
+        factors=tuple(_rows(con, "SELECT step_a, factor FROM pairs_factors ORDER BY step_a")),
+        first_unequal=next(iter(_differences(con, stats, f"WHERE NOT same {order} LIMIT 1")), None),
+        nonfinite=_differences(con, stats, f"WHERE nonfinite_in <> '' {order} LIMIT {top}"),
+        num_nonfinite=_rows(con, "SELECT count(*) FROM judged WHERE nonfinite_in <> ''")[0][0],
+        first=first,
+        origin=None if first is None else _origin(con, first, order),
+        modules=_drift(con, first, top),
+    )
+
+
+def _rows(con: DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> list[Any]:
+    return con.execute(sql, list(values)).fetchall()
+
+
+def _table(con: DuckDBPyConnection, name: str, pairs: Sequence[tuple[object, object]]) -> None:
+    kind = "BIGINT" if "steps" in name else "VARCHAR"
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} (a {kind}, b {kind})")
+    if pairs:
+        con.execute(
+            f"INSERT INTO {name} SELECT unnest(CAST(? AS {kind}[])), unnest(CAST(? AS {kind}[]))",
+            [list(x) for x in zip(*pairs, strict=True)],
+        )
+
+
+def _match_steps(con: DuckDBPyConnection, name: str, a: Source, b: Source) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Makes the table of steps to compare; the steps that only one side has."""
+    sides = {side: [row[0] for row in _rows(con, f"SELECT DISTINCT step FROM {side} ORDER BY 1")] for side in {a.table, b.table}}
+    for source in (a, b):
+        if source.step is not None and source.step not in sides[source.table]:
+            near = sorted(sides[source.table], key=lambda step: abs(step - (source.step or 0)))[:5]
+            raise UsageError(
+                f"{source.where}: got step {source.step}, expected one that {source.run.path!r} holds; the nearest are "
+                f"{', '.join(map(str, sorted(near)))}."
+            )
+    if a.step is not None:
+        _table(con, name, [(a.step, b.step)])
+        return (), ()
+    here, there = sides[a.table], sides[b.table]
+    common = sorted(set(here) & set(there))
+    if not common:
+        raise UsageError(
+            f"{b.where}: got steps {there[0]} to {there[-1]}, expected some of those of {a.given!r}, {here[0]} to {here[-1]}. "
+            f"To compare two steps write RUN:STEP for both."
+        )
+    _table(con, name, [(step, step) for step in common])
+    return tuple(s for s in here if s not in set(common)), tuple(s for s in there if s not in set(common))
+
+
+def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Source]) -> None:
+    """Takes for noise what these runs, the first of them A, differ from each other, every two of them."""
+    layers = _layers(con, "a")
+    _table(con, "noise_layers", [(layer.name, layer.name) for layer in layers])
+    for run in runs[1:]:  # under A's names
+        _table(con, "renamed_layers", [(p.a, p.b) for p in align(layers, _layers(con, run.table)).pairs])
+        renamed = f"SELECT x.* REPLACE (l.a AS layer) FROM {run.table} x JOIN renamed_layers l ON l.b = x.layer"
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {run.table} AS {renamed}")
+    for i, (one, other) in enumerate(combinations(runs, 2)):
+        _match_steps(con, "noise_steps", one, other)
+        divergence.pair(con, "noise_pair", one.table, other.table, "noise_layers", "noise_steps")
+        con.execute("CREATE OR REPLACE TEMP TABLE noise_pairs AS FROM noise_pair" if i == 0 else "INSERT INTO noise_pairs FROM noise_pair")
+    divergence.calibrate(con, "limits", "noise_pairs", cumulative=runs[0].step is None)
+
+
+def _calibrate_by_earlier(con: DuckDBPyConnection, sources: dict[str, Source]) -> bool:
+    """Takes for noise what each step of the run changed on the one before, up to the earlier of the two steps."""
+    last = min(sources["a"].step or 0, sources["b"].step or 0)
+    steps = [row[0] for row in _rows(con, "SELECT DISTINCT step FROM a WHERE step <= ? ORDER BY 1", [last])][-NUM_EARLIER_PAIRS - 1 :]
+    if len(steps) < 2:
+        return False
+    _table(con, "noise_steps", list(pairwise(steps)))
+    _table(con, "noise_layers", [(layer.name, layer.name) for layer in _layers(con, "a")])
+    divergence.pair(con, "noise_pairs", "a", "a", "noise_layers", "noise_steps")
+    divergence.calibrate(con, "limits", "noise_pairs", cumulative=False)
+    return True
+
+
+def _layers(con: DuckDBPyConnection, table: str) -> list[Seen]:
+    sql = f"""SELECT layer, arg_min(cls, step), list_sort(list(DISTINCT tensor)) FROM {table}
+              GROUP BY layer ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"""
+    return [Seen(name, cls, frozenset(tensors)) for name, cls, tensors in _rows(con, sql)]
+
+
+def _unmatched(con: DuckDBPyConnection, here: str, there: str, names: dict[str, str]) -> tuple[str, ...]:
+    """Sites of one side without a counterpart, each once."""
+    sites = _rows(
+        con, f"SELECT layer, tensor, min(step) FROM {here} GROUP BY ALL ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"
+    )
+    others = set(_rows(con, f"SELECT DISTINCT layer, tensor FROM {there}"))
+    return tuple(f"{layer} {tensor}" for layer, tensor, _ in sites if (names.get(layer), tensor) not in others)
+
+
+def _working_dtype(con: DuckDBPyConnection, table: str) -> str:
+    """The coarsest dtype that a quarter of a run's activations (else of all its tensors) have; "" if several were merged.
+
+    Under autocast layers of both kinds alternate and the coarse one sets the rounding of all; one layer cast by mistake is what a
+    comparison should find, not what it should excuse.
+    """
+    for among in ("tensor IN ('activation', 'output')", "true"):
+        rows = _rows(con, f"SELECT dtype, count(*) FROM {table} WHERE {among} GROUP BY dtype")
+        total = sum(n for _, n in rows)
+        if total:
+            many = [dtype for dtype, n in rows if 4 * n >= total]
+            return functools.reduce(divergence.coarser, sorted(many)) if many else ""
+    return ""
+
+
+_SITE = "step_a, step_b, layer_a, layer_b, cls, tensor, dtype_a, dtype_b, CAST(numel_a AS BIGINT), CAST(numel_b AS BIGINT), severity"
+
+
+def _differences(con: DuckDBPyConnection, stats: tuple[str, ...], where: str) -> tuple[Difference, ...]:
+    columns = ", ".join(f"a_{s}, b_{s}, d_{s}, t_{s}" for s in STATS)
+    found = []
+    for row in _rows(con, f"SELECT {_SITE}, nonfinite_in, factor, {columns} FROM judged {where}"):
+        measures = tuple(Measure(s, *row[13 + 4 * i : 17 + 4 * i]) for i, s in enumerate(STATS))
+        judged = [m for m in measures if m.statistic in stats]
+        one_sided = [m for m in judged if m.statistic in ("num_nan", "num_inf") and m.divergence == 1.0] if row[11] else []
+        worst = max(one_sided or judged, key=lambda m: (m.divergence or 0.0) / m.tolerance)
+        found.append(Difference(*(*row[:11], worst.statistic, *row[11:13], measures)))
+    return tuple(found)
+
+
+def _origin(con: DuckDBPyConnection, first: Difference, order: str) -> Origin:
+    sites: list[tuple[str, str, float]] = _rows(
+        con, f"SELECT layer_a, tensor, severity FROM judged WHERE step_a = ? {order}", [first.step_a]
+    )
+    seen = {tensor: severity for layer, tensor, severity in sites if layer == first.layer_a}
+    kind = _kind(first.tensor)
+    reads = {"output": ("activation",), "dgrad": ("gradient",), "wgrad": ("gradient", "activation")}.get(kind, ())
+    read = {tensor: seen[tensor] for tensor in reads if tensor in seen}
+    own = {t: s for t, s in seen.items() if _kind(t) == "weight"} if kind in ("output", "dgrad") else {}
+    place = next(i for i, (layer, tensor, _) in enumerate(sites) if (layer, tensor) == (first.layer_a, first.tensor))
+    after = " ".join(sites[place - 1][:2]) if place else None
+    weights = tuple(dict.fromkeys(layer for layer, tensor, severity in sites if _kind(tensor) == "weight" and severity > 1))[:3]
+    verdict: Literal["module", "weight", "input", "unknown"]
+    if not reads:
+        verdict = "weight" if kind == "weight" else "input"
+    elif any(severity > 1 for severity in read.values()):
+        verdict = "input"
+    elif any(severity > 1 for severity in own.values()):
+        verdict = "weight"
+    else:
+        verdict = "module" if len(read) == len(reads) else "unknown"
+    return Origin(verdict, {**read, **own}, after, weights)
+
+
+def _kind(tensor: str) -> str:
+    """``weight`` of ``weight[in_proj_weight]``."""
+    return tensor.partition("[")[0]
+
+
+def _drift(con: DuckDBPyConnection, first: Difference | None, top: int) -> tuple[Drift, ...]:
+    """At the step of the first divergence: from the next one on all weights differ, and every module reads what the first one made."""
+    step = "" if first is None else f"WHERE step_a = {first.step_a}"
+    rows = _rows(
+        con,
+        f"""
+        WITH sides AS (
+            SELECT layer_a, layer_b, cls, step_a, step_b,
+                max(severity) FILTER (tensor = 'activation') AS activation,
+                max(severity) FILTER (tensor = 'output') AS output,
+                max(severity) FILTER (tensor = 'gradient') AS gradient,
+                max(severity) FILTER (tensor LIKE 'weight%') AS weight,
+                max(severity) FILTER (tensor = 'dgrad' OR tensor LIKE 'wgrad%') AS sent
+            FROM judged {step} GROUP BY ALL
+        ), ways AS (
+            SELECT layer_a, layer_b, cls, 'forward' AS direction, step_a, step_b, activation AS read, weight, output AS made FROM sides
+            UNION ALL
+            SELECT layer_a, layer_b, cls, 'backward', step_a, step_b, greatest(gradient, activation), weight, sent FROM sides
+            WHERE gradient IS NOT NULL
+        ), grown AS (
+            SELECT layer_a, layer_b, cls, direction, step_a, step_b, log2((1 + made) / (1 + read)) AS bits, read, weight, made
+            FROM ways WHERE made > read
+        ), most AS (SELECT DISTINCT ON (layer_a) * FROM grown ORDER BY layer_a, bits DESC, step_a, direction DESC)
+        SELECT * FROM most ORDER BY bits DESC, step_a, layer_a LIMIT {top}
+        """,
+    )
+    return tuple(Drift(*row) for row in rows)

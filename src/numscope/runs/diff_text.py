@@ -1,0 +1,219 @@
+"""A comparison as text: what is not finite in one run alone, the first divergence and where it came from, modules by drift."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from numscope.report.text import escape
+from numscope.runs.difference import Diff, Difference
+
+_BAD = "bold red"
+_NAME = "bold cyan"
+_QUIET = "dim"
+NUM_NAMES = 6  # of what was not aligned
+
+_CALIBRATED = {
+    "dtype": "the usual rounding of {dtype}",
+    "tolerance": "--tolerance",
+    "noise": "what {noise} shows to be noise",
+    "earlier steps": "what the steps before change",
+    "steps": "a factor of two: no earlier steps to calibrate by",
+}
+
+
+def text(diff: Diff, width: int | None = None, file: TextIO | None = None) -> str:
+    """The report as it is printed.
+
+    Args:
+        width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
+        file: where it will stand: colors only on a terminal. stdout if not given.
+    """
+    console = Console(file=file or sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(render(diff), crop=False)
+    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+
+
+def render(diff: Diff) -> RenderableType:
+    """The report, for any rich console."""
+    blocks = [_head(diff), _nonfinite(diff), _first(diff), _modules(diff), _steps(diff), _unaligned(diff)]
+    lines: list[RenderableType] = []
+    for block in filter(None, blocks):
+        lines += [*block, Text("")]
+    return Group(*lines[:-1])
+
+
+def _head(diff: Diff) -> list[RenderableType]:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row("A", escape(f"{diff.a}  {diff.dtypes[0]}".rstrip()))
+    grid.add_row("B", escape(f"{diff.b}  {diff.dtypes[1]}".rstrip()))
+    sites = max((step.num_sites for step in diff.steps), default=0)
+    ways = {how: sum(pair.how == how for pair in diff.pairs) for how in ("wrapper", "prefix", "order")}
+    ways_text = "; ".join(f"{count} by {how}" for how, count in ways.items() if count)
+    grid.add_row(
+        "compared",
+        f"{_steps_text(diff)}, {_many(sites, 'site')} of {_many(len(diff.pairs), 'layer')}" + (f" ({ways_text})" if ways_text else ""),
+    )
+    dtype = f"{diff.dtypes[0]} against {diff.dtypes[1]}" if diff.dtypes[0] != diff.dtypes[1] else diff.dtypes[0]
+    grid.add_row("tolerance", escape(_CALIBRATED[diff.calibration].format(dtype=dtype or "merged dtypes", noise=" and ".join(diff.noise))))
+    if diff.factors:
+        low, high = min(f for _, f in diff.factors), max(f for _, f in diff.factors)
+        amount = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        grid.add_row("loss scale", f"B's gradients are {amount} times A's throughout, at {_many(len(diff.factors), 'step')}: taken out")
+    return [grid]
+
+
+def _steps_text(diff: Diff) -> str:
+    steps = diff.steps
+    if len(steps) == 1:
+        one = steps[0]
+        return f"step {one.step_a}" if one.step_a == one.step_b else f"step {one.step_a} with step {one.step_b}"
+    return f"{len(steps)} steps, {steps[0].step_a} to {steps[-1].step_a}"
+
+
+def _site(difference: Difference) -> Text:
+    text = Text(f"step {difference.step_a}")
+    if difference.step_b != difference.step_a:
+        text.append(f" with {difference.step_b}")
+    text.append("  ")
+    text.append(escape(difference.layer_a), style=_NAME)
+    if difference.layer_b != difference.layer_a:
+        text.append(f" ({escape(difference.layer_b)} in B)")
+    text.append(f"  {escape(difference.cls)} {escape(difference.tensor)}".replace("  ", " ", 1 if not difference.cls else 0))
+    return text
+
+
+def _nonfinite(diff: Diff) -> list[RenderableType]:
+    if not diff.nonfinite:
+        return []
+    more = f", the first {len(diff.nonfinite)}" if diff.num_nonfinite > len(diff.nonfinite) else ""
+    lines: list[RenderableType] = [Text(f"Not finite in one run alone: {_many(diff.num_nonfinite, 'site')}{more}", style=_BAD)]
+    for difference in diff.nonfinite:
+        side = difference.nonfinite_in
+        numel = difference.numel_a if side == "a" else difference.numel_b
+        shares = {m.statistic: getattr(m, side) or 0.0 for m in difference.measures}
+        counts = [f"{round(shares[key] * numel):,} {word}" for key, word in (("num_nan", "nan"), ("num_inf", "inf")) if shares[key]]
+        text = Text("  ") + _site(difference)
+        text.append(f": {', '.join(counts)} of {numel:,} in {side.upper()}")
+        lines.append(text)
+    return lines
+
+
+def _first(diff: Diff) -> list[RenderableType]:
+    if diff.first is None:
+        if diff.first_unequal is None:
+            return [Text("Equal: every stored number of every site, bit for bit.", style="bold green")]
+        text = Text("No divergence above tolerance.", style="bold green")
+        text.append("\nFirst unequal number: ", style="not bold default")
+        return [text + _site(diff.first_unequal)]
+    head = Text("First divergence: ", style=_BAD)
+    head.append_text(Text("", style="not bold default") + _site(diff.first))
+    table = Table(box=None, padding=(0, 2, 0, 2), pad_edge=False, header_style="bold")
+    table.add_column("  statistic")
+    for name in ("A", "B", "divergence", "tolerance"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for m in sorted(diff.first.measures, key=lambda m: -(m.divergence or 0.0) / m.tolerance):
+        if m.statistic not in diff.stats or not m.divergence:
+            continue
+        above = m.divergence > m.tolerance
+        row = [f"  {m.statistic}", _value(m.a), _value(m.b), f"{m.divergence:.2e}", f"{m.tolerance:.2e}"]
+        table.add_row(*(Text(cell, style=_BAD if above and i == 3 else "") for i, cell in enumerate(row)))
+    lines: list[RenderableType] = [head, table, Text("  " + escape(_story(diff)))]
+    if diff.first_unequal is not None and diff.first_unequal != diff.first:
+        lines.append(Text("  First unequal number, within tolerance: ", style=_QUIET) + _site(diff.first_unequal))
+    return lines
+
+
+def _story(diff: Diff) -> str:
+    first, origin = diff.first, diff.origin
+    if first is None or origin is None:
+        return ""
+    kind = first.tensor.partition("[")[0]
+    if origin.verdict == "module":
+        agreeing = " and ".join(name for name in origin.inputs)
+        return f"Origin: {first.layer_a} itself. Its {agreeing} agree{'' if len(origin.inputs) > 1 else 's'}, its {first.tensor} does not."
+    if origin.verdict == "weight":
+        before = "" if kind == "weight" else f" Its {', '.join(n for n, s in origin.inputs.items() if s <= 1) or 'input'} agrees."
+        return f"Origin: the weight of {first.layer_a}, which differs at this step already.{before}"
+    this = f"{first.layer_a} {first.tensor}"
+    if origin.after is None:
+        story = f"Origin: before {this}, where nothing was observed: in the data, or in what comes first."
+    else:
+        story = f"Origin: between {origin.after}, which agrees, and {this}, where nothing was observed."
+    if origin.verdict == "unknown":
+        story = f"Origin: {first.layer_a} itself, or what it read, which was not observed."
+    if origin.weights:
+        story += f" Weights that differ at this step: {', '.join(origin.weights)}."
+    return story
+
+
+def _modules(diff: Diff) -> list[RenderableType]:
+    if not diff.modules:
+        return []
+    when = f" at step {diff.first.step_a}" if diff.first is not None else ""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("  module", overflow="fold")
+    table.add_column("class")
+    table.add_column("way")
+    for name in ("step", "read", "weight", "made", "drift"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for m in diff.modules:
+        weight = "-" if m.weight is None else _times(m.weight)
+        cells = [
+            f"  {escape(m.layer_a)}",
+            escape(m.cls),
+            m.direction,
+            str(m.step_a),
+            _times(m.read),
+            weight,
+            _times(m.made),
+            f"{m.bits:+.1f}",
+        ]
+        table.add_row(*(Text(cell, style=_NAME if i == 0 else "") for i, cell in enumerate(cells)))
+    return [
+        Text(f"Modules by drift{when}", style="bold"),
+        table,
+        Text("  read, weight, made: divergence over tolerance; drift: powers of two that the module adds", style=_QUIET),
+    ]
+
+
+def _steps(diff: Diff) -> list[RenderableType]:
+    bad = [step for step in diff.steps if step.num_diverging]
+    if not bad or len(diff.steps) == 1:
+        return []
+    shown = bad if len(bad) <= 5 else [*bad[:3], *bad[-2:]]
+    parts = [f"{step.step_a}: {step.num_diverging} of {step.num_sites}" for step in shown]
+    if len(shown) < len(bad):
+        parts.insert(3, "…")
+    return [Text("Diverging sites by step: ", style="bold") + Text(", ".join(parts), style="not bold")]
+
+
+def _unaligned(diff: Diff) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for side, names, steps in (("A", diff.only_a, diff.steps_only_a), ("B", diff.only_b, diff.steps_only_b)):
+        for what, found in (("site", names), ("step", tuple(map(str, steps)))):
+            if found:
+                more = f" and {len(found) - NUM_NAMES} more" if len(found) > NUM_NAMES else ""
+                lines.append(
+                    Text(f"In {side} alone, {_many(len(found), what)}: {escape(', '.join(found[:NUM_NAMES]))}{more}", style=_QUIET)
+                )
+    return lines
+
+
+def _value(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _times(severity: float) -> str:
+    return f"{severity:.2g}" if severity < 1000 else f"{severity:.1e}"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -1,0 +1,248 @@
+"""How far two runs' numbers of one site are apart, and how far is too far: definitions, in SQL.
+
+Each statistic has a divergence between 0 and 1 that a change of scale of both tensors leaves alone and that does not depend on how many
+elements were seen, so that a sharded and a whole tensor, or one and two copies of a weight, compare. With ``a`` and ``b`` the two values
+and ``r`` the larger of both root mean squares:
+
+    rms, amax               |a - b| / max(a, b)
+    mean, std               |a - b| / r, at most 1
+    abs_min                 |log2 max(a, e r) - log2 max(b, e r)| / 64, at most 1; e is one rounding of the coarser dtype
+    num_zero                |a - b|, as shares of all elements
+    num_nan, num_inf        the same, and 1 where only one run has any
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from numscope.runs.folder import Run
+from numscope.runs.query import RAW, connect
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+STATS = ("rms", "mean", "std", "amax", "abs_min", "num_zero", "num_nan", "num_inf")
+
+# One rounding step at 1.0. What is not here (integers, several dtypes merged) counts as bfloat16.
+EPSILON = {
+    "float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23, "float16": 2.0**-10, "complex32": 2.0**-10,
+    "bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e4m3fnuz": 2.0**-3, "float8_e5m2": 2.0**-2, "float8_e5m2fnuz": 2.0**-2,
+}  # fmt: skip
+UNKNOWN_EPSILON = EPSILON["bfloat16"]
+
+LEAST = 1e-7  # below it, differences are those of the float64 sums themselves (std beside a mean a thousand times as large)
+MARGIN = 3.0  # by which a difference must exceed the noise
+FIRST_MARGIN = 6.0  # the same again over how many samples of noise there are: one sample is a small one too often
+FEW = 8.0  # zeros that come and go where an A/A pair by chance shows none
+STEP_TOLERANCE = 0.5  # two steps of one run, with nothing before them to calibrate by
+ONE_SIDED = 1 / LEAST  # severity of a nan or inf that one run alone has
+
+
+# What rounding alone makes of two runs' statistics within some steps, and some more: of means (rms, mean, std), of amax, of the share of
+# zeros. Measured on a Llama of 4 layers, 6 steps of AdamW: float32 summed in another order 3e-6, 2e-5, 3e-3; bfloat16 against float32 8e-3,
+# 3e-2, 1e-2; float16 against float32 4e-3, 2e-2. Its gradients' zeros (up to a fifth) are underflow, which no tolerance shall hide.
+ROUNDING = {
+    "float64": (LEAST, 1e-6, 1e-3), "complex128": (LEAST, 1e-6, 1e-3), "float32": (1e-5, 1e-4, 5e-3), "complex64": (1e-5, 1e-4, 5e-3),
+    "float16": (1e-2, 5e-2, 2e-2), "complex32": (1e-2, 5e-2, 2e-2), "bfloat16": (3e-2, 1e-1, 2e-2),
+}  # fmt: skip
+ROUNDING_OF_8_BITS = (0.25, 0.5, 0.1)
+ABS_MIN = 0.25  # 16 powers of two: the smallest magnitude of a tensor is what cancellation leaves
+
+
+def default_tolerances(dtype: str) -> dict[str, float]:
+    """Tolerances for two runs of the same training, the coarser of which computes in this dtype."""
+    mean, extreme, zeros = ROUNDING.get(dtype, ROUNDING_OF_8_BITS if dtype.startswith("float8") else ROUNDING["bfloat16"])
+    return {
+        "rms": mean, "mean": mean, "std": mean, "amax": extreme, "abs_min": ABS_MIN,
+        "num_zero": zeros, "num_nan": 1e-3, "num_inf": 1e-3,
+    }  # fmt: skip
+
+
+def coarser(one: str, other: str) -> str:
+    """That of two dtypes which rounds more."""
+    return max(one, other, key=lambda dtype: EPSILON.get(dtype, UNKNOWN_EPSILON))
+
+
+def _epsilon(column: str) -> str:  # numbers with an exponent: SQL takes others for decimals
+    cases = " ".join(f"WHEN '{name}' THEN {value:.17e}" for name, value in EPSILON.items())
+    return f"CASE {column} {cases} ELSE {UNKNOWN_EPSILON:.17e} END"
+
+
+def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
+    """Makes the table ``name``: one row a step, layer and tensor, ranks and parts merged by a summary's laws, with the statistics compared.
+
+    Several ranks may write one site each (stages of a pipeline, unreduced logging): the lowest tells their place in the step.
+    """
+    with connect(run) as reader:  # which reaches this run's files and no others
+        rows = reader.sql(_MERGED).to_arrow_table()
+    con.register(f"{name}_rows", rows)
+    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {name}_rows")
+    con.unregister(f"{name}_rows")
+
+
+_MERGED = f"""
+        WITH merged AS (
+            SELECT CAST(step AS BIGINT) AS step, layer, tensor,
+                CASE WHEN count(DISTINCT cls) = 1 THEN min(cls) ELSE '' END AS cls,
+                CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) ELSE '' END AS dtype,
+                min(rank) AS rank, min(ord) FILTER (ord >= 0) AS ord,
+                CAST(sum(numel) AS DOUBLE) AS numel, CAST(sum(num_nan) AS DOUBLE) AS nans,
+                CAST(sum(num_pos_inf) + sum(num_neg_inf) AS DOUBLE) AS infs, CAST(sum(num_zero) AS DOUBLE) AS zeros,
+                min("min") AS low, max("max") AS high, min(abs_min) AS abs_min, max(abs_max) AS amax,
+                sum("sum") AS s1, sum(abs_sum) AS abs_sum, sum(square_sum) AS s2
+            FROM {RAW} GROUP BY ALL
+        ), means AS (
+            SELECT *, numel - nans - infs AS finite,
+                CASE WHEN numel - nans - infs > 0 AND (abs_min IS NULL OR abs_sum <> 0) THEN s1 / (numel - nans - infs) END AS mean,
+                CASE WHEN numel - nans - infs > 0 AND (abs_min IS NULL OR abs_sum <> 0) THEN s2 / (numel - nans - infs) END AS square
+            FROM merged
+        )
+        SELECT step, layer, tensor, cls, dtype, rank, ord, numel,
+            CASE WHEN isfinite(square) THEN sqrt(square) END AS rms,
+            CASE WHEN isfinite(mean) THEN mean END AS mean,
+            CASE WHEN low = high THEN 0e0 WHEN isfinite(square) THEN sqrt(greatest(square - mean * mean, 0e0)) END AS std,
+            amax, abs_min, zeros / nullif(numel, 0) AS num_zero, nans / nullif(numel, 0) AS num_nan, infs / nullif(numel, 0) AS num_inf,
+            [numel, nans, infs, zeros, low, high, abs_min, amax, s1, abs_sum, s2] AS stored
+        FROM means
+"""
+
+
+def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps: str) -> None:
+    """Makes the table ``name``: both runs' numbers of each aligned site and step, and their divergences ``d_rms`` and so on.
+
+    Gradients on their way back carry the loss's scale, which GradScaler, and a mean over each rank's own batch, set differently in two
+    runs. A factor that all of a step share is taken out; ``factor`` tells it. Gradients of weights are as the optimizer gets them, so
+    they keep theirs.
+
+    Args:
+        a, b: tables that ``load`` made.
+        layers: a table with the columns ``a, b``: the layers' names on both sides.
+        steps: a table with the columns ``a, b``: the steps to compare.
+    """
+    values = ", ".join(f"x.{s} AS a_{s}, y.{s} AS b_{s}" for s in STATS)
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {name}_raw AS
+        SELECT x.step AS step_a, y.step AS step_b, x.layer AS layer_a, y.layer AS layer_b, x.cls, x.tensor, x.dtype AS dtype_a,
+            y.dtype AS dtype_b, x.rank, x.ord, x.numel AS numel_a, y.numel AS numel_b, x.stored = y.stored AS same,
+            x.tensor IN ('gradient', 'dgrad') AS scaled, {values}
+        FROM {steps} s JOIN {a} x ON x.step = s.a JOIN {layers} l ON l.a = x.layer
+            JOIN {b} y ON y.step = s.b AND y.layer = l.b AND y.tensor = x.tensor
+    """)
+    # A factor is one if it is the same to a twentieth at most of several places; rounding alone moves no median by more than that.
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {name}_factors AS
+        WITH logs AS (SELECT step_a, log2(b_rms / a_rms) AS l FROM {name}_raw WHERE scaled AND a_rms > 0 AND b_rms > 0)
+        SELECT step_a, pow(2e0, CASE WHEN abs(median(l) - round(median(l))) < 0.07 THEN round(median(l)) ELSE median(l) END) AS factor
+        FROM logs GROUP BY step_a
+        HAVING count(*) >= 3 AND abs(median(l)) > 0.5 AND quantile_cont(l, 0.8) - quantile_cont(l, 0.2) < 0.07
+    """)
+    lifted = ", ".join(f"b_{s} / coalesce(factor, 1e0) AS b_{s}" for s in ("rms", "mean", "std", "amax", "abs_min"))
+    eps = f"greatest({_epsilon('dtype_a')}, {_epsilon('dtype_b')})"
+    divergences = {
+        "rms": _relative("a_rms", "b_rms"),
+        "mean": _beside("mean"),
+        "std": _beside("std"),
+        "amax": _relative("a_amax", "b_amax"),
+        "abs_min": "CASE WHEN a_abs_min > 0 AND b_abs_min > 0 THEN "
+        "least(1e0, abs(log2(greatest(a_abs_min, e * r)) - log2(greatest(b_abs_min, e * r))) / 64) END",
+        "num_zero": "abs(a_num_zero - b_num_zero)",
+        "num_nan": _share("num_nan"),
+        "num_inf": _share("num_inf"),
+    }
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {name} AS
+        WITH scaled AS (
+            SELECT p.* REPLACE ({lifted}), factor
+            FROM (SELECT p.*, CASE WHEN scaled THEN f.factor END AS factor FROM {name}_raw p LEFT JOIN {name}_factors f USING (step_a)) p
+        ), ready AS (
+            SELECT *, CASE WHEN a_rms IS NOT NULL AND b_rms IS NOT NULL THEN greatest(a_rms, b_rms) END AS r, {eps} AS e FROM scaled
+        )
+        SELECT * EXCLUDE (r, e, scaled), {", ".join(f"{sql} AS d_{stat}" for stat, sql in divergences.items())},
+            CASE WHEN a_num_nan + a_num_inf > 0 AND b_num_nan + b_num_inf = 0 THEN 'a'
+                 WHEN b_num_nan + b_num_inf > 0 AND a_num_nan + a_num_inf = 0 THEN 'b' ELSE '' END AS nonfinite_in
+        FROM ready
+    """)
+
+
+def _relative(a: str, b: str) -> str:
+    return (
+        f"CASE WHEN greatest({a}, {b}) = 0 THEN 0e0 WHEN {a} IS NOT NULL AND {b} IS NOT NULL THEN abs({a} - {b}) / greatest({a}, {b}) END"
+    )
+
+
+def _beside(stat: str) -> str:  # no least(1, …): it passes over a NULL and says 1
+    return f"CASE WHEN r = 0 THEN 0e0 WHEN abs(a_{stat} - b_{stat}) > r THEN 1e0 ELSE abs(a_{stat} - b_{stat}) / r END"
+
+
+def _share(stat: str) -> str:
+    return f"CASE WHEN (a_{stat} > 0) <> (b_{stat} > 0) THEN 1e0 ELSE abs(a_{stat} - b_{stat}) END"
+
+
+def calibrate(con: DuckDBPyConnection, name: str, noise: str, *, cumulative: bool) -> None:
+    """Makes the tables ``name`` (each site's noise) and ``name_kind`` (that of its kind of tensor) from an A/A pair's divergences.
+
+    A site's noise is the largest divergence that the pair shows at it up to that step (two runs part further with every step, so later
+    noise must not excuse an early difference), or the ninth decile of that over its kind of tensor if that is more: a pair is one sample a
+    step, and by luck a small one. A site at which the pair is bit for bit the same has no noise at all.
+
+    Args:
+        noise: a table that ``pair`` made of the A/A pair.
+        cumulative: noise of later steps counts for later ones only; False: all of it for all.
+    """
+    window = "OVER (PARTITION BY layer_a, tensor ORDER BY step_a)" if cumulative else "OVER (PARTITION BY layer_a, tensor)"
+    most = ", ".join(f"max(d_{s}) {window} AS n_{s}" for s in STATS)
+    # What stands before the pair's first step is judged by that step.
+    since = "CASE WHEN step_a = min(step_a) OVER () THEN -1 ELSE step_a END" if cumulative else "-1"
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {name} AS
+        SELECT DISTINCT ON (layer_a, tensor, since) layer_a, tensor, {since} AS since, bool_and(same) {window} AS exact,
+            {MARGIN:e} + {FIRST_MARGIN:e} / count(*) {window} AS margin, {most}
+        FROM {noise}
+    """)
+    deciles = ", ".join(f"quantile_cont(n_{s}, 0.9) FILTER (NOT exact) AS k_{s}" for s in STATS)
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {name}_kind AS
+        SELECT split_part(tensor, '[', 1) AS kind, since, min(margin) AS margin, {deciles} FROM {name} GROUP BY ALL
+    """)
+
+
+def judge(
+    con: DuckDBPyConnection, name: str, pairs: str, tolerances: Mapping[str, float], noise: str | None, stats: tuple[str, ...]
+) -> None:
+    """Makes the table ``name``: the pairs with a tolerance a statistic (``t_rms``, …) and ``severity``, a divergence over its tolerance.
+
+    It is the largest of the statistics'; above 1 a site diverges. ``place`` orders a step: forward from the first stage to the last,
+    backward from the last.
+
+    Args:
+        tolerances: by statistic; beside noise the least that a tolerance may be.
+        noise: the table that ``calibrate`` made; None: the tolerances alone.
+        stats: those to judge by.
+    """
+    if noise is None:
+        limits = ", ".join(f"{tolerances[s]:.17e} AS t_{s}" for s in STATS)
+        source = pairs
+    else:
+        limits = ", ".join(
+            f"greatest({tolerances[s]:.17e}, CASE WHEN exact THEN 0e0 ELSE greatest(margin * greatest(n_{s}, k_{s})"
+            + (f", {FEW:e} / numel_a" if s == "num_zero" else "")
+            + f") END) AS t_{s}"
+            for s in STATS
+        )
+        source = f"""(
+            SELECT p.*, exact, coalesce(n.margin, k.margin) AS margin, {", ".join(f"n_{s}, k_{s}" for s in STATS)}
+            FROM (SELECT *, split_part(tensor, '[', 1) AS kind FROM {pairs}) p
+            ASOF LEFT JOIN {noise} n ON n.layer_a = p.layer_a AND n.tensor = p.tensor AND p.step_a >= n.since
+            ASOF LEFT JOIN {noise}_kind k ON k.kind = p.kind AND p.step_a >= k.since)"""
+    severity = ", ".join(f"d_{s} / t_{s}" for s in stats)
+    one_sided = f"CASE WHEN nonfinite_in <> '' THEN {ONE_SIDED:e} END" if {"num_nan", "num_inf"} & set(stats) else "0e0"
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {name} AS
+        WITH judged AS (SELECT *, {limits} FROM {source}),
+        ranks AS (SELECT count(DISTINCT rank) > 1 AS several FROM {pairs})
+        SELECT judged.*, coalesce(greatest({severity}, {one_sided}), 0e0) AS severity,
+            CASE WHEN NOT several THEN [0, 0] WHEN tensor IN ('activation', 'output') THEN [0, rank]
+                 WHEN tensor IN ('gradient', 'dgrad') THEN [1, -rank] ELSE [2, rank] END AS place
+        FROM judged, ranks
+    """)
