@@ -9,7 +9,7 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t PIECE = MAX_BLOCK_SIZE;  // elements
+constexpr int64_t PIECE = 2048;  // elements, a block at least
 
 // ---- a piece in the wider of float32 and the tensor's own format
 
@@ -101,14 +101,17 @@ inline int exponent_bin(uint64_t b) {
 }
 
 inline void count_exponents(const uint32_t* data, int64_t n, double* counts) {
-    uint32_t seen[4][NUM_EXPONENTS];  // equal neighbors would else wait for each other's store
+    uint32_t seen[8][NUM_EXPONENTS];  // equal neighbors would else wait for each other's store
     memset(seen, 0, sizeof seen);
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int lane = 0; lane < 4; lane++) seen[lane][exponent_bin(load<uint32_t>(data + i + lane))]++;
+    for (; i + 8 <= n; i += 8)
+        for (int lane = 0; lane < 8; lane++) seen[lane][exponent_bin(load<uint32_t>(data + i + lane))]++;
     for (; i < n; i++) seen[0][exponent_bin(load<uint32_t>(data + i))]++;
-    for (int bin = 0; bin < NUM_EXPONENTS - 1; bin++)  // the last one holds infinities and nan
-        counts[bin] += double(seen[0][bin] + seen[1][bin] + seen[2][bin] + seen[3][bin]);
+    for (int bin = 0; bin < NUM_EXPONENTS - 1; bin++) {  // the last one holds infinities and nan
+        uint32_t count = 0;
+        for (int lane = 0; lane < 8; lane++) count += seen[lane][bin];
+        counts[bin] += double(count);
+    }
 }
 inline void count_exponents(const uint64_t* data, int64_t n, double* counts) {
     for (int64_t i = 0; i < n; i++) {
@@ -124,19 +127,12 @@ void exponents(const void* data, int64_t n, double* counts) {
 
 // ---- casts
 
-inline Sums::D through_float(Sums::D x) {
-#if defined(USE_X86) && VECTOR_BYTES == 64
-    return (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_cvtpd_ps(0xff, (__m512d)x));
-#elif defined(USE_X86)
-    return (Sums::D)_mm256_cvtps_pd(_mm256_cvtpd_ps((__m256d)x));
-#else
-    typedef float HalfVector __attribute__((vector_size(VECTOR_BYTES / 2)));
-    return __builtin_convertvector(__builtin_convertvector(x, HalfVector), Sums::D);
-#endif
-}
+// Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors of the target format leaves no bit
+// below that distance: the processor's own rounding, ties to even, does the cast, of subnormals too.
 
 // Keeps the compiler from fusing a product with the addition after it, which would round once where the definition rounds twice.
-inline __attribute__((always_inline)) void settle(Sums::D& x) {
+template <class V>
+inline __attribute__((always_inline)) void settle(V& x) {
 #if defined(USE_X86) && VECTOR_BYTES == 64
     asm("" : "+v"(x));
 #elif defined(__x86_64__)
@@ -144,88 +140,177 @@ inline __attribute__((always_inline)) void settle(Sums::D& x) {
 #elif defined(__aarch64__)
     asm("" : "+w"(x));
 #else
-    volatile Sums::D kept = x;
+    volatile V kept = x;
     x = kept;
 #endif
 }
 
-struct CastSums {
-    using D = Sums::D;
-    using Q = lanes<uint64_t>;
-    using S = lanes<int64_t>;
-    D square_error{};
-    Q num_underflow{}, num_overflow{};
+// The halves of a vector of float32, each as wide a vector of float64.
+#if defined(USE_X86) && VECTOR_BYTES == 64
+inline __attribute__((always_inline)) void halves(lanes<float> x, Sums::D& low, Sums::D& high) {
+    low = (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 0));
+    high = (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 1));
+}
+#elif defined(USE_X86)
+inline __attribute__((always_inline)) void halves(lanes<float> x, Sums::D& low, Sums::D& high) {
+    low = (Sums::D)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
+    high = (Sums::D)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
+}
+#else
+inline __attribute__((always_inline)) void halves(lanes<float> x, Sums::D& low, Sums::D& high) {
+    float numbers[VECTOR_BYTES / 4];
+    store(numbers, x);
+    low = widen(numbers);
+    high = widen(numbers + VECTOR_BYTES / 8);
+}
+#endif
 
-    // Adding a number half again as large as 2^52 times the distance between neighbors of the format leaves no bit below that distance: the
-    // processor's own rounding, ties to even, does the cast, of subnormals too.
-    template <bool SCALED, bool FROM_FLOAT>
-    inline __attribute__((always_inline)) void take(D x, const CastFormat& format, double scale) {
-        const Q bits = (Q)x;
-        x = (D)(bits & (Q)((bits & Float64::ABS) < Float64::INF));
-        D exact = x;
-        if (SCALED) {
-            exact = x * scale;  // of float32 numbers exact: 48 bits
-            settle(exact);
-        }
-        const D y = SCALED && FROM_FLOAT ? through_float(exact) : exact;
-        S exponent = (S)((Q)y >> 52) & 0x7ff;
-        const int64_t lowest = format.min_exponent + 1023;
-        exponent = exponent > lowest ? exponent : S{} + lowest;
-        exponent += 52 - format.fraction_bits;
-        if (!FROM_FLOAT) exponent = exponent < 2046 ? exponent : S{} + 2046;  // beyond, all overflows anyway
-        const D shift = (D)((Q)(exponent << 52) | 0x0008000000000000ull);
-        D rounded = (y + shift) - shift;
-        const D magnitude = (D)((Q)rounded & Float64::ABS);
-        const Q over = (Q)(magnitude > format.max);
-        num_overflow -= over;
-        num_underflow -= (Q)(rounded == 0.0) & (Q)(x != 0.0);
-        D error = exact - rounded;
-        if (SCALED) {
-            const D limit = (D)(((Q)(D{} + format.max)) | ((Q)y & ~Float64::ABS));
-            error = over ? exact - limit : error;
+// Of float32. A scaled cast can't overflow: the scale is float32's nearest to max / amax, or less.
+struct Cast32 {
+    using F = lanes<float>;
+    using U = lanes<uint32_t>;
+    using D = Sums::D;
+    static constexpr int64_t WIDTH = VECTOR_BYTES / 4;
+    static constexpr uint32_t ONE = Float32::MIN_NORMAL;  // an exponent's unit
+    const float scale, max;
+    const uint32_t lowest, highest, step;
+    D square_error{};
+    U num_underflow{}, num_overflow{};
+
+    Cast32(const CastFormat& format, double by)
+        : scale(float(by)), max(float(format.max)), lowest(uint32_t(format.min_exponent + 127) * ONE),
+          highest((254u - uint32_t(23 - format.fraction_bits)) * ONE),  // beyond, all overflows anyway
+          step(uint32_t(23 - format.fraction_bits) * ONE + ONE / 2) {}
+
+    // UPPER_HALF: bfloat16 has float32's exponents, so that no number is large enough to be added; it is rounded as an integer.
+    template <bool SCALED, bool UPPER_HALF>
+    inline __attribute__((always_inline)) void take(const float* from) {
+        U bits = load<U>(from);
+        bits &= (U)((bits & Float32::ABS) < Float32::INF);
+        const F x = (F)bits;
+        F rounded, error;
+        if (UPPER_HALF) {
+            rounded = (F)((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
         } else {
-            error = (D)((Q)error & ~over);
+            F y = x;
+            if (SCALED) {
+                y = x * scale;
+                settle(y);
+            }
+            U exponent = (U)y & Float32::INF;
+            exponent = exponent > lowest ? exponent : U{} + lowest;
+            if (!SCALED) exponent = exponent < highest ? exponent : U{} + highest;
+            const F shift = (F)(exponent + step);
+            rounded = (y + shift) - shift;
         }
-        square_error += error * error;
+        num_underflow -= (U)(((U)rounded & Float32::ABS) == 0u) & (U)((bits & Float32::ABS) != 0u);
+        D low, high;
+        if (SCALED) {
+            D cast_low, cast_high;
+            halves(x, low, high);
+            halves(rounded, cast_low, cast_high);
+            low = low * double(scale) - cast_low;  // exact: the product has 48 bits
+            high = high * double(scale) - cast_high;
+        } else {
+            const U over = (U)((F)((U)rounded & Float32::ABS) > max);
+            num_overflow -= over;
+            error = x - rounded;  // exact: both are multiples of x's last bit, and they are near
+            halves((F)((U)error & ~over), low, high);
+        }
+        square_error += low * low;
+        square_error += high * high;
+    }
+
+    void add_to(double* out) const {
+        for (int lane = 0; lane < WIDTH; lane++) {
+            out[0] += double(num_underflow[lane]);
+            out[1] += double(num_overflow[lane]);
+        }
+        for (int lane = 0; lane < WIDTH / 2; lane++) out[2] += square_error[lane];
     }
 };
 
-template <bool SCALED, class T>
-inline void cast_piece(const T* data, int64_t n, const CastFormat& format, double scale, double* out) {
-    constexpr int64_t WIDTH = VECTOR_BYTES / 8;
-    constexpr bool FROM_FLOAT = sizeof(T) == 4;
-    CastSums a, b;
+// Of float64, which is rounded once. Its amax may be too large for any scale of float32: then it saturates.
+struct Cast64 {
+    using D = Sums::D;
+    using Q = lanes<uint64_t>;
+    using S = lanes<int64_t>;
+    static constexpr int64_t WIDTH = VECTOR_BYTES / 8;
+    const double scale, max;
+    const int64_t lowest, step;
+    D square_error{};
+    Q num_underflow{}, num_overflow{};
+
+    Cast64(const CastFormat& format, double by)
+        : scale(by), max(format.max), lowest(format.min_exponent + 1023), step(52 - format.fraction_bits) {}
+
+    template <bool SCALED, bool UPPER_HALF>
+    inline __attribute__((always_inline)) void take(const double* from) {
+        const Q bits = load<Q>(from);
+        const D x = (D)(bits & (Q)((bits & Float64::ABS) < Float64::INF));
+        D y = x;
+        if (SCALED) {
+            y = x * scale;
+            settle(y);
+        }
+        S exponent = (S)((Q)y >> 52) & 0x7ff;
+        exponent = (exponent > lowest ? exponent : S{} + lowest) + step;
+        exponent = exponent < 2046 ? exponent : S{} + 2046;  // beyond, all overflows anyway
+        const D shift = (D)((Q)(exponent << 52) | 0x0008000000000000ull);
+        D rounded = (y + shift) - shift;
+        const Q over = (Q)((D)((Q)rounded & Float64::ABS) > max);
+        num_overflow -= over;
+        num_underflow -= (Q)(rounded == 0.0) & (Q)(x != 0.0);
+        if (SCALED) rounded = over ? (D)((Q)(D{} + max) | ((Q)y & ~Float64::ABS)) : rounded;
+        D error = y - rounded;
+        if (!SCALED) error = (D)((Q)error & ~over);
+        square_error += error * error;
+    }
+
+    void add_to(double* out) const {
+        for (int lane = 0; lane < WIDTH; lane++) {
+            out[0] += double(num_underflow[lane]);
+            out[1] += double(num_overflow[lane]);
+            out[2] += square_error[lane];
+        }
+    }
+};
+
+template <bool SCALED, bool UPPER_HALF, class Cast, class T>
+inline void cast_numbers(const T* data, int64_t n, const CastFormat& format, double scale, double* out) {
+    Cast a(format, scale), b(format, scale);
     int64_t i = 0;
-    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
-        a.take<SCALED, FROM_FLOAT>(widen(data + i), format, scale);
-        b.take<SCALED, FROM_FLOAT>(widen(data + i + WIDTH), format, scale);
+    for (; i + 2 * Cast::WIDTH <= n; i += 2 * Cast::WIDTH) {
+        a.template take<SCALED, UPPER_HALF>(data + i);
+        b.template take<SCALED, UPPER_HALF>(data + i + Cast::WIDTH);
     }
     if (i < n) {
-        T rest[2 * WIDTH] = {};  // zeros change nothing
+        T rest[2 * Cast::WIDTH] = {};  // zeros change nothing
         memcpy(rest, data + i, (n - i) * sizeof(T));
-        a.take<SCALED, FROM_FLOAT>(widen(rest), format, scale);
-        b.take<SCALED, FROM_FLOAT>(widen(rest + WIDTH), format, scale);
+        a.template take<SCALED, UPPER_HALF>(rest);
+        b.template take<SCALED, UPPER_HALF>(rest + Cast::WIDTH);
     }
-    a.num_underflow += b.num_underflow;
-    a.num_overflow += b.num_overflow;
-    a.square_error += b.square_error;
-    for (int lane = 0; lane < WIDTH; lane++) {
-        out[0] += double(a.num_underflow[lane]);
-        out[1] += double(a.num_overflow[lane]);
-        out[2] += a.square_error[lane];
-    }
+    a.add_to(out);
+    b.add_to(out);
 }
 
-inline const float* numbers(const uint32_t* bits) { return reinterpret_cast<const float*>(bits); }
-inline const double* numbers(const uint64_t* bits) { return reinterpret_cast<const double*>(bits); }
+template <class Cast, class T>
+inline void cast_piece(const T* data, int64_t n, const CastFormat& format, double scale, double* out) {
+    if (format.scaled) cast_numbers<true, false, Cast>(data, n, format, scale, out);
+    else if (sizeof(T) == 4 && format.min_exponent == -126) cast_numbers<false, true, Cast>(data, n, format, scale, out);
+    else cast_numbers<false, false, Cast>(data, n, format, scale, out);
+}
+inline void cast_piece_of(const uint32_t* bits, int64_t n, const CastFormat& format, double scale, double* out) {
+    cast_piece<Cast32>(reinterpret_cast<const float*>(bits), n, format, scale, out);
+}
+inline void cast_piece_of(const uint64_t* bits, int64_t n, const CastFormat& format, double scale, double* out) {
+    cast_piece<Cast64>(reinterpret_cast<const double*>(bits), n, format, scale, out);
+}
 
 template <class Format>
 void cast(const void* data, int64_t n, const CastFormat& format, double scale, double* out) {
     double sums[CAST_CELLS] = {};
-    each_piece<Format>(data, n, [&](const auto* piece, int64_t count) {
-        if (format.scaled) cast_piece<true>(numbers(piece), count, format, scale, sums);
-        else cast_piece<false>(numbers(piece), count, format, scale, sums);
-    });
+    each_piece<Format>(data, n, [&](const auto* piece, int64_t count) { cast_piece_of(piece, count, format, scale, sums); });
     out[0] += sums[0];
     out[1] += sums[1];
     out[2] += sums[2] / scale / scale;  // the error was taken of scaled numbers
