@@ -145,8 +145,14 @@ def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         return
     last = len(rows) - 1
     for place, row in enumerate(rows):
-        text = json.dumps(dict(zip(columns, map(plain, row), strict=True)), allow_nan=False, default=str)
+        text = json.dumps(dict(zip(columns, map(plain, row), strict=True)), allow_nan=False, default=_plain)
         sys.stdout.write(f"{'[' if place == 0 else ' '}{text}{']' if place == last else ','}\n")
+
+
+def _plain(value: Any) -> float | str:
+    from decimal import Decimal
+
+    return float(value) if isinstance(value, Decimal) else str(value)  # what SQL calls 1.5
 
 
 def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -1,0 +1,154 @@
+"""``numscope stats``, run as a command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from numscope.summary.dispatch import summarize
+from numscope.summary.extras import EXPONENTS
+from tests.runs.tensors import Place, joined, two_layers, write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run")
+    write(made, two_layers())
+    return made
+
+
+def stats(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "numscope", "stats", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def rows(*words: object) -> list[dict[str, object]]:
+    done = stats(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def test_sql_as_a_table(folder: Path) -> None:
+    done = stats(folder, "SELECT step, layer, round(l2_norm, 1) AS norm FROM stats WHERE tensor = 'weight' ORDER BY step, ord LIMIT 2")
+    assert (done.returncode, done.stderr) == (0, "")
+    head, first, second = done.stdout.splitlines()
+    assert head.split() == ["step", "layer", "norm"]
+    assert first.split()[:2] == ["0", "decoder.layers.0.self_attention.linear_qkv"]
+    assert second.split()[:2] == ["0", "decoder.layers.0.mlp.fc1"]
+
+
+def test_sql_as_json_says_nan_as_other_json_of_ours(folder: Path) -> None:
+    found = rows(folder, "SELECT 1 AS one, 'nan'::DOUBLE AS bad, NULL AS none, [1.5] AS list, TIMESTAMP '2026-01-02' AS day")
+    assert found == [{"one": 1, "bad": "nan", "none": None, "list": [1.5], "day": "2026-01-02 00:00:00"}]
+    assert rows(folder, "SELECT step FROM stats WHERE step < 0") == []
+
+
+def test_sql_as_csv_has_all_digits(folder: Path) -> None:
+    done = stats(folder, "SELECT layer, std FROM stats ORDER BY step, ord LIMIT 1", "--csv")
+    (row,) = csv.DictReader(done.stdout.splitlines())
+    place, value = next(iter(two_layers().items()))
+    assert row["layer"] == place.layer
+    assert float(row["std"]) == pytest.approx(summarize(value).std, rel=1e-12)
+
+
+def test_merged_by_a_regex_over_steps(folder: Path) -> None:
+    found = rows(folder, "--by", ".*(fc1|fc2)", "--stats", "mean,num_nan,max", "--steps", "1-2")
+    assert [(row["group"], row["tensor"]) for row in found] == [
+        (n, t) for n in ("fc1", "fc2") for t in ("activation", "weight", "gradient")
+    ]
+    for row in found:
+        parts = [
+            v for p, v in two_layers().items() if p.layer.endswith(str(row["group"])) and p.tensor == row["tensor"] and p.step in (1, 2)
+        ]
+        whole = summarize(joined(parts))
+        assert row["mean"] == pytest.approx(whole.mean, rel=1e-12)
+        assert (row["num_nan"], row["max"], row["numel"], row["rows"]) == (whole.num_nan, whole.max, whole.numel, len(parts))
+        assert (row["first_step"], row["last_step"]) == (1, 2)
+
+
+@pytest.mark.parametrize(("steps", "found"), [("2", [2, 2]), ("2-", [2, 3]), ("-1", [0, 1]), ("1-2", [1, 2])])
+def test_steps_as_people_write_them(folder: Path, steps: str, found: list[int]) -> None:
+    (row,) = rows(folder, "--by", "all", "--steps", steps)
+    assert [row["first_step"], row["last_step"]] == found
+
+
+def test_every_step_by_itself(folder: Path) -> None:
+    assert [row["first_step"] for row in rows(folder, "--by", "all", "--every-steps", "1")] == [0, 1, 2, 3]
+
+
+def test_all_statistics(folder: Path) -> None:
+    (row,) = rows(folder, "--by", "all", "--stats", "all")
+    assert {"max", "sample_std", "dynamic_range", "subnormal_pct"} <= set(row)
+    assert "e4m3_mse" not in row
+
+
+def test_statistic_that_some_rows_lack_is_empty_and_said(tmp_path: Path) -> None:
+    write(tmp_path, {Place(0, "a", "Linear", "weight"): torch.ones(3)}, (EXPONENTS,))
+    write(tmp_path, {Place(0, "b", "Linear", "weight", rank=1): torch.ones(3)})
+    done = stats(tmp_path, "--by", "layer", "--stats", "exponent_histogram")
+    assert [line.split()[-1] for line in done.stdout.splitlines()[1:]] == ["0:3", "-"]
+    assert done.stderr == (
+        "numscope stats: exponent_histogram: left empty where not every layer and step of the group has the columns it needs.\n"
+    )
+
+
+def test_without_a_question_what_the_run_holds(folder: Path) -> None:
+    found = rows(folder)
+    assert {(row["cls"], row["tensor"], row["layers"], row["steps"]) for row in found} == {
+        (cls, tensor, layers, 4) for cls, layers in (("Linear", 4), ("Special", 2)) for tensor in ("activation", "weight", "gradient")
+    }
+
+
+def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
+    write(tmp_path, {Place(0, "evil\x1b[31m[red]x", "Linear", "weight"): torch.ones(3)})
+    assert r"evil\x1b[31m[red]x" in stats(tmp_path, "SELECT layer FROM stats").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{run}", "SELECT l2norm FROM stats"], "numscope stats: SQL: got the column 'l2norm', expected one of step, "),
+        (["{run}", "COPY stats TO 'x'"], "numscope stats: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
+        (["{run}", "--by", "layr"], "numscope stats: by: got 'layr', expected one of layer, block, type, tensor, all, or a regex found"),
+        (["{run}", "--by", "all", "--stats", "l2norm"], "numscope stats: statistic: got 'l2norm', expected one of max, min, "),
+        (["{run}", "--by", "all", "--steps", "a"], "numscope stats: --steps: got 'a', expected A-B, A-, -B or A, steps from 0.\n"),
+        (
+            ["{run}", "--by", "all", "--steps", "5-2"],
+            "numscope stats: --steps: got '5-2', expected the first step first. Did you mean 2-5?\n",
+        ),
+        (
+            ["{run}", "--steps", "5"],
+            "numscope stats: --steps: given without --by, which it belongs to. In SQL, say it with SELECT and WHERE.\n",
+        ),
+        (["{run}", "--by", "all", "SELECT 1"], "numscope stats: --by: given with SQL, expected one of them.\n"),
+        (["{run}", "--json", "--csv"], "numscope stats: --csv: given with --json, expected one of them.\n"),
+        (
+            ["{run}-not"],
+            "numscope stats: RUN: got '{run}-not', expected a run's folder: the log_dir that it was given. Did you mean '{run}'?\n",
+        ),
+        ([], "numscope stats: got no RUN, expected numscope stats [options] RUN [SQL].\n"),
+        (["{run}", "--every-steps", "0", "--by", "all"], "numscope stats: --every-steps: "),
+    ],
+)
+def test_refusals(folder: Path, words: list[str], message: str) -> None:
+    done = stats(*(word.format(run=folder) for word in words))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(message.format(run=folder))
+
+
+def test_command_does_not_load_torch(folder: Path) -> None:
+    code = (
+        "import sys; from numscope.cli.command import numscope\n"
+        "numscope.main(['stats', sys.argv[1], '--by', 'all'], standalone_mode=False)\n"
+        "print('torch' in sys.modules, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False False"
