@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -238,3 +240,10 @@ def test_sql_gives_the_value(name: str) -> None:
             assert theirs == mine, label
         else:
             assert theirs == pytest.approx(mine, rel=1e-9, abs=1e-12), label
+
+
+def test_the_documentation_names_every_statistic_and_no_other() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
+    named = {name for line in text.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert named | {"exponent_histogram", "max_blockwise_dynamic_range"} == set(STATISTICS)
+    assert "`exponent_histogram`:" in text and "`max_blockwise_dynamic_range`:" in text
