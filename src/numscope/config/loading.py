@@ -124,11 +124,9 @@ class _Builder:
             self.notes.append(f"{place}: chooses layers and has no feature: nothing is collected")
         for written in section.features:
             part = self._part(written, on)
-            if part is None or not on:
-                continue
-            if not part.enabled:
+            if on and written.settings.get("enabled") is False:
                 self.notes.append(f"{written.path}: off (enabled: false)")
-            elif selection is not None:
+            elif on and part is not None and selection is not None:
                 self._keep(section, selection, written, part)
         if not on and section.path:
             self.notes.append(f"{section.path}: off (enabled: false)")

@@ -1,0 +1,158 @@
+"""``numscope config check`` and ``explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from numscope.cli.command import numscope
+from numscope.cli.cost import average_cost, cost_at_step, in_bytes, window
+from numscope.cli.subject import Subject
+from numscope.config import load, resolve
+from numscope.plan.plan import Layer
+from numscope.plan.schedule import Schedule
+
+GOOD = """
+fc:
+  enabled: true
+  layers: {layer_name_regex_pattern: c_fc}
+  statistics: {enabled: true, stats: [min, kurtosis], tensors: [activation, gradient, weight], freq: 10, merge: type}
+late:
+  enabled: true
+  layers: {layer_numbers: [1]}
+  disable_fp8_gemm: {enabled: true, gemms: [dgrad]}
+  statistics: {enabled: false, stats: [max], tensors: [weight]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("stats.yaml").write_text(GOOD)
+    Path("bad.yaml").write_text(GOOD.replace("kurtosis", "kurtosys").replace("freq: 10", "freq: 0"))
+    Path("tiny_gpt.py").write_text(
+        "from transformers import GPT2Config, GPT2LMHeadModel\n"
+        "def make():\n"
+        "    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=50, n_positions=8))\n"
+    )
+    return tmp_path
+
+
+def numscope_config(*words: str) -> Result:
+    return CliRunner().invoke(numscope, ["config", *words])
+
+
+def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
+    done = numscope_config("check", "stats.yaml")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.split("\n")[:-1] == [
+        "stats.yaml: note: late.disable_fp8_gemm: read and kept; layers that run in high precision have nothing of it",
+        "stats.yaml: note: late.statistics: off (enabled: false)",
+        "stats.yaml: in order (1 to collect, 1 precision, 0 of plug-ins).",
+    ]
+
+
+def test_check_says_all_that_is_wrong_and_ends_with_2() -> None:
+    done = numscope_config("check", "bad.yaml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.split("\n")[:-1] == [
+        "bad.yaml: fc.statistics.freq: got 0, expected a whole number of steps, 1 or more.",
+        'bad.yaml: fc.statistics.stats[1]: got "kurtosys", expected one of max, min, mean, std, sample_std, l1_norm, l2_norm, cur_amax, …. '
+        'Did you mean "kurtosis"?',
+    ]
+
+
+def test_explain_without_a_model_says_what_is_collected_and_that_its_cost_is_unknown() -> None:
+    done = numscope_config("explain", "stats.yaml")
+    assert done.exit_code == 0
+    lines = [line.split("  ") for line in done.stdout.split("\n")]
+    row = [cell.strip() for cell in next(line for line in lines if line[0] == "fc") if cell.strip()]
+    assert row == [
+        "fc",
+        "statistics",
+        "names matching c_fc",
+        "activation, gradient, weight",
+        "min, kurtosis (also merged by type)",
+        "every 10",
+        "unknown without --model",
+    ]
+    assert "reads: unknown without --model MODEL_OR_RUN." in done.stdout
+
+
+def test_explain_counts_the_bytes_of_a_models_tensors() -> None:
+    done = numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make", "--tokens", "100")
+    # two layers c_fc from 16 to 64 features in float32: weights, activations, gradients of outputs
+    num_bytes = 2 * 4 * (16 * 64 + 100 * 16 + 100 * 64)
+    assert f"reads: {in_bytes(num_bytes)} at a step when all are scheduled, {in_bytes(num_bytes / 10)} a step on average" in done.stdout
+    assert "over steps 0 to 9, on one rank." in done.stdout
+
+
+def test_explain_without_tokens_tells_what_it_does_not_know() -> None:
+    done = numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make")
+    assert f"reads: {in_bytes(2 * 4 * 16 * 64)} + 4 unknown at a step" in done.stdout
+    assert "need --tokens N." in done.stdout
+
+
+def test_explain_refuses_a_configuration_that_matches_no_layer() -> None:
+    Path("stats.yaml").write_text(GOOD.replace("c_fc", "c_fcc"))
+    done = numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make")
+    assert done.exit_code == 2
+    assert done.stderr.startswith('stats.yaml: fc.layers: layer_name_regex_pattern: "c_fcc" matches none of the model\'s')
+
+
+def one_layer() -> Subject:
+    return Subject([Layer("a", "Linear", "a", ("weight",), 10, 40)], {"a": (5, 2)})
+
+
+def test_tensor_that_two_sections_read_at_one_step_counts_once() -> None:
+    subject = one_layer()
+    settings = {"enabled": True, "stats": ["max"], "tensors": ["weight"]}
+    layers = {"layer_types": "all"}
+    tree = {
+        "a": {"enabled": True, "layers": layers, "statistics": {**settings, "freq": 2}},
+        "b": {"enabled": True, "layers": layers, "collect_tensor_stats": {**settings, "stats": ["min"], "freq": 3}},
+    }
+    parts = resolve(load(tree), subject.layers).collects
+    assert cost_at_step(parts, subject, None).known == 40
+    average, steps = average_cost(parts, subject, None)
+    assert (average.known, steps) == (40 * 4 / 6, range(6))  # of steps 0 to 5: 0, 2, 3, 4
+
+
+@pytest.mark.parametrize(
+    ("schedules", "steps"),
+    [
+        ([Schedule(5)], range(5)),
+        ([Schedule(4), Schedule(6)], range(12)),
+        ([Schedule(4, 100), Schedule(6, 0, 200)], range(201, 213)),
+        ([Schedule(5, 10, 19)], range(10, 20)),
+        ([Schedule(5, start_end_list=((0, 3), (7, 9)))], range(10)),
+        ([], range(0)),
+    ],
+)
+def test_average_is_over_the_steps_that_repeat(schedules: list[Schedule], steps: range) -> None:
+    assert window(schedules) == steps
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["config", "chek"], """numscope config: got 'chek', expected one of check, explain. Did you mean "check"?"""),
+        (["config", "check"], "numscope config check: got no FILE, expected numscope config check FILE."),
+        (["config", "check", "--all", "f"], "numscope config check: got '--all', expected no option."),
+        (["config", "explain", "f", "--tokns", "1"], """numscope config explain: got '--tokns', expected one of --model, --tokens. \
+Did you mean "--tokens"?"""),
+        (["config", "explain", "f", "--tokens", "x"], "numscope config explain: --tokens: got 'x', expected a whole number."),
+        (["layers"], "numscope layers: got no MODEL_OR_RUN, expected numscope layers [options] MODEL_OR_RUN."),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_refused(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from numscope.cli.command import main
+
+    monkeypatch.setattr("sys.argv", ["numscope", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (2, f"{message}\n")

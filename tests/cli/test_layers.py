@@ -1,0 +1,129 @@
+"""``numscope layers``: a model's or a run's layers, and what a configuration selects."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from transformers import GPT2Config, T5Config
+
+from numscope.cli.command import numscope
+from numscope.cli.subject import subject_of
+from numscope.errors import UsageError
+from numscope.plan.plan import Layer
+
+CONFIG = """
+stats:
+  enabled: true
+  layers: {layer_numbers: [1], layer_types: [mlp]}
+  statistics: {enabled: true, stats: [max], tensors: [weight]}
+blocks:
+  enabled: true
+  layers: {layer_types: [GPT2MLP], containers: true}
+  statistics: {enabled: true, stats: [max], tensors: [output]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("stats.yaml").write_text(CONFIG)
+    GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=50, architectures=["GPT2LMHeadModel"]).save_pretrained("gpt")
+    return tmp_path
+
+
+def numscope_layers(*words: str) -> Result:
+    return CliRunner().invoke(numscope, ["layers", *words])
+
+
+def rows(done: Result) -> list[list[str]]:
+    lines = done.stdout.split("\n")
+    rule = next(index for index, line in enumerate(lines) if line.startswith("───"))
+    return [line.split() for line in lines[rule + 1 :] if line]
+
+
+def test_layers_of_a_checkpoints_folder_with_what_each_section_selects() -> None:
+    done = numscope_layers("gpt", "--config", "stats.yaml")
+    assert done.exit_code == 0
+    found = rows(done)
+    assert ["1", "transformer.h.1.mlp.c_fc", "Conv1D", "stats"] in found
+    assert ["0", "transformer.h.0.mlp.c_fc", "Conv1D"] in found
+    assert ["0", "transformer.h.0.mlp", "GPT2MLP", "blocks"] in found
+    assert ["lm_head", "Linear"] in found
+    assert found[-1] == ["18", "layers,", "4", "selected"]
+
+
+def test_containers_are_listed_on_request() -> None:
+    assert ["0", "transformer.h.0", "GPT2Block"] not in rows(numscope_layers("gpt"))
+    assert ["0", "transformer.h.0", "GPT2Block"] in rows(numscope_layers("gpt", "--containers"))
+
+
+def test_section_that_selects_nothing_is_an_error_after_the_list() -> None:
+    Path("stats.yaml").write_text(CONFIG.replace("layer_numbers: [1]", "layer_numbers: [5]"))
+    done = numscope_layers("gpt", "--config", "stats.yaml")
+    assert done.exit_code == 2
+    assert "transformer.h.1.mlp.c_fc" in done.stdout
+    assert done.stderr == (
+        'stats.yaml: stats.layers: layer_numbers: 5 with layer_types: "mlp" matches none of the model\'s '
+        f"{len(subject_of('gpt').layers)} layers. Its layer numbers: 0-1.\n"
+    )
+
+
+def test_layers_of_an_architectures_name_and_of_its_folder() -> None:
+    T5Config(num_layers=1, d_model=8, d_kv=4, d_ff=8, num_heads=2, vocab_size=9).save_pretrained("t5-tiny")
+    names = {layer.name for layer in subject_of("t5-tiny").layers}
+    assert "encoder.block.0.layer.0.SelfAttention.q" in names
+    assert {layer.name for layer in subject_of("gpt2").layers} >= {"h.11.mlp.c_fc", "wte"}
+
+
+def test_layers_of_a_run_are_those_of_all_its_ranks_last_attempts() -> None:
+    def told(rank: int, attempt: int, *names: str) -> None:
+        layers = [{**asdict(Layer(name, "Linear", name, ("weight",), 8, 32)), "model": "Net"} for name in names]
+        Path("run", "ranks", f"rank{rank}-{attempt}.json").write_text(json.dumps({"rank": rank, "layers": layers}))
+
+    Path("run", "ranks").mkdir(parents=True)
+    Path("run", "run.json").write_text("{}")
+    told(0, 1, "old")
+    told(0, 2, "h.0.fc1", "h.1.fc1")
+    told(1, 1, "h.2.fc1", "h.0.fc1")
+    assert subject_of("run").layers == [Layer(n, "Linear", n, ("weight",), 8, 32) for n in ("h.0.fc1", "h.1.fc1", "h.2.fc1")]
+    assert rows(numscope_layers("run"))[0] == ["0", "h.0.fc1", "Linear"]
+
+
+def test_bytes_that_a_run_read_come_from_its_records() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    Path("run", "ranks").mkdir(parents=True)
+    Path("run", "statistics").mkdir()
+    layer = asdict(Layer("fc", "Linear", "fc", ("weight",), 8, 32))
+    Path("run", "ranks", "rank0-1.json").write_text(json.dumps({"layers": [layer]}))
+    values = "(VALUES ('fc', 'activation', 'bfloat16', 600, 2), ('fc', 'activation', 'bfloat16', 400, 2))"
+    table = f"{values} AS seen(layer, tensor, dtype, numel, ranks)"
+    duckdb.sql(f"COPY (SELECT * FROM {table}) TO 'run/statistics/rank0-1-0.parquet' (FORMAT parquet)")
+    assert subject_of("run").read == {("fc", "activation"): 600 // 2 * 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("no_such_module:make", "no_such_module:make: no module 'no_such_module', expected "),
+        ("os:getcwdd", "os:getcwdd: os has no 'getcwdd', expected a function or class that makes a model."),
+        ("os:getcwd", "os:getcwd: made str, expected a torch.nn.Module."),
+        ("gpt22", "gpt22: no model of that name on this machine, expected "),
+        (".", ".: got a folder without run.json and config.json, expected "),
+        ("./nowhere", "./nowhere: no such folder, expected "),
+    ],
+)
+def test_what_is_neither_model_nor_run_is_refused(given: str, error: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        subject_of(given)
+    assert str(caught.value).startswith(error)
+    assert numscope_layers(given).exit_code == 2
+
+
+def test_run_without_layers_is_refused() -> None:
+    Path("run", "ranks").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"^run: tells of no layers"):
+        subject_of("run")

@@ -1,0 +1,27 @@
+"""Which steps a schedule has."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numscope.plan.schedule import Schedule
+
+STEPS = st.integers(0, 60)
+SPANS = st.lists(st.tuples(STEPS, STEPS | st.none()), max_size=3)
+
+
+@given(st.integers(1, 12), STEPS, STEPS | st.none(), SPANS, STEPS)
+def test_schedule_is_every_freqth_step_within_inclusive_bounds(
+    freq: int, start: int, end: int | None, pairs: list[tuple[int, int | None]], step: int
+) -> None:
+    wanted: set[int] = set()
+    for first, last in pairs or [(start, end)]:
+        for candidate in range(first, (60 if last is None else last) + 1):
+            if candidate % freq == 0:
+                wanted.add(candidate)
+    assert Schedule(freq, start, end, tuple(pairs)).active(step) == (step in wanted)
+
+
+def test_end_step_is_included() -> None:
+    assert [step for step in range(10) if Schedule(2, 3, 8).active(step)] == [4, 6, 8]
