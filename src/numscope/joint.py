@@ -77,11 +77,17 @@ class Joint:
             reducer.set_group(group, layer)
             self._groups.clear()
 
+    @property
+    def spans_models(self) -> bool:
+        """Whether the ranks merged over may have other layers than this one: a user's group may hold a pipeline's stages."""
+        return spread() and bool(self._recorder.groups or (self._reducer is not None and self._reducer.has_given))
+
     def leave(self) -> bool:
         """This rank will observe no more. True: others may wait for it, the next ``merge`` tells them."""
-        if self._reducer is not None:
-            self._reducer.leave()
-        return self._reducer is not None
+        reducer = self._find()
+        if reducer is not None:
+            reducer.leave()
+        return reducer is not None
 
     def _find(self) -> Any:
         if self._reducer is None and spread():
@@ -89,6 +95,8 @@ class Joint:
 
             text = self._recorder.plan.text
             self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(text.encode()).hexdigest()[:16]}")
+            for layer, group in self._recorder.groups.items():
+                self._reducer.set_group(group, layer)
         return self._reducer
 
     def _groups_of(self, site: Site) -> tuple[Any, ...]:

@@ -90,6 +90,10 @@ class Places:
         self._by_members.clear()
         self._cache.clear()
 
+    @property
+    def has_given(self) -> bool:
+        return bool(self._given)
+
     def is_given(self, group: Any) -> bool:
         """Whether it is one that the user named."""
         return any(group is given for given in self._given.values())

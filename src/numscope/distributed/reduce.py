@@ -128,6 +128,11 @@ class Reducer:
         """
         self._places.set_group(group, layer)
 
+    @property
+    def has_given(self) -> bool:
+        """Whether some group is the user's."""
+        return self._places.has_given
+
     def leave(self) -> None:
         """This rank's watch has failed. At the next scheduled step, call ``reduce([])`` once more: it tells the others and returns."""
         self._leaving = True
