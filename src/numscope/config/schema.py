@@ -94,6 +94,7 @@ def _numbers(value: object) -> frozenset[int] | None:
     if [item.lower() if isinstance(item, str) else item for item in items] == ["all"]:
         return None
     found: set[int] = set()
+    num_written = 0
     wrong: list[tuple[str, str]] = [] if items else [("", f"got an empty list, expected {rule}.")]
     for index, item in enumerate(items):
         below = f"[{index}]" if isinstance(value, list) else ""
@@ -106,8 +107,10 @@ def _numbers(value: object) -> frozenset[int] | None:
             wrong.append((below, f"got {shown(item)}, expected the smaller number first: {last}-{first}."))
         elif last > _MAX_NUMBER:
             wrong.append((below, f"got {shown(item)}, expected layer numbers of at most {_MAX_NUMBER}."))
-        else:
+        elif (num_written := num_written + last - first + 1) <= _MAX_NUMBER:
             found.update(range(first, last + 1))
+    if num_written > _MAX_NUMBER:
+        wrong.append(("", f"got more than {_MAX_NUMBER} numbers with all ranges written out, expected {rule}."))
     if wrong:
         raise _wrong(*wrong)
     return frozenset(found)
