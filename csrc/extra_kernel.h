@@ -70,14 +70,11 @@ double amax(const void* data, int64_t n) {
     const bits* p = static_cast<const bits*>(data);
     U a{}, b{};
     int64_t i = 0;
-    const auto take = [](U& most, const bits* from) {
-        const U magnitude = load<U>(from) & Format::ABS;
-        const U finite = magnitude & (U)(magnitude < Format::INF);
-        most = finite > most ? finite : most;
-    };
     for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
-        take(a, p + i);
-        take(b, p + i + WIDTH);
+        const U x = load<U>(p + i) & Format::ABS, y = load<U>(p + i + WIDTH) & Format::ABS;
+        const U finite_x = x & (U)(x < Format::INF), finite_y = y & (U)(y < Format::INF);
+        a = finite_x > a ? finite_x : a;
+        b = finite_y > b ? finite_y : b;
     }
     a = a > b ? a : b;
     bits most = 0;

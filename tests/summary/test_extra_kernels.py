@@ -221,6 +221,33 @@ def test_a_float64_beyond_every_scale_saturates(observe: Observe) -> None:
     assert got[2] == pytest.approx(1e120, rel=1e-12)
 
 
+def test_a_float64_is_rounded_once(observe: Observe) -> None:
+    x = torch.tensor([1 + 2.0**-11 + 2.0**-40], dtype=torch.float64)  # by way of float32 it would be a tie, and go down
+    for name, tensor in (("fp16", x), ("bf16", 8 * (x - 1) + 1)):
+        got = cells_by(observe, tensor, Layout([format_extra(name)]))
+        up = 2.0**-11 - 2.0**-40 if name == "fp16" else 2.0**-8 - 2.0**-37
+        assert got == [0.0, 0.0, up**2]
+
+
+numbers64 = st.one_of(
+    st.floats(), st.floats(-4, 4), st.sampled_from([0.0, math.nan, math.inf, 5e-324, 1e308, 1e-40, 65520.0, 65519.999999])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(numbers64, min_size=1, max_size=30), st.sampled_from(PLAIN))
+def test_casts_of_float64_are_those_of_the_table_of_codes(numbers: list[float], name: str) -> None:
+    form = FORMATS[name]
+    finite = [Fraction(x) for x in numbers if math.isfinite(x)]
+    casts = [nearest(abs(x), name) for x in finite]
+    kept = [(abs(x) - Fraction(cast)) ** 2 for x, cast in zip(finite, casts, strict=True) if cast <= form.max]
+    expected = [sum(cast == 0 != x for x, cast in zip(finite, casts, strict=True)), sum(cast > form.max for cast in casts)]
+    for observe in (observe_extras, extra_reference.observe_into):
+        got = cells_by(observe, torch.tensor(numbers, dtype=torch.float64), Layout([format_extra(name)]))
+        assert got[:2] == expected
+        assert got[2] == pytest.approx(float(sum(kept)), rel=1e-12, abs=1e-300)
+
+
 # ---- exponents
 
 
