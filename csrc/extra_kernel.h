@@ -48,7 +48,16 @@ inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer
     return buffer;
 }
 
-template <class Format, class Take>  // Take(const wide bits*, count)
+// The processor's own prefetcher stops at each page, so kernels fetch what comes next: the part of it that stands where they are. A prefetch
+// never faults, past the tensor's end neither.
+struct Next {
+    const char* from;
+    int64_t bytes;  // of an element
+
+    inline __attribute__((always_inline)) void fetch(int64_t element) const { __builtin_prefetch(from + element * bytes); }
+};
+
+template <class Format, class Take>  // Take(const wide bits*, count, Next)
 inline void each_piece(const void* data, int64_t n, Take take) {
     using bits = typename Format::bits;
     using wide = typename Wide<Format>::Of::bits;
@@ -56,7 +65,7 @@ inline void each_piece(const void* data, int64_t n, Take take) {
     const bits* p = static_cast<const bits*>(data);
     for (int64_t i = 0; i < n; i += PIECE) {
         const int64_t count = n - i < PIECE ? n - i : PIECE;
-        take(as_wide(p + i, count, buffer, Format()), count);
+        take(as_wide(p + i, count, buffer, Format()), count, Next{reinterpret_cast<const char*>(p + i + count), sizeof(bits)});
     }
 }
 
@@ -73,6 +82,8 @@ double amax(const void* data, int64_t n) {
     for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
         const U x = load<U>(p + i) & Format::ABS, y = load<U>(p + i + WIDTH) & Format::ABS;
         const U finite_x = x & (U)(x < Format::INF), finite_y = y & (U)(y < Format::INF);
+        const char* ahead = reinterpret_cast<const char*>(p + i) + FETCH_AHEAD;
+        for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(ahead + line);
         a = finite_x > a ? finite_x : a;
         b = finite_y > b ? finite_y : b;
     }
@@ -97,12 +108,14 @@ inline int exponent_bin(uint64_t b) {
     return bin < 0 ? 0 : bin > 255 ? 255 : bin;
 }
 
-inline void count_exponents(const uint32_t* data, int64_t n, double* counts) {
+inline void count_exponents(const uint32_t* data, int64_t n, Next next, double* counts) {
     uint32_t seen[8][NUM_EXPONENTS];  // equal neighbors would else wait for each other's store
     memset(seen, 0, sizeof seen);
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
+    for (; i + 8 <= n; i += 8) {
+        next.fetch(i);
         for (int lane = 0; lane < 8; lane++) seen[lane][exponent_bin(load<uint32_t>(data + i + lane))]++;
+    }
     for (; i < n; i++) seen[0][exponent_bin(load<uint32_t>(data + i))]++;
     for (int bin = 0; bin < NUM_EXPONENTS - 1; bin++) {  // the last one holds infinities and nan
         uint32_t count = 0;
@@ -110,7 +123,7 @@ inline void count_exponents(const uint32_t* data, int64_t n, double* counts) {
         counts[bin] += double(count);
     }
 }
-inline void count_exponents(const uint64_t* data, int64_t n, double* counts) {
+inline void count_exponents(const uint64_t* data, int64_t n, Next, double* counts) {
     for (int64_t i = 0; i < n; i++) {
         const int bin = exponent_bin(load<uint64_t>(data + i));
         if (bin >= 0) counts[bin] += 1;
@@ -119,7 +132,7 @@ inline void count_exponents(const uint64_t* data, int64_t n, double* counts) {
 
 template <class Format>
 void exponents(const void* data, int64_t n, double* counts) {
-    each_piece<Format>(data, n, [&](const auto* piece, int64_t count) { count_exponents(piece, count, counts); });
+    each_piece<Format>(data, n, [&](const auto* piece, int64_t count, Next next) { count_exponents(piece, count, next, counts); });
 }
 
 // ---- casts
@@ -274,12 +287,14 @@ struct Cast64 {
 };
 
 template <bool SCALED, bool UPPER_HALF, class Cast, class T>
-inline void cast_numbers(const T* data, int64_t n, const CastFormat& format, double scale, double* out) {
+inline void cast_numbers(const T* data, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
     Cast a(format, scale), b(format, scale);
     int64_t i = 0;
     for (; i + 2 * Cast::WIDTH <= n; i += 2 * Cast::WIDTH) {
         a.template take<SCALED, UPPER_HALF>(data + i);
         b.template take<SCALED, UPPER_HALF>(data + i + Cast::WIDTH);
+        next.fetch(i);
+        next.fetch(i + Cast::WIDTH);
     }
     if (i < n) {
         T rest[2 * Cast::WIDTH] = {};  // zeros change nothing
@@ -292,22 +307,22 @@ inline void cast_numbers(const T* data, int64_t n, const CastFormat& format, dou
 }
 
 template <class Cast, class T>
-inline void cast_piece(const T* data, int64_t n, const CastFormat& format, double scale, double* out) {
-    if (format.scaled) cast_numbers<true, false, Cast>(data, n, format, scale, out);
-    else if (sizeof(T) == 4 && format.min_exponent == -126) cast_numbers<false, true, Cast>(data, n, format, scale, out);
-    else cast_numbers<false, false, Cast>(data, n, format, scale, out);
+inline void cast_piece(const T* data, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
+    if (format.scaled) cast_numbers<true, false, Cast>(data, n, next, format, scale, out);
+    else if (sizeof(T) == 4 && format.min_exponent == -126) cast_numbers<false, true, Cast>(data, n, next, format, scale, out);
+    else cast_numbers<false, false, Cast>(data, n, next, format, scale, out);
 }
-inline void cast_piece_of(const uint32_t* bits, int64_t n, const CastFormat& format, double scale, double* out) {
-    cast_piece<Cast32>(reinterpret_cast<const float*>(bits), n, format, scale, out);
+inline void cast_piece_of(const uint32_t* bits, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
+    cast_piece<Cast32>(reinterpret_cast<const float*>(bits), n, next, format, scale, out);
 }
-inline void cast_piece_of(const uint64_t* bits, int64_t n, const CastFormat& format, double scale, double* out) {
-    cast_piece<Cast64>(reinterpret_cast<const double*>(bits), n, format, scale, out);
+inline void cast_piece_of(const uint64_t* bits, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
+    cast_piece<Cast64>(reinterpret_cast<const double*>(bits), n, next, format, scale, out);
 }
 
 template <class Format>
 void cast(const void* data, int64_t n, const CastFormat& format, double scale, double* out) {
     double sums[CAST_CELLS] = {};
-    each_piece<Format>(data, n, [&](const auto* piece, int64_t count) { cast_piece_of(piece, count, format, scale, sums); });
+    each_piece<Format>(data, n, [&](const auto* piece, int64_t count, Next next) { cast_piece_of(piece, count, next, format, scale, sums); });
     out[0] += sums[0];
     out[1] += sums[1];
     out[2] += sums[2] / scale / scale;  // the error was taken of scaled numbers
@@ -369,7 +384,7 @@ inline void take_one(typename Format::bits b, typename Format::bits& high, typen
 }
 
 template <class Format>
-inline void blocks_of_row(const typename Format::bits* row, int64_t n, int64_t size, Widest<Format>& widest) {
+inline void blocks_of_row(const typename Format::bits* row, int64_t n, Next next, int64_t size, Widest<Format>& widest) {
     using bits = typename Format::bits;
     using E = Extremes<Format>;
     constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
@@ -380,7 +395,10 @@ inline void blocks_of_row(const typename Format::bits* row, int64_t n, int64_t s
         if (end - begin >= WIDTH) {
             E e;
             e.clear();
-            for (; i + WIDTH <= end; i += WIDTH) e.take(load<typename E::U>(row + i));
+            for (; i + WIDTH <= end; i += WIDTH) {
+                e.take(load<typename E::U>(row + i));
+                next.fetch(i);
+            }
             for (int lane = 0; lane < WIDTH; lane++) {
                 high = e.high[lane] > high ? e.high[lane] : high;
                 low = e.low_less_1[lane] < low ? e.low_less_1[lane] : low;
@@ -392,7 +410,7 @@ inline void blocks_of_row(const typename Format::bits* row, int64_t n, int64_t s
 }
 
 template <class Format>
-inline void fold_row(const typename Format::bits* row, int64_t n, typename Format::bits* high, typename Format::bits* low) {
+inline void fold_row(const typename Format::bits* row, int64_t n, Next next, typename Format::bits* high, typename Format::bits* low) {
     using bits = typename Format::bits;
     using E = Extremes<Format>;
     constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
@@ -400,6 +418,7 @@ inline void fold_row(const typename Format::bits* row, int64_t n, typename Forma
     for (; i + WIDTH <= n; i += WIDTH) {
         E e{load<typename E::U>(high + i), load<typename E::U>(low + i)};
         e.take(load<typename E::U>(row + i));
+        next.fetch(i);
         store(high + i, e.high);
         store(low + i, e.low_less_1);
     }
@@ -426,8 +445,9 @@ double blocks(const Tile& tile, int64_t size, int orientations, uint64_t* scratc
             const char* line = static_cast<const char*>(tile.data) + r * tile.row_bytes;
             const auto* row = reinterpret_cast<const typename Format::bits*>(line) + begin;
             const wide* bits = as_wide(row, n, buffer, Format());
-            if (orientations & ALONG_ROWS) blocks_of_row<Wider>(bits, n, size, widest);
-            if (fold) fold_row<Wider>(bits, n, high + begin, low + begin);
+            const Next next{reinterpret_cast<const char*>(row) + tile.row_bytes, sizeof(typename Format::bits)};
+            if (orientations & ALONG_ROWS) blocks_of_row<Wider>(bits, n, next, size, widest);
+            if (fold) fold_row<Wider>(bits, n, next, high + begin, low + begin);
         }
     }
     if (orientations & ALONG_COLUMNS)
