@@ -16,17 +16,20 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 
 from numscope import scope as scopes
+from numscope.distributed.agree import spread
 from numscope.errors import AbortAfter, NonFiniteError, UsageError
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.module import in_backward
 from numscope.probe.naming import peel
+from numscope.trained import ids_of
 
 if TYPE_CHECKING:
     from numscope.recorder import Recorder
 
 log = logging.getLogger("numscope")
 
+STRANGE_STEPS = 3  # after which an optimizer's other parameters are those of no module that is called
 MAX_MODELS = 16  # a script that calls more models than this calls modules one by one
 
 
@@ -34,6 +37,9 @@ class AutoWatch:
     """A context manager: each model that is called within is watched; leaving closes the watches.
 
     Modules without parameters (losses, activations called alone) are no models: their operations belong to the loss.
+
+    A watch without detection stops looking once each optimizer's parameters belong to a watched model, and looks again when others come:
+    torch calls a global hook for each module, and steps off the schedule are to run the bare model.
 
     Statistics of all of them go to one recorder. A section of the configuration that selects no layer in any model called so far is an
     error when the first optimizer is about to step.
@@ -53,6 +59,7 @@ class AutoWatch:
         self.explicit = explicit
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._selection: SelectionCheck | None = None
+        self._lookout: Lookout | None = None
         self.scopes: list[scopes.Scope] = []
         self.num_calls = 0  # of any module, as far as torch tells of them
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
@@ -66,11 +73,27 @@ class AutoWatch:
         if self._recorder is not None:
             self._selection = SelectionCheck(self)
             optimizer_probe.listen(self._selection)
-        self._hook = register_module_forward_pre_hook(self._called)
+        self.look(True)
+        if self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None:
+            self._lookout = Lookout(self)
+            optimizer_probe.listen(self._lookout)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.finish()
+
+    @property
+    def looking(self) -> bool:
+        """Whether a model that is called now for the first time would be seen."""
+        return self._hook is not None
+
+    def look(self, on: bool) -> None:
+        """Begin or stop to look for models."""
+        if on and self._hook is None:
+            self._hook = register_module_forward_pre_hook(self._called)
+        elif not on and self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def check_selection(self) -> None:
         """Raise UsageError for sections that select nothing so far, where no optimizer's step has done so."""
@@ -79,11 +102,10 @@ class AutoWatch:
 
     def finish(self) -> None:
         """Stop looking for models, close the watches."""
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
-        if self._selection is not None:
-            optimizer_probe.unlisten(self._selection)
+        self.look(False)
+        for listener in (self._selection, self._lookout):
+            if listener is not None:
+                optimizer_probe.unlisten(listener)
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
             if self._own_recorder is not None:
                 stack.callback(self._own_recorder.close)
@@ -91,8 +113,10 @@ class AutoWatch:
                 stack.callback(scope.close)
 
     def _called(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if torch.compiler.is_compiling():
+            return
         self.num_calls += 1
-        if torch.compiler.is_compiling() or any(s.active for s in scopes.live()) or module in self._seen or in_backward():
+        if any(s.active for s in scopes.live()) or module in self._seen or in_backward():
             return
         try:
             self._attach(module, args)
@@ -130,15 +154,52 @@ class SelectionCheck(optimizer_probe.StepListener):
     def check(self) -> None:
         """Once: later models are the user's second thoughts."""
         optimizer_probe.unlisten(self)
-        from numscope.inspector import place_of
+        from numscope.inspector import place_of, refuse_unmatched
 
+        missing: list[str] = []
         found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]
         found += self._watch.elsewhere
         if found:
             in_all = set.intersection(*({place_of(line) for line in lines} for lines in found))
             missing = [line for line in found[0] if place_of(line) in in_all]
-            if missing:
-                raise UsageError("\n".join(missing))
+        if spread():
+            refuse_unmatched(missing)
+        elif missing:
+            raise UsageError("\n".join(missing))
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def after_step(self, optimizer: Optimizer) -> None: ...
+
+    def skipped_step(self, optimizer: Optimizer) -> None: ...
+
+
+class Lookout(optimizer_probe.StepListener):
+    """Says when to look for models: until each optimizer has stepped twice with parameters of watched models alone.
+
+    *Cost:* a walk over the parameters for each optimizer that is new or has changed.
+    """
+
+    def __init__(self, watch: AutoWatch) -> None:
+        self._watch = watch
+        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self._strange: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # and how often
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        watching = self._watch.scopes
+        state = (sum(len(group["params"]) for group in optimizer.param_groups), len(watching))
+        if self._known.get(optimizer) == state:
+            self._watch.look(any(times < STRANGE_STEPS for times in self._strange.values()))
+            return
+        watched = {id(p) for scope in watching for p in scope.model.parameters()}
+        if ids_of(optimizer) <= watched or self._strange.get(optimizer, 0) >= STRANGE_STEPS:
+            self._known[optimizer] = state
+            self._strange.pop(optimizer, None)
+        else:
+            self._strange[optimizer] = self._strange.get(optimizer, 0) + 1
+            self._watch.look(True)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None: ...
 

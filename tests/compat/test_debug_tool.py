@@ -161,6 +161,28 @@ def test_steps_off_the_schedule_run_the_bare_model(tmp_path: Path) -> None:
     assert hooked == [[], [], armed, [], [], armed]  # as the next step finds it
 
 
+def test_models_are_looked_for_until_optimizers_know_theirs_and_again_when_others_come(tmp_path: Path) -> None:
+    def num_hooks() -> int:
+        return len(torch_hooks._global_forward_pre_hooks) - before
+
+    before = len(torch_hooks._global_forward_pre_hooks)
+    debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
+    first, second = model(0), model(1)
+    optimizer, other = sgd(first), sgd(second)
+    looking = []
+    for step in range(7):
+        train_step(first, optimizer, step)
+        if step >= 3:
+            train_step(second, other, step)
+        debug_api.step()
+        looking.append(num_hooks())
+    debug_api.end_debug()
+    assert looking == [1, 0, 0, 1, 1, 0, 0]
+    assert num_hooks() == 0
+    assert steps_of(tmp_path) == list(range(7))
+    assert steps_of(tmp_path, "Model.layers.0.fc1_activation_max") == [4, 5, 6]  # from the step after its optimizer's first
+
+
 def test_config_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "stats.yaml").write_text(EXAMPLE)
     with pytest.raises(UsageError, match=r"statss\.yaml: no such file, expected a YAML file\. Did you mean \"stats\.yaml\"\?$"):

@@ -77,11 +77,12 @@ class Session(optimizer_probe.StepListener):
 
     @property
     def step_number(self) -> int:
-        """Number of the step at work; where optimizers count, a step lasts until the next forward."""
+        """Number of the step at work; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
         numbers = [i.step_number for i in self._inspectors()]
         if self._explicit or self._watch is None or not numbers:
             return self._step_number
-        return max(numbers) - (self._watch.num_calls == self._calls_when_stepped)
+        just_done = self._watch.looking and self._watch.num_calls == self._calls_when_stepped  # no call since the optimizer stepped
+        return max(numbers) - just_done
 
     def step(self) -> None:
         """A training step is over."""
