@@ -357,3 +357,45 @@ def test_pass_of_its_own_is_told(tmp_path: Path) -> None:
     )
     found = plugins.load(file)
     assert f"statistic 'median' takes a pass of its own over each tensor ({file}:2)" in texts(found, logging.INFO)
+
+
+# ---- a run with them
+
+
+def test_example_of_the_docs_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
+    code, config = (re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1] for language in ("python", "yaml"))  # type: ignore[index]
+    file = write(tmp_path, "docs_example.py", code)
+    net = torch.nn.Sequential()
+    net.add_module("fc1", torch.nn.Linear(4, 2))
+    x = torch.tensor([[200.0, -200.0, 0.5, 3.0], [1.0, 2.0, 3.0, 4.0]])
+    with numscope.watch(
+        net, config=write(tmp_path, "stats.yaml", config), features=file, log_dir=str(tmp_path), on_nonfinite=None
+    ) as scope:
+        assert scope.inspector is not None
+        net(x).sum().backward()
+        scope.step()
+        values = scope.inspector.last[0].values
+        assert values["spread"] == 400.0
+        assert values["median"] == x.median().item()
+        assert values["num_large"] == (x > 6.0).sum().item()
+        assert scope.inspector.alerts == ["step 0: fc1_activation: rms is 100"]
+    assert "rms is 100" in (tmp_path / "debug_logs" / "globalrank-0.log").read_text(encoding="utf-8")
+
+
+def test_custom_statistics_merge_over_micro_batches_as_over_one(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "merging.py",
+        "import numscope\n"
+        + "".join(f"numscope.statistic('{m}_of', of='tensor', merge='{m}')(lambda t: t.max())\n" for m in ("sum", "max", "min", "mean")),
+    )
+    config = {"s": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": {
+        "enabled": True, "tensors": ["activation"], "stats": ["sum_of", "max_of", "min_of", "mean_of"]}}}  # fmt: skip
+    net = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    with numscope.watch(net, config=config, features=[str(file)], log_dir=str(tmp_path), on_nonfinite=None) as scope:
+        assert scope.inspector is not None
+        for values in ([-3.0, -5.0], [-1.0], [-7.0, -8.0, -9.0]):
+            net(torch.tensor(values).reshape(-1, 1)).sum().backward()
+        scope.step()
+        assert scope.inspector.last[0].values == {"sum_of": -11.0, "max_of": -1.0, "min_of": -7.0, "mean_of": (-3.0 * 2 - 1 - 7 * 3) / 6}
