@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 
 from numscope.errors import UsageError
+from numscope.sinks.parts import split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 
-_PART = re.compile(r"rank(\d+)-(\d+)-(\d+)\.parquet")
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 
 
@@ -56,17 +55,15 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
     if not os.path.isdir(path):
         raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {_instead(path)}")
     statistics = os.path.join(path, STATISTICS)
-    names = sorted(os.listdir(statistics)) if os.path.isdir(statistics) else []
-    found = {name: match for name in names if (match := _PART.fullmatch(name))}
-    broken = tuple(name for name in found if not _is_whole(os.path.join(statistics, name)))
-    parts = [
-        (int(match[1]), int(match[2]), int(match[3]), os.path.join(statistics, name)) for name, match in found.items() if name not in broken
-    ]
+    found = split_merged(os.listdir(statistics))[0] if os.path.isdir(statistics) else []
+    parts = [Part(os.path.join(statistics, part.name), part.rank, part.attempt) for part in found]
+    broken = tuple(os.path.basename(part.path) for part in parts if not _is_whole(part.path))
+    parts = [part for part in parts if os.path.basename(part.path) not in broken]
     if not parts:
         if os.path.exists(os.path.join(path, RUN_FILE)):
             raise UsageError(f"{where}: {given!r} holds a run that has written no statistics yet: the first come after a scheduled step.")
         raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it. {_inside(path)}")
-    return Run(path, tuple(Part(name, rank, attempt) for rank, attempt, _, name in sorted(parts)), broken)
+    return Run(path, tuple(parts), broken)
 
 
 def _is_whole(path: str) -> bool:

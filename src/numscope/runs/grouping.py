@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numscope.errors import UsageError
 from numscope.plan.selection import block_of
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, connect, quoted
+from numscope.runs.query import RAW, quoted, reading
 from numscope.summary.state import FIELDS, NUM_COUNTS, Summary
 from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
@@ -76,17 +76,19 @@ def group(
     asked = [statistic_of(name) for name in stats]
     if every_steps is not None and every_steps < 1:
         raise UsageError(f"every_steps: got {every_steps}, expected a whole number of at least 1.")
-    with connect(run) as connection:
+
+    def merged(connection: DuckDBPyConnection) -> list[Group]:
         connection.execute("CREATE TEMP TABLE grouped (layer VARCHAR, cls VARCHAR, place VARCHAR)")
         places = list(zip(*_places(connection, by), strict=True))
         connection.execute("INSERT INTO grouped SELECT unnest(?), unnest(?), unnest(?)", places)  # one insert a row would take 0.1 ms each
         return _merged(connection, by, asked, steps, every_steps)
 
+    return reading(run, merged)
+
 
 def available(run: Run) -> tuple[str, ...]:
     """The statistics whose columns the run has."""
-    with connect(run) as connection:
-        columns = set(_columns(connection))
+    columns = reading(run, lambda connection: set(_columns(connection)))
     return tuple(name for name, s in STATISTICS.items() if _extra_columns(s) <= columns)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numscope.errors import UsageError
 from numscope.runs.folder import Run, find_run
@@ -15,6 +16,8 @@ from numscope.summary.statistics import STATISTICS
 if TYPE_CHECKING:
     import pandas
     from duckdb import DuckDBPyConnection
+
+T = TypeVar("T")
 
 VIEW = "stats"
 RAW = "raw"  # without the derived columns
@@ -58,13 +61,12 @@ def ask(run: Run, sql: str) -> Rows:
 
     Raises: UsageError for what is no single SELECT, and for what DuckDB refuses, with the nearest columns.
     """
-    with connect(run) as connection:
-        _check(connection, sql)
-        try:
-            result = connection.execute(sql)
-            return Rows(tuple(column[0] for column in result.description or ()), result.fetchall())
-        except _duckdb().Error as error:
-            _explain(error, connection)
+
+    def rows(connection: DuckDBPyConnection) -> Rows:
+        result = _execute(connection, sql)
+        return Rows(tuple(column[0] for column in result.description or ()), result.fetchall())
+
+    return reading(run, rows)
 
 
 def load(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY step, rank, ord") -> pandas.DataFrame:
@@ -83,12 +85,32 @@ def load(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY
         import pandas  # noqa: F401  # said here rather than by DuckDB, and before the folder is read
     except ImportError:
         raise UsageError("numscope.load: pandas is not installed. Install it: pip install 'numscope[runs]'.") from None
-    with connect(find_run(run, "run")) as connection:
-        _check(connection, sql)
+    frame: pandas.DataFrame = reading(find_run(run, "run"), lambda connection: _execute(connection, sql).df())
+    return frame
+
+
+def reading(run: Run, work: Callable[[DuckDBPyConnection], T]) -> T:
+    """What ``work`` makes of the run, with DuckDB's complaints as UsageError.
+
+    A run that still goes on may merge parts between being listed and being read: then it is listed again.
+    """
+    duckdb = _duckdb()
+    while True:
         try:
-            return connection.execute(sql).df()
-        except _duckdb().Error as error:
-            _explain(error, connection)
+            with connect(run) as connection:
+                try:
+                    return work(connection)
+                except duckdb.Error as error:
+                    if _is_there(run):
+                        _explain(error, connection)
+        except duckdb.Error as error:
+            if _is_there(run):
+                raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
+        run = find_run(run.path)
+
+
+def _is_there(run: Run) -> bool:
+    return all(os.path.exists(part.path) for part in run.parts)
 
 
 def derivable(columns: set[str]) -> dict[str, str]:
@@ -119,14 +141,12 @@ def _without_repeated(connection: DuckDBPyConnection, source: str) -> str:
     return " WHERE " + " AND ".join(conditions) if conditions else ""
 
 
-def _check(connection: DuckDBPyConnection, sql: str) -> None:
+def _execute(connection: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
     duckdb = _duckdb()
-    try:
-        statements = connection.extract_statements(sql)
-    except duckdb.Error as error:
-        _explain(error, connection)
+    statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise UsageError(f"SQL: got {sql!r}, expected one SELECT over the view {VIEW}: a run is read, never changed.")
+    return connection.execute(statements[0])
 
 
 def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:

@@ -6,11 +6,12 @@ import os
 import time
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Any
 
 from numscope import __version__
 from numscope.observation import Histogram, Observation
+from numscope.sinks.parts import Parts, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
 
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
@@ -25,7 +26,7 @@ FLUSH_CELLS = 1 << 20  # numbers held at most: 8 MiB
 
 
 class ParquetSink:
-    """``<log_dir>/statistics/rank<r>-<attempt>-<n>.parquet``: one row a site and step, a part a flush.
+    """``<log_dir>/statistics/rank<r>-<attempt>-<n>.parquet``: one row a site and step, a part a flush; see ``parts.py``.
 
     Stored are a summary's fields and the extra columns, from which every statistic derives; statistics of several layers together are not
     stored, since they derive too. A part is written aside and renamed, so the folder reads whenever the run is killed, and what a
@@ -55,7 +56,8 @@ class ParquetSink:
         self._flush_s = flush_s
         self._flush_cells = flush_cells
         self._owner = os.getpid()
-        self._part = 0
+        clear_remains(self.folder.statistics, rank)
+        self._parts = Parts(self.folder.statistics, rank, self.folder.attempt)
         self._sites: dict[tuple[str, str, str, str], int] = {}
         self._extras: dict[str, _Extra] = {}
         self._clear()
@@ -88,20 +90,7 @@ class ParquetSink:
         """Write what is held as one part."""
         if not self._places or os.getpid() != self._owner:  # a fork's copy is the parent's to write
             return
-        import pyarrow.parquet as pq
-
-        table = self._table()
-        name = f"rank{self._rank}-{self.folder.attempt}-{self._part:06d}.parquet"
-        aside = os.path.join(self.folder.statistics, f".{name}.tmp")  # dot: readers of whole folders pass over it
-        pq.write_table(
-            table,
-            aside,
-            compression="zstd",
-            use_dictionary=[*SITE, *WHOLE, "rank", "attempt"],
-            write_statistics=True,
-        )
-        os.rename(aside, os.path.join(self.folder.statistics, name))
-        self._part += 1
+        self._parts.write(self._table(), len(self._fields) + self._held)
         self._clear()
 
     def close(self) -> None:
@@ -124,8 +113,7 @@ class ParquetSink:
         columns: dict[str, Any] = {}
         places = _arrow(pa.int32(), self._places)
         for index, name in enumerate(SITE):
-            words = pa.array([site[index] for site in self._sites], pa.string()).dictionary_encode()
-            columns[name] = words.take(places)
+            columns[name] = _words([site[index] for site in self._sites]).dictionary_encode().take(places)
         for index, name in enumerate(WHOLE):
             kind = pa.timestamp("ms") if name == "time" else pa.int64()
             columns[name] = _arrow(kind, self._whole[index :: len(WHOLE)])
@@ -136,7 +124,7 @@ class ParquetSink:
             if name in COUNTS:
                 column = column.cast(pa.int64())
             elif name in EXTREMA:
-                column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+                column = pc.if_else(pc.is_nan(column), pa.nulls(1, pa.float64())[0], column)
             columns[name] = column
         for name, extra in self._extras.items():
             columns[name] = extra.column(num_rows)
@@ -156,7 +144,7 @@ class _Extra:
         self.clear()
 
     def clear(self) -> None:
-        self._places = array("i")  # a row: which of the values is its own; -1: none
+        self._places = array("i")  # a row: which of the values is its own, from 1; 0: none
         self._values = array("d")
         self._ends = array("i", [0])
 
@@ -167,28 +155,35 @@ class _Extra:
         """
         missing = row - len(self._places)
         if missing > 0:
-            self._places.extend(repeat(-1, missing))
+            self._places.extend(repeat(0, missing))
         before = len(self._values)
         if isinstance(value, int | float):
             self._values.append(value)
         else:
             self._values.extend(value)
-        self._places.append(len(self._ends) - 1)
         self._ends.append(len(self._values))
+        self._places.append(len(self._ends) - 1)
         return len(self._values) - before
 
     def column(self, num_rows: int) -> Any:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        self._places.extend(repeat(-1, num_rows - len(self._places)))
+        self._places.extend(repeat(0, num_rows - len(self._places)))
         values = _arrow(pa.float64(), self._values)
         if self._is_list:
             values = pa.ListArray.from_arrays(_arrow(pa.int32(), self._ends), values)
-        places = _arrow(pa.int32(), self._places)
         if len(values) == num_rows:
             return values
-        return values.take(pc.if_else(pc.less(places, 0), pa.scalar(None, pa.int32()), places))
+        return pa.concat_arrays([pa.nulls(1, values.type), values]).take(_arrow(pa.int32(), self._places))
+
+
+def _words(words: Sequence[str]) -> Any:
+    """The words as an Arrow array; ``pyarrow.array`` would import pandas, if it is there, within a training step."""
+    import pyarrow as pa
+
+    coded = [word.encode("utf-8", "backslashreplace") for word in words]
+    ends = array("i", accumulate(map(len, coded), initial=0))
+    return pa.StringArray.from_buffers(len(coded), pa.py_buffer(ends), pa.py_buffer(b"".join(coded)))
 
 
 def _arrow(kind: Any, numbers: array[Any]) -> Any:
