@@ -227,11 +227,34 @@ class Judge:
         return found
 
     def _first_of_ranks(self, finding: Finding | None) -> Finding | None:
-        """Of all ranks' findings the one that is no victim's: with a culprit, in the earliest phase, on the lowest rank."""
-        told = self._ranks.gather(None if finding is None else plain(finding)) if self._ranks.together else [finding]
+        """Of all ranks' findings the first one that is no victim's: it has a culprit, which no other rank handed over.
+
+        Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
+        earlier event of a phase, was first.
+        """
+        if not self._ranks.together:
+            return finding
+        told = self._ranks.gather(None if finding is None else [plain(finding), *self._since(finding)])
+        alarms = [(parse_finding(one[0]), one[1], one[2]) for one in told if one is not None]
         phases = list(Phase)
-        alarms = [parse_finding(t) if isinstance(t, dict) else t for t in told if t is not None]
-        return min(alarms, key=lambda f: (f.culprit is None, received(f.culprit), phases.index(f.phase), f.rank), default=None)
+        first = min(
+            alarms,
+            key=lambda a: (a[0].culprit is None, received(a[0].culprit), -a[1], phases.index(a[0].phase), a[2], a[0].rank),
+            default=(None,),
+        )
+        return first[0]
+
+    def _since(self, finding: Finding) -> tuple[int, int]:
+        """How many calls ago it was, and how many of its call's events came before it."""
+        journal = self._evidence.journal
+        there = [event for event in journal.events if event.call == finding.batch]
+        site = finding.site
+        seen = (
+            place
+            for place, event in enumerate(there)
+            if (event.entry.name, event.phase) == (site.module, site.phase) and any(slot == site.slot for slot, _, _ in event.items)
+        )
+        return journal.call - finding.batch, next(seen, len(there))
 
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
