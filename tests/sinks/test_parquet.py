@@ -151,6 +151,14 @@ def test_other_rank_leaves_run_json_to_rank_0(tmp_path: Path) -> None:
     assert [a["config"] for a in json.loads((tmp_path / "run.json").read_text())["attempts"]] == ["of 0"]
 
 
+def test_other_rank_that_saw_no_run_json_does_not_write_over_rank_0s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    RunFolder(tmp_path, 0, {"config": "of 0"})
+    monkeypatch.setattr(os.path, "exists", lambda path: False)  # it looked a moment earlier
+    RunFolder(tmp_path, 1, {"config": "of 1"})
+    assert [a["config"] for a in json.loads((tmp_path / "run.json").read_text())["attempts"]] == ["of 0"]
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 @pytest.mark.parametrize(
     ("command", "kept"),
     [

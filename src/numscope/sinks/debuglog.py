@@ -41,7 +41,7 @@ class DebugLog:
             return
         now = time.time()
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-        body = "\n    ".join(map(one_line, text.expandtabs(4).split("\n")))
+        body = "\n    ".join(map(one_line, text.rstrip("\n").expandtabs(4).split("\n")))
         try:
             self._file.write(f"{stamp},{int(now % 1 * 1000):03d} - {logging.getLevelName(level)} - {body}\n")
         except OSError as error:

@@ -64,7 +64,7 @@ class RunFolder:
     def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
         """Keep the layers that this rank has: ranks of a pipeline have different ones."""
         self._rank_facts["layers"] = [dict(layer) for layer in layers]
-        _replace(self._rank_file(self.attempt), self._rank_facts)
+        self._put(self._rank_file(self.attempt), self._rank_facts, over=True)
 
     def _rank_file(self, attempt: int) -> str:
         return os.path.join(self.path, RANKS, f"rank{self.rank}-{attempt}.json")
@@ -88,7 +88,24 @@ class RunFolder:
         attempts = [a for a in read_attempts(self.path) if a.get("attempt") != self.attempt]
         said = {"attempt": self.attempt, "started": self.started, "versions": versions(), "command": sys.orig_argv, **run}
         attempts.append({**said, "command": without_secrets(said["command"])})
-        _replace(path, {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])})
+        content = {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])}
+        self._put(path, content, over=self.rank == 0)
+
+    def _put(self, path: str, content: Mapping[str, Any], over: bool) -> None:
+        """Write a JSON file aside and put it in its place, so that a reader finds it whole; ``over``: over one that is there."""
+        aside = f"{path}.rank{self.rank}.tmp"  # ranks on other machines may have the same process id
+        with open(aside, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1, default=str)
+            file.write("\n")
+        if over:
+            os.replace(aside, path)
+            return
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(aside)
 
 
 def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -129,12 +146,3 @@ def _hide(words: list[str]) -> list[str]:
             kept.append(word)
             hide_next = secret and word.startswith("-")
     return kept
-
-
-def _replace(path: str, content: Mapping[str, Any]) -> None:
-    """Write a JSON file aside and put it in its place, so that a reader finds the old one or the new one, whole."""
-    aside = f"{path}.{os.getpid()}.tmp"
-    with open(aside, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, default=str)
-        file.write("\n")
-    os.replace(aside, path)
