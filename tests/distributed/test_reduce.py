@@ -96,6 +96,18 @@ def test_ddp_data_is_joined_and_replicated_weights_count_once(ranks: RankPool, f
         assert writers(told, key) == [0]
 
 
+def ddp_inside(rank: int) -> Any:
+    model = MLP()
+    model.up, model.down = DDP(model.up), DDP(model.down)  # type: ignore[assignment]
+    return train(Collector(model), model, batches(rank))
+
+
+def test_ddp_within_the_model_is_found(ranks: RankPool) -> None:
+    told = ranks.run(ddp_inside)
+    check_data(told, [range(2)], ["up.module|output", "norm|activation", "down.module|gradient"])
+    assert writers(told, "up.module.weight|weight") == [0]
+
+
 def evaluating_alone_in_join(rank: int) -> Any:
     model = MLP()
     wrapper = DDP(model)
@@ -103,6 +115,7 @@ def evaluating_alone_in_join(rank: int) -> Any:
     with wrapper.join():
         for x in batches(rank, count=1 + rank):
             wrapper(x).square().mean().backward()
+            collector.see_parameters()
             told = collector.reduce()
     return told
 
@@ -110,12 +123,13 @@ def evaluating_alone_in_join(rank: int) -> Any:
 def test_within_join_each_rank_is_alone(ranks: RankPool) -> None:
     told = ranks.run(evaluating_alone_in_join)
     assert [t.value[0]["up|output"].ranks for t in told] == [1, 1]
+    assert writers(told, "up|output") == [0, 1] and writers(told, "up.weight|weight") == [0]
 
 
 # ---- FSDP2
 
 
-def fsdp(rank: int, width: int, replicated: bool) -> Any:
+def fsdp(rank: int, width: int, replicated: bool, root_owns_nothing: bool = False) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -123,7 +137,8 @@ def fsdp(rank: int, width: int, replicated: bool) -> Any:
     mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("r", "s")) if replicated else init_device_mesh("cpu", (world,))
     model = MLP(width)
     collector = Collector(model)
-    fully_shard(model.up, mesh=mesh)
+    for part in (model.up, model.norm, model.down) if root_owns_nothing else (model.up,):
+        fully_shard(part, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return train(collector, model, batches(rank))
 
@@ -137,8 +152,9 @@ def test_fsdp2_shards_are_joined_uneven_ones_too(ranks: RankPool, four_ranks: Ra
         check_whole(told, key, world, [range(world)])
 
 
-def test_hybrid_sharding_joins_shards_and_counts_replicas_once(four_ranks: RankPool) -> None:
-    told = four_ranks.run(fsdp, 3, True)
+@pytest.mark.parametrize("root_owns_nothing", [False, True])
+def test_hybrid_sharding_joins_shards_and_counts_replicas_once(four_ranks: RankPool, root_owns_nothing: bool) -> None:
+    told = four_ranks.run(fsdp, 3, True, root_owns_nothing)
     check_data(told, [range(4)], DATA)
     for key in ("up.weight|weight", "up.weight|wgrad", "down.bias|wgrad"):
         for rank in range(4):

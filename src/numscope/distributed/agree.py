@@ -168,10 +168,11 @@ def watch_name(model: nn.Module, purpose: str = "") -> str:
 
 
 def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
-    """The DDP around the model or around a larger one. *Cost:* one walk over all objects where ``wrapper`` is not it."""
+    """The DDP around the model, in it, or around a larger one. *Cost:* one walk over all objects where it is only around a larger one."""
     kind = nn.parallel.DistributedDataParallel
-    if isinstance(wrapper, kind):
-        return wrapper
+    for module in (wrapper, *model.modules()):
+        if isinstance(module, kind):
+            return module
     for candidate in [o for o in gc.get_objects() if issubclass(type(o), kind)]:
         if any(m is model for m in candidate.modules()):
             return candidate

@@ -209,23 +209,19 @@ def members(group: Any) -> Members:
 
 
 def fully_sharded_groups(model: nn.Module) -> list[Any]:
-    """The groups over which FSDP2's outermost module sees different data: of the axis that shards, and of the one that replicates.
+    """The groups over which FSDP2's outermost module sees different data: of the axis that replicates, and of the one that shards.
 
     FSDP2 has no public word for its mesh beside tensor parallelism's; where its own record of it has moved, the parameters' first axis
     is taken: data parallelism is the outermost.
     """
-    for module in model.modules():
-        if not any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):  # by name: importing it loads all of FSDP
-            continue
+    # By name: importing the class would load all of FSDP.
+    sharded = [m for m in model.modules() if any(kind.__name__ == "FSDPModule" for kind in type(m).__mro__)]
+    for module in sharded:
         state = module._get_fsdp_state()  # type: ignore[operator]
         owned = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-        infos = [group.mesh_info for group in owned if group is not None]
-        if infos:
-            names = ("replicate_process_group", "shard_process_group")  # outermost first
-            groups = [g for name in names if (g := getattr(infos[0], name, None)) is not None]
-            if groups:
-                return groups
-        mesh = next((p.device_mesh for p in module.parameters() if hasattr(p, "device_mesh")), None)
-        if mesh is not None:
-            return list(mesh.get_all_groups()[:1])
-    return []
+        infos = [group.mesh_info for group in owned if group is not None]  # none where inner modules have all the parameters
+        groups = [getattr(info, name, None) for info in infos[:1] for name in ("replicate_process_group", "shard_process_group")]
+        if any(group is not None for group in groups):
+            return [group for group in groups if group is not None]
+    meshes = (p.device_mesh for module in sharded for p in module.parameters() if hasattr(p, "device_mesh"))
+    return [group for mesh in meshes for group in mesh.get_all_groups()][:1]

@@ -187,7 +187,8 @@ class Reducer:
         vector = part.vector if part.vector[_RANKS] else part.original
         writes = vector[_WRITER] == me
         for copies in part.copies:  # where nobody else observes, nobody else writes
-            writes &= copies.first or name_of(copies.group) in self._gone or not self._observes(copies.group)
+            name = name_of(copies.group)
+            writes &= copies.first or name in self._gone or self._verdicts.get(name) is False
         return Reduced(part.item.key, [*vector[:_NUM_FIELDS], 0.0], vector[_WIDTH:], int(vector[_RANKS]), writes)
 
     # ---- who is there
