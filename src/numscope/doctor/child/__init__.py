@@ -1,0 +1,1 @@
+"""What runs in child processes that can be killed: all that needs torch or NCCL."""

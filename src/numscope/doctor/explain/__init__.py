@@ -1,0 +1,1 @@
+"""What NCCL's logs, flight-recorder dumps and torchrun's output say."""
