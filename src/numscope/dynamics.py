@@ -5,7 +5,7 @@ Weights are compared element by element, so that those of before the step must b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -42,13 +42,18 @@ class Dynamics:
 
     Args:
         parameters: each with the index of its site.
+        part: what of a site's gradient is to be read on this rank; None: nothing. A distributed gradient may be summands that are no
+            gradient until they are summed up.
 
     *Cost:* a copy of the parameters during the step; some twenty passes over small pieces, 30 ns an element on one CPU thread, which is
     several times what the step itself takes. No host sync.
     """
 
-    def __init__(self, parameters: Sequence[tuple[int, Parameter]]) -> None:
+    def __init__(
+        self, parameters: Sequence[tuple[int, Parameter]], part: Callable[[int, Tensor], Tensor | None] = lambda site, gradient: gradient
+    ) -> None:
         self._parameters = tuple(parameters)
+        self._part = part
         self._before: dict[int, Tensor] = {}  # by id of the parameter, which this object holds
         self._gradients: dict[int, Tensor] = {}
         self._grad_squares: dict[int, Tensor] = {}
@@ -59,12 +64,12 @@ class Dynamics:
         if _is_capturing():
             return
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-            for _, parameter in self._parameters:
+            for site, parameter in self._parameters:
                 weight = _readable(parameter)
                 if weight is None or id(parameter) in self._before:
                     continue
                 self._before[id(parameter)] = weight.clone()
-                gradient = _readable(parameter.grad, weight)
+                gradient = self._gradient(site, parameter, weight)
                 if gradient is not None:
                     self._gradients[id(parameter)] = gradient
                     self._grad_squares[id(parameter)] = _square(gradient, getattr(optimizer, "grad_scale", None))
@@ -77,19 +82,22 @@ class Dynamics:
         """
         found: dict[int, Tensor] = {}
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-            for _, parameter in self._parameters:
+            for site, parameter in self._parameters:
                 before = self._before.pop(id(parameter), None)
                 weight = None if before is None else _readable(parameter, before)
                 if before is not None and weight is not None and weight.dtype == before.dtype:
-                    found[id(parameter)] = self._cells(parameter, before, weight, _state(optimizer, parameter))
+                    found[id(parameter)] = self._cells(site, parameter, before, weight, _state(optimizer, parameter))
         self._forget()
         return [(site, found[id(parameter)]) for site, parameter in self._parameters if id(parameter) in found]
 
-    def _cells(self, parameter: Parameter, before: Tensor, after: Tensor, state: dict[str, Any]) -> Tensor:
+    def _gradient(self, site: int, parameter: Parameter, weight: Tensor) -> Tensor | None:
+        return None if parameter.grad is None else _readable(self._part(site, parameter.grad), weight)
+
+    def _cells(self, site: int, parameter: Parameter, before: Tensor, after: Tensor, state: dict[str, Any]) -> Tensor:
         gradient = self._gradients.get(id(parameter))
         square = self._grad_squares.get(id(parameter))
         if gradient is None:  # an optimizer that calls a closure has made it within the step
-            gradient = _readable(parameter.grad, after)
+            gradient = self._gradient(site, parameter, after)
             square = None if gradient is None else _square(gradient, None)
         cells = torch.zeros(NUM_CELLS, dtype=torch.float64, device=after.device)
         if square is not None:

@@ -28,7 +28,7 @@ DATA = [f"{layer}|{tensor}" for layer in ("up", "norm", "down") for tensor in ("
 
 
 def config(tensors: Sequence[str] = TENSORS, pattern: str = ".*", **more: Any) -> dict[str, Any]:
-    feature = {"enabled": True, "stats": ["mean", "std", "max", "l2_norm", "num_nan"], "tensors": list(tensors), **more}
+    feature = {"enabled": True, "stats": ["mean", "std", "max", "l2_norm", "num_nan"], "tensors": list(tensors)} | more
     return {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": pattern}, "statistics": feature}}
 
 
@@ -240,6 +240,32 @@ def test_fsdp2_over_tensor_parallelism_merges_over_both_axes(four_ranks: RankPoo
                 check(t.value[0][key], parts, merged)
             assert writers(there, key) == [0]
     assert not any("numscope" in t.stderr for t in told)
+
+
+def updates(rank: int, folder: str, sequence: bool) -> Any:
+    model = MLP(6)
+    wrapper, inputs = build_tensor_parallel(False, sequence, model)
+    oracle = Oracle(model)
+    what = config(("weight",), stats=["mean", "num_nan", "update_weight_ratio", "grad_weight_ratio"])
+    with numscope.watch(wrapper, config=what, on_nonfinite=None, log_dir=folder) as scope:
+        assert scope.inspector is not None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.register_step_pre_hook(oracle.see_parameters)
+        model(inputs[0]).square().mean().backward()
+        optimizer.step()
+        ratios = {o.layer: (o.values["grad_weight_ratio"], o.values["update_weight_ratio"], o.ranks) for o in scope.inspector.last}
+    return ratios, oracle.whole
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_update_statistics_of_distributed_weights_are_those_of_the_whole(ranks: RankPool, sequence: bool, tmp_path: Path) -> None:
+    """With sequence parallelism the gradient of the replicated norm is summands until the optimizer sums them up."""
+    for told in ranks.run(updates, str(tmp_path), sequence):
+        ratios, whole = told.value
+        for layer, merged in (("up", 2), ("norm", 1), ("down", 2)):
+            [weight], [gradient] = whole[f"{layer}|weight"], whole[f"{layer}|wgrad"]
+            ratio = float(gradient.double().norm() / weight.double().norm())
+            assert ratios[layer] == (pytest.approx(ratio, rel=1e-12), pytest.approx(0.1 * ratio, rel=1e-4), merged)
 
 
 # ---- ranks that differ
