@@ -135,14 +135,26 @@ def test_average_is_over_the_steps_that_repeat(schedules: list[Schedule], steps:
     assert window(schedules) == steps
 
 
+def test_features_of_ones_own_are_known_to_check_explain_and_layers(tmp_path: Path) -> None:
+    own, file = tmp_path / "own.py", tmp_path / "own.yaml"
+    own.write_text("import numscope\n@numscope.statistic('span_of_config')\ndef f(s): return s.max - s.min\n")
+    file.write_text(
+        "s: {enabled: true, layers: {layer_types: all}, statistics: {enabled: true, stats: [span_of_config], tensors: [weight]}}"
+    )
+    for words in (["config", "check", str(file)], ["config", "explain", str(file)], ["layers", "gpt2", "--config", str(file)]):
+        assert CliRunner().invoke(numscope, words).exit_code == 2
+        done = CliRunner().invoke(numscope, [*words, "--features", str(own)])
+        assert done.exit_code == 0, done.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["config", "chek"], """numscope config: got 'chek', expected one of check, explain. Did you mean "check"?"""),
-        (["config", "check"], "numscope config check: got no FILE, expected numscope config check FILE."),
-        (["config", "check", "--all", "f"], "numscope config check: got '--all', expected no option."),
-        (["config", "explain", "f", "--tokns", "1"], """numscope config explain: got '--tokns', expected one of --model, --tokens. \
-Did you mean "--tokens"?"""),
+        (["config", "check"], "numscope config check: got no FILE, expected numscope config check [options] FILE."),
+        (["config", "check", "--all", "f"], "numscope config check: got '--all', expected one of --features."),
+        (["config", "explain", "f", "--tokns", "1"], """numscope config explain: got '--tokns', expected one of --features, --model, \
+--tokens. Did you mean "--tokens"?"""),
         (["config", "explain", "f", "--tokens", "x"], "numscope config explain: --tokens: got 'x', expected a whole number."),
         (["layers"], "numscope layers: got no MODEL_OR_RUN, expected numscope layers [options] MODEL_OR_RUN."),
     ],

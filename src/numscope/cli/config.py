@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numscope.plan.selection import Selection
 
 WRONG = 2
+FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Statistics and features of your own; repeatable.")
 
 
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Check or explain a configuration.")
@@ -27,12 +28,13 @@ def config() -> None:
     """Check or explain a configuration of statistics (YAML)."""
 
 
-@config.command(options_metavar="", short_help="Say all that is wrong with it.")
+@config.command(options_metavar="[options]", short_help="Say all that is wrong with it.")
 @click.argument("file", metavar="FILE")
+@FEATURES
 @click.pass_context
-def check(ctx: click.Context, file: str) -> None:
+def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
     """Check a configuration: all that is wrong with it, a line each. Exit status: 0 when nothing is, else 2."""
-    plan = load(ctx, file)
+    plan = load(ctx, file, features)
     for note in plan.notes:
         click.echo(f"{file}: note: {note}")
     parts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
@@ -45,10 +47,11 @@ def check(ctx: click.Context, file: str) -> None:
 @click.option(
     "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
 )
+@FEATURES
 @click.pass_context
-def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None) -> None:
+def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, features: tuple[str, ...]) -> None:
     """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads."""
-    plan = load(ctx, file)
+    plan = load(ctx, file, features)
     subject, resolved = None, None
     try:
         if tokens is not None and tokens < 1:
@@ -68,12 +71,12 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
         click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
 
 
-def load(ctx: click.Context, file: str) -> Plan:
-    """The plan of a file; wrong ones end the command."""
-    from numscope.config import load as load_plan
+def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
+    """The plan of a file, and of files with features of the user's own; wrong ones end the command."""
+    from numscope.planning import plan_of
 
     try:
-        return load_plan(file)
+        return plan_of(file, features)[0]
     except UsageError as error:
         refuse(ctx, error)
         raise  # for type checkers: refuse does not return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numscope.cli.config import load, plain_table, refuse, show
+from numscope.cli.config import FEATURES, load, plain_table, refuse, show
 from numscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 @click.command(options_metavar="[options]", short_help="List layers, and what a configuration selects.")
 @click.argument("subject", metavar="MODEL_OR_RUN")
 @click.option("--config", "file", metavar="FILE", help="Also show which section selects each layer.")
+@FEATURES
 @click.option("--containers", is_flag=True, help="List modules without parameters of their own too.")
 @click.pass_context
-def layers(ctx: click.Context, subject: str, file: str | None, containers: bool) -> None:
+def layers(ctx: click.Context, subject: str, file: str | None, containers: bool, features: tuple[str, ...]) -> None:
     """List the layers of a model or a run with their numbers as selections read them.
 
     MODEL_OR_RUN is package.module:function, a transformers checkpoint's folder or name (no weights are read), or a run's folder.
@@ -28,7 +29,7 @@ def layers(ctx: click.Context, subject: str, file: str | None, containers: bool)
     from numscope.cli.subject import subject_of
     from numscope.config import resolve
 
-    plan = None if file is None else load(ctx, file)
+    plan = None if file is None else load(ctx, file, features)
     try:
         found = subject_of(subject).layers
     except UsageError as error:
