@@ -79,6 +79,7 @@ class Inspector:
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
         self._leaving = False  # this watch has failed, the other ranks do not know yet
+        self._met = False  # in this step, the other ranks
         self._joint = Joint(model, wrapper, recorder, self._prefix)
         self._optimizers: list[weakref.ref[Optimizer]] = []
         self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, bool]] = weakref.WeakKeyDictionary()
@@ -164,11 +165,12 @@ class Inspector:
     def _before_step(self, optimizer: Optimizer) -> None:
         if any(o is optimizer for o in self._stepped) and not self._explicit:
             self._finish()
-        self._search()
+        self._stepped.append(optimizer)  # before anything can fail: what has failed still has to count steps
+        self._ended_by_optimizer = False
+        if not self._leaving:
+            self._search()
         if not any(ref() is optimizer for ref in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
-        self._stepped.append(optimizer)
-        self._ended_by_optimizer = False
         if self._active and not self._leaving:
             self._see_weights(ids_of(optimizer))
             self._copy_weights(optimizer)
@@ -198,10 +200,16 @@ class Inspector:
         if self._leaving:
             self._say_goodbye()
             return
-        if self._active:
-            self._see_weights(None)
-            self._probe.forget_step()
-            self._record(closing)
+        self._met = False
+        if self._active or self._reduces(self.step_number):
+            try:
+                self._see_weights(None)
+                self._probe.forget_step()
+                self._record(closing)
+            except Exception as error:  # here and now the others wait, if they have not been met
+                self.failed(error)
+                self._say_goodbye(closing)
+                return
             self._tally.reset()
             self._weights_seen.clear()
             self._given.clear()
@@ -219,22 +227,29 @@ class Inspector:
             name = self._prefix + found.layer.name
             self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
         alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in self._active_indices]
-        observations: list[Observation] = []
-        own = [(s, o, 1, True) for s, o in alone if s.index in self._given or self._inspection.collects_at(s, step, reduced=False)]
-        observations += self._observations(own, reduced=False)
-        if self._reduces(step):
-            mergeable = [(site, one) for site, one in alone if self._inspection.collects_at(site, step, reduced=True)]
-            merged = (
-                [(s, o, 1, True) for s, o in mergeable] if closing else self._joint.merge(mergeable, step)
-            )  # at close others may be elsewhere
-            observations += self._observations(merged, reduced=True)
+        collects = self._inspection.collects_at
+        if closing or not spread():  # at close others may be elsewhere
+            wanted = [(s, o, 1, True) for s, o in alone if s.index in self._given or collects(s, step, reduced=None)]
+            observations = self._observations(wanted, reduced=None)
+        else:
+            mergeable = [(s, o) for s, o in alone if collects(s, step, reduced=True)]
+            shared = {s.index for s, _ in mergeable}
+            own = [(s, o, 1, True) for s, o in alone if collects(s, step, reduced=False) or s.index in self._given.keys() - shared]
+            observations = self._observations(own, reduced=False, without=shared)
+            if self._reduces(step):
+                merged = self._joint.merge(mergeable, step)
+                self._met = True
+                observations += self._observations(merged, reduced=True)
         self.last = observations
         self.recorder.write(observations)
 
-    def _observations(self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool) -> list[Observation]:
+    def _observations(
+        self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool | None, without: Collection[int] = ()
+    ) -> list[Observation]:
+        """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
         made = []
         for site, seen, ranks, mine in parts:
-            given = {} if reduced else self._given.get(site.index, {})
+            given = {} if site.index in without else self._given.get(site.index, {})
             observe = self._inspection.observation
             made.append((site, observe(site, self.step_number, seen, self._prefix, self.recorder.rank, ranks, mine, given, reduced)))
         return [*(o for _, o in made), *self._inspection.merged(self.step_number, made, reduced=reduced)]
@@ -308,7 +323,8 @@ class Inspector:
             and id(parameter) in mine
         ]
         if moving:
-            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving)
+            sites = self._inspection.sites
+            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving, lambda site, gradient: self._joint.part(sites[site], gradient))
             dynamics.before(optimizer)
 
     # ---- small things
@@ -356,16 +372,21 @@ class Inspector:
         if not self._leaving:
             self.detach()
 
-    def _say_goodbye(self) -> None:
-        if self._reduces(self.step_number):
+    def _say_goodbye(self, closing: bool = False) -> None:
+        """At the end of a step, after a failure: tell those who wait for this rank."""
+        if closing or not self._leaving:
+            return
+        if self._reduces(self.step_number) and not self._met:
             self._joint.merge([], self.step_number)
             self.detach()
+        self._met = False
         self._stepped.clear()
         self.step_number += 1
 
     def _reduces(self, step: int) -> bool:
         """Whether ranks meet at a step: all must say the same."""
-        return any(c.reduce and c.schedule.active(step) for c, _ in self.resolved.collects)
+        collects = self.recorder.plan.collects if self._joint.spans_models else [c for c, _ in self.resolved.collects]
+        return any(c.reduce and c.schedule.active(step) for c in collects)
 
     def detach(self) -> None:
         """Take every hook away, write nothing."""
