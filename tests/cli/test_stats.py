@@ -116,7 +116,7 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
     [
         (["{run}", "SELECT l2norm FROM stats"], "numscope stats: SQL: got the column 'l2norm', expected one of step, "),
         (["{run}", "COPY stats TO 'x'"], "numscope stats: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
-        (["{run}", "--by", "layr"], "numscope stats: by: got 'layr', expected one of layer, block, type, tensor, all, or a regex found"),
+        (["{run}", "--by", "layr"], "numscope stats: by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),
         (["{run}", "--by", "all", "--stats", "l2norm"], "numscope stats: statistic: got 'l2norm', expected one of max, min, "),
         (["{run}", "--by", "all", "--steps", "a"], "numscope stats: --steps: got 'a', expected A-B, A-, -B or A, steps from 0.\n"),
         (

@@ -67,8 +67,8 @@ def agrees(one: Group, tensors: list[Tensor]) -> None:
 @pytest.mark.parametrize(
     ("by", "key"),
     [
-        ("layer", lambda p: (p.layer, p.tensor)),
-        ("block", lambda p: (p.layer[: len("decoder.layers.0")], p.tensor)),
+        ("name", lambda p: (p.layer, p.tensor)),
+        ("layer", lambda p: (p.layer[: len("decoder.layers.0")], p.tensor)),
         ("type", lambda p: (p.cls, p.tensor)),
         ("tensor", lambda p: (p.tensor, p.tensor)),
         ("all", lambda p: ("all", "")),
@@ -182,7 +182,7 @@ def test_available_names_what_the_columns_give(folder: Path) -> None:
     ("by", "stats", "message"),
     [
         ("layerz", ["max"], r"^by: got 'layerz', expected one of layer, .*\. Did you mean layer"),
-        ("typ", ["max"], r"^by: got 'typ', expected one of layer, block, type, tensor, all, or a regex found .* Did you mean type\?$"),
+        ("typ", ["max"], r"^by: got 'typ', expected one of layer, name, type, tensor, all, or a regex found .* Did you mean type\?$"),
         (".*(fc1|fc2", ["max"], r"as a regex: missing \), unterminated subpattern at position 2\.$"),
         ("layer", ["l2norm"], r"^statistic: got 'l2norm', expected one of .* Did you mean 'l2_norm'\?$"),
     ],

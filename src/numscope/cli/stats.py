@@ -13,13 +13,13 @@ import click
 from numscope.errors import UsageError
 from numscope.sinks.names import one_line
 
-USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|block|type|tensor|all|REGEX [options]'
+USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|name|type|tensor|all|REGEX [options]'
 MAX_FOLDED = 200  # rows of a table that is made to fit the terminal
 DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct", "num_nan", "num_inf")
 
 
 @click.command(options_metavar="[options]", short_help="Query a run's statistics, or merge them by groups.")
-@click.option("--by", metavar="layer|block|type|tensor|all|REGEX", help="Merge by layer, layer number, class, tensor, or part of a name.")
+@click.option("--by", metavar="layer|name|type|tensor|all|REGEX", help="Merge by layer (all of one number), whole name, class, tensor, or part of a name.")
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all that there are.")
 @click.option("--steps", metavar="A-B", help="Only steps A to B, both included; A-, -B and A alone are understood.")
 @click.option("--every-steps", type=click.IntRange(min=1), metavar="N", help="Merge each N steps rather than all; 1: each step by itself.")

@@ -17,7 +17,7 @@ from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-WAYS = ("layer", "block", "type", "tensor", "all")
+WAYS = ("layer", "name", "type", "tensor", "all")
 EVERYTHING = "all"
 
 # Sums of the parts' sums by compensated addition; where one of them has overflowed, compensation would make nan of infinity.
@@ -64,7 +64,7 @@ def group(
     """Statistics of groups of sites over some steps, merged exactly.
 
     Args:
-        by: ``layer``: each layer; ``block``: all layers of one number (``decoder.layers.3``); ``type``: each class; these and a regex keep
+        by: ``layer``: all of one number (``decoder.layers.3``); ``name``: each by its whole name; ``type``: each class; these and a regex keep
             kinds of tensors apart; ``tensor``: each kind of tensor over all layers; ``all``: one group of everything. Else a regex that is
             searched for in layers' names: what its groups matched, joined by dots, names the group; without groups all that it matched.
         stats: names of statistics, in their order.
@@ -96,8 +96,8 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
     """(layer, class, name of its group) of each layer that is in one."""
     layers = connection.execute(f"SELECT DISTINCT layer, cls FROM {RAW} ORDER BY ALL").fetchall()
     namers: dict[str, Callable[[str, str], str]] = {
-        "layer": lambda layer, cls: layer,
-        "block": lambda layer, cls: block_of(layer),
+        "layer": lambda layer, cls: block_of(layer),
+        "name": lambda layer, cls: layer,
         "type": lambda layer, cls: cls,
         "tensor": lambda layer, cls: "",
         EVERYTHING: lambda layer, cls: EVERYTHING,
