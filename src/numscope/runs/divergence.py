@@ -103,7 +103,7 @@ _MERGED = f"""
             CASE WHEN isfinite(mean) THEN mean END AS mean,
             CASE WHEN low = high THEN 0e0 WHEN isfinite(square) THEN sqrt(greatest(square - mean * mean, 0e0)) END AS std,
             amax, abs_min, zeros / nullif(numel, 0) AS num_zero, nans / nullif(numel, 0) AS num_nan, infs / nullif(numel, 0) AS num_inf,
-            [numel, nans, infs, zeros, low, high, abs_min, amax, s1, abs_sum, s2] AS stored
+            hash(numel, nans, infs, zeros, low, high, abs_min, amax, s1, abs_sum, s2) AS stored
         FROM means
 """
 
