@@ -89,7 +89,7 @@ class Scope:
         self._modules = tuple(self._probe.names)
         self._step = Evidence.of(self._probe, options.frames, self.failed)
         self._trained = Trained(self._probe, self._step.journal, optimizer)
-        self._delivery = Delivery(options.json, options.log_dir, self._step.model, self._step.rank)
+        self._delivery = Delivery(options.json, options.log_dir if calls_matter else None, self._step.model, self._step.rank)
         self._ranks = agree.Ranks(self._model, model)
         self._judge = Judge(self._step, self._probe, options, self._delivery, self._ranks)
         self._stepped = False  # an optimizer has stepped since the last outermost call began
