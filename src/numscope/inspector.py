@@ -85,6 +85,7 @@ class Inspector:
         self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, bool]] = weakref.WeakKeyDictionary()
         self._searched = False
         self._stepped: list[Optimizer] = []  # in this step
+        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
         self._ended_by_optimizer = False
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
@@ -171,11 +172,14 @@ class Inspector:
             self._search()
         if not any(ref() is optimizer for ref in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
+        self._stepping[id(optimizer)] = optimizer_probe.has_closure()
         if self._active and not self._leaving:
-            self._see_weights(ids_of(optimizer))
+            self._see_weights(ids_of(optimizer), self._weights if optimizer_probe.has_closure() else (*self._weights, *self._wgrads))
             self._copy_weights(optimizer)
 
     def _after_step(self, optimizer: Optimizer) -> None:
+        if self._stepping.pop(id(optimizer), False) and self._active and not self._leaving:
+            self._see_weights(ids_of(optimizer), self._wgrads)
         dynamics = self._dynamics.pop(id(optimizer), None)
         for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
             first = self._inspection.sites[site].offset("dynamics")
@@ -186,8 +190,11 @@ class Inspector:
             self._ended_by_optimizer = True
 
     def _finish_if_new(self) -> None:
-        """A forward or backward after an optimizer has stepped belongs to the next step, whether or not all optimizers have stepped."""
-        if not self._explicit and not in_backward():
+        """A forward or backward after an optimizer has stepped belongs to the next step, whether or not all optimizers have stepped.
+
+        Not one within an optimizer's step, in a closure: that is what the step is made of.
+        """
+        if not self._explicit and not self._stepping and not in_backward():
             self._finish()
 
     def _skipped_step(self, optimizer: Optimizer) -> None:
@@ -203,7 +210,7 @@ class Inspector:
         self._met = False
         if self._active or self._reduces(self.step_number):
             try:
-                self._see_weights(None)
+                self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
                 self._record(closing)
             except Exception as error:  # here and now the others wait, if they have not been met
@@ -271,13 +278,15 @@ class Inspector:
         if found.customs or found.statistics:
             self._see_custom(found, tensor)
 
-    def _see_weights(self, only: Collection[int] | None) -> None:
+    def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
         sites: list[int] = []
         tensors: list[Tensor] = []
-        for site, module, name in (*self._weights, *self._wgrads):
-            parameter = module._parameters.get(name)
-            if parameter is None or site.index not in self._active_indices or site.index in self._weights_seen:
+        for site, module, name in of:
+            if site.index not in self._active_indices or site.index in self._weights_seen:
+                continue
+            parameter = own_parameter(module, name)
+            if parameter is None:
                 continue
             if only is not None and id(parameter) not in only:
                 continue
@@ -319,7 +328,7 @@ class Inspector:
             for site, module, name in self._weights
             if site.index in self._active_indices
             and site.offset("dynamics") is not None
-            and (parameter := module._parameters.get(name)) is not None
+            and (parameter := own_parameter(module, name)) is not None
             and id(parameter) in mine
         ]
         if moving:
@@ -396,6 +405,12 @@ class Inspector:
         optimizer_probe.unlisten(self)
         self._tally.reset()
         self._dynamics.clear()
+
+
+def own_parameter(module: nn.Module, name: str) -> nn.Parameter | None:
+    """A module's parameter as it is now: adapters, tying and sharding put others in its place."""
+    own = module._parameters
+    return own.get(name) if isinstance(own, dict) else own[name] if name in own else None  # a scripted module's is no dict
 
 
 def refuse_unmatched(unmatched: Sequence[str]) -> None:

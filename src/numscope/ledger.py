@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.record import Numbers
 from numscope.summary import dispatch, native
@@ -34,12 +35,12 @@ class _Block:
         self.grow(capacity)
 
     def grow(self, capacity: int) -> None:
-        with torch.no_grad():
-            rows = torch.tensor(EMPTY_ROW, dtype=torch.float64).to(self.device, non_blocking=True).repeat(capacity, 1)
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+            rows = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").to(self.device, non_blocking=True).repeat(capacity, 1)
             rows[: self.capacity] = self.rows
         self.rows, self.capacity = rows, capacity
         self.address = rows.data_ptr()
-        self.host = rows if self.device.type == "cpu" else torch.empty(0, dtype=torch.float64)
+        self.host = rows if self.device.type == "cpu" else torch.empty(0, dtype=torch.float64, device="cpu")
 
     def clear(self, first: int, count: int) -> None:
         """Make rows empty."""
@@ -47,7 +48,8 @@ class _Block:
             native.module.reset(self.address + first * ROW_BYTES, count)
         else:
             with torch.no_grad():
-                self.rows[first : first + count] = torch.tensor(EMPTY_ROW, dtype=torch.float64).to(self.device, non_blocking=True)
+                empty = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
+                self.rows[first : first + count] = empty.to(self.device, non_blocking=True)
 
     def bad(self) -> list[int]:
         """Rows with a nan or an inf, as of the last read."""
@@ -223,7 +225,7 @@ class Ledger:
         position = len(block.handles)
         if position >= block.capacity:
             block.grow(2 * block.capacity)
-        block.rows[position] = torch.tensor(row, dtype=torch.float64)
+        block.rows[position] = torch.tensor(row, dtype=torch.float64, device="cpu")
         handle = len(self._meta)
         block.handles.append(handle)
         self._meta.append((block, position, dtype, shape))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.ledger import UNOBSERVED, Ledger
 from numscope.summary.dispatch import describe
@@ -53,6 +55,7 @@ class Tally:
         self._ledger = Ledger(Groups.ALL)
         self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
         self._cells: dict[tuple[int, torch.device], Tensor] = {}
+        self._lock = RLock()  # threads that share a model: two tensors would get the same row
         self._merged: dict[int, Seen] = {}
         self.unreadable: dict[int, str] = {}  # site → what stood there instead of a tensor with elements
 
@@ -67,25 +70,27 @@ class Tally:
 
     def observe(self, site: int, tensor: Tensor) -> None:
         """Merge a tensor of any shape into a site."""
-        handle = self._ledger.observe(tensor)
-        if handle == UNOBSERVED:
-            self.unreadable[site] = describe(tensor)
-            return
-        self._parts.append((site, handle, tensor.dtype))
-        if self._layouts[site] is not None:
-            self._observe_extras(site, tensor)
-        if len(self._parts) >= COMPACT and self._ledger.on_host:
-            self._merge()
-
-    def observe_many(self, sites: Sequence[int], tensors: Sequence[Tensor]) -> None:
-        """``observe`` for lists, in one native call."""
-        for site, tensor, handle in zip(sites, tensors, self._ledger.observe_many(list(tensors)), strict=True):
+        with self._lock:
+            handle = self._ledger.observe(tensor)
             if handle == UNOBSERVED:
                 self.unreadable[site] = describe(tensor)
-                continue
+                return
             self._parts.append((site, handle, tensor.dtype))
             if self._layouts[site] is not None:
                 self._observe_extras(site, tensor)
+            if len(self._parts) >= COMPACT and self._ledger.on_host:
+                self._merge()
+
+    def observe_many(self, sites: Sequence[int], tensors: Sequence[Tensor]) -> None:
+        """``observe`` for lists, in one native call."""
+        with self._lock:
+            for site, tensor, handle in zip(sites, tensors, self._ledger.observe_many(list(tensors)), strict=True):
+                if handle == UNOBSERVED:
+                    self.unreadable[site] = describe(tensor)
+                    continue
+                self._parts.append((site, handle, tensor.dtype))
+                if self._layouts[site] is not None:
+                    self._observe_extras(site, tensor)
 
     def merge_cells(self, site: int, first: int, cells: Tensor) -> None:
         """Merge into a stretch of a site's cells, from cell ``first`` on, what was computed elsewhere.
@@ -95,19 +100,21 @@ class Tally:
         """
         layout = self._layouts[site]
         assert layout is not None
-        into = self._cells_on(site, cells.device)[first : first + cells.numel()]
-        is_max = torch.tensor(layout.is_max[first : first + cells.numel()]).to(cells.device, non_blocking=True)
-        into.copy_(torch.where(is_max, torch.maximum(into, cells), into + cells))
+        with self._lock, torch._C.DisableTorchFunction(), torch.no_grad():
+            into = self._cells_on(site, cells.device)[first : first + cells.numel()]
+            is_max = torch.tensor(layout.is_max[first : first + cells.numel()], device="cpu").to(cells.device, non_blocking=True)
+            into.copy_(torch.where(is_max, torch.maximum(into, cells), into + cells))
 
     def read(self) -> dict[int, Seen]:
         """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
-        self._merge()
-        for (site, _), cells in self._cells.items():
-            layout, seen = self._layouts[site], self._merged.get(site)
-            if layout is not None and seen is not None:
-                seen.cells = layout.merge(seen.cells, cells.tolist())
-        self._cells.clear()
-        return self._merged
+        with self._lock:
+            self._merge()
+            for (site, _), cells in self._cells.items():
+                layout, seen = self._layouts[site], self._merged.get(site)
+                if layout is not None and seen is not None:
+                    seen.cells = layout.merge(seen.cells, cells.tolist())
+            self._cells.clear()
+            return self._merged
 
     def empty(self, site: int) -> Seen:
         """What a site that was not seen has."""
@@ -116,11 +123,12 @@ class Tally:
 
     def reset(self) -> None:
         """Forget the step."""
-        self._ledger.reset()
-        self._parts.clear()
-        self._cells.clear()
-        self._merged = {}
-        self.unreadable.clear()
+        with self._lock:
+            self._ledger.reset()
+            self._parts.clear()
+            self._cells.clear()
+            self._merged = {}
+            self.unreadable.clear()
 
     def _merge(self) -> None:
         self._ledger.read()
@@ -150,6 +158,8 @@ class Tally:
         if cells is None:
             layout = self._layouts[site]
             assert layout is not None
-            cells = torch.tensor(layout.empty(), dtype=torch.float64).to(device, non_blocking=True)
+            # out of the modes that the caller is in: a default device, inference mode, fake tensors
+            with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False):
+                cells = torch.tensor(layout.empty(), dtype=torch.float64, device="cpu").to(device, non_blocking=True)
             self._cells[site, device] = cells
         return cells

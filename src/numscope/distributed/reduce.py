@@ -318,8 +318,8 @@ class _Exchange:
             self._places.append((slot, len(is_max), len(is_max) + len(empty)))
             is_max += [k in _MINIMA or k in _MAXIMA for k in range(_WIDTH)] + [c == "1" for c in slot[1]]
             sign += [-1.0 if k in _MINIMA else 1.0 for k in range(len(empty))]
-        self._is_max = torch.tensor(is_max)
-        self._sign = torch.tensor(sign, dtype=torch.float64)
+        self._is_max = torch.tensor(is_max, device="cpu")
+        self._sign = torch.tensor(sign, dtype=torch.float64, device="cpu")
 
     def _all_ranks(self, flat: Vector) -> Vector:
         """All ranks' vectors merged."""

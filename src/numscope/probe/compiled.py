@@ -45,7 +45,7 @@ class CompiledRows:
         if len(self.places) >= CAPACITY:
             return -1
         if device not in self.blocks:
-            self.blocks[device] = torch.tensor(EMPTY_ROW, dtype=torch.float64).repeat(CAPACITY, 1).to(device)
+            self.blocks[device] = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").repeat(CAPACITY, 1).to(device)
         self.places.append((entry, slot, device, dtype, shape))
         return len(self.places) - 1
 
@@ -63,7 +63,7 @@ class CompiledRows:
             if any(numbers[:6]):
                 found.setdefault(id(entry), (entry, []))[1].append((slot, numbers, dtype, shape))
         for block in self.blocks.values():
-            block[: len(self.places)] = torch.tensor(EMPTY_ROW, dtype=torch.float64)
+            block[: len(self.places)] = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
         return list(found.values())
 
     def trace(self, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:

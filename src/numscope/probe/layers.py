@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.module import Hook, can_be_hooked, in_backward
 
 _grad_enabled = torch.is_grad_enabled
+_jit_tracing = torch._C._get_tracing_state
 
 # Inside compiled graphs a layer's own part of a gradient is read where the layer takes its input, and that must be one place.
 _USES_INPUT_ONCE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm)
@@ -76,7 +78,8 @@ class LayerProbe:
         self._armed: dict[nn.Module, LayerSites] = {}
         self._handles: list[Any] = []
         self._leaf_handles: list[Any] = []
-        self._edges: dict[nn.Module, list[InputEdge | None]] = {}  # of the calls at work: where their inputs stood
+        # of the calls at work, by thread: where their inputs stood
+        self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}
         self._number = enroll(self)  # what compiled graphs know this probe by
         self.paused = False
 
@@ -126,20 +129,23 @@ class LayerProbe:
 
     def _before(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.compiler.is_compiling():
+            if torch.compiler.is_exporting():
+                return None
             if sites.dgrad is not None and args and isinstance(args[0], Tensor) and type(module) in _USES_INPUT_ONCE:
                 return (tap_dgrad(self._number, sites.dgrad, args[0]), *args[1:]), kwargs
             return None
-        if not self.paused and not optimizer.is_paused():
+        if not self.paused and not optimizer.is_paused() and _jit_tracing() is None:
             taken = first_floating(args) if args else None
             taken = first_floating(kwargs) if taken is None and kwargs else taken
-            self._edges.setdefault(module, []).append(None if taken is None else input_edge(taken))
+            self._edges.setdefault((module, get_ident()), []).append(None if taken is None else input_edge(taken))
         return None
 
     def _after(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if torch.compiler.is_compiling():
-            self._trace(sites, module, args, kwargs, output)
+            if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
+                self._trace(sites, module, args, kwargs, output)
             return
-        if self.paused or optimizer.is_paused():
+        if self.paused or optimizer.is_paused() or _jit_tracing() is not None:
             return
         try:
             self._see(sites, module, args, kwargs, output)
@@ -148,7 +154,7 @@ class LayerProbe:
 
     def _see(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         grad = _grad_enabled()
-        edges = self._edges.get(module)
+        edges = self._edges.get((module, get_ident())) if sites.dgrad is not None else None
         edge = edges.pop() if edges else None
         taken = first_floating(args) if args else None
         if taken is None and kwargs:

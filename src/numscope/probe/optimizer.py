@@ -25,7 +25,7 @@ class StepListener(Protocol):
         """``autograd.grad`` gave gradients that are differentiable themselves: the loss goes on from them."""
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """Gradients are final, weights are untouched."""
+        """Gradients are final, unless the step has a closure that makes them; weights are untouched."""
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Weights have been updated."""
@@ -38,6 +38,7 @@ _listeners: list[StepListener] = []
 _undo: list[Callable[[], None]] = []
 _stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the GradScaler.step at work
 _paused = False
+_has_closure = False  # the optimizer that is about to step was given one
 
 
 def listen(listener: StepListener) -> None:
@@ -58,6 +59,11 @@ def unlisten(listener: StepListener) -> None:
 def in_scaler() -> bool:
     """Whether GradScaler is stepping an optimizer: it has looked at that optimizer's gradients and found them finite."""
     return _stepped is not None
+
+
+def has_closure() -> bool:
+    """To be asked in ``before_step``: whether forward and backward may run within the step, so that gradients are not final yet."""
+    return _has_closure
 
 
 def is_paused() -> bool:
@@ -83,6 +89,8 @@ def _told() -> tuple[StepListener, ...]:
 
 def _install() -> None:
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        global _has_closure
+        _has_closure = callable(kwargs.get("closure") or (args[1] if len(args) > 1 else None))
         if _stepped is not None:
             _stepped.append(optimizer)
         if not _skips_inside(optimizer):

@@ -1,0 +1,191 @@
+"""The inspector does no harm and says what is so, in whatever way a script trains."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import numscope
+from numscope.summary.statistics import STATISTICS
+from tests.harm.training import assert_no_hooks, assert_nothing_left
+
+ALL = ["activation", "gradient", "output", "wgrad", "dgrad", "weight"]
+OF_WEIGHTS = [name for name, statistic in STATISTICS.items() if tuple(statistic.tensors) == ("weight",)]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(6, 8)
+        self.act = nn.GELU()
+        self.fc2 = nn.Linear(8, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class Kept:
+    """A logger that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, float, int]] = []
+
+    def log_scalar(self, name: str, value: float, iteration: int, **_: Any) -> None:
+        self.lines.append((name, value, iteration))
+
+
+def everything(**more: Any) -> dict[str, Any]:
+    """Every statistic of every tensor of every module."""
+    layers = {"layer_types": "all", "containers": True}
+    stats = [name for name in STATISTICS if name not in OF_WEIGHTS]
+    tensors = {"enabled": True, "stats": stats, "tensors": ALL[:-1], **more}
+    weights = {"enabled": True, "stats": list(STATISTICS), "tensors": ["weight"], **more}
+    return {
+        "tensors": {"enabled": True, "layers": layers, "statistics": tensors},
+        "weights": {"enabled": True, "layers": layers, "statistics": weights},
+    }
+
+
+def few(stats: list[str], tensors: list[str], layers: str = ".", **more: Any) -> dict[str, Any]:
+    feature = {"enabled": True, "stats": stats, "tensors": tensors, **more}
+    return {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": layers}, "statistics": feature}}
+
+
+def watched(model: nn.Module, config: dict[str, Any], **options: Any) -> Any:
+    return numscope.watch(model, config=config, on_nonfinite=None, loggers=options.pop("loggers", [Kept()]), **options)
+
+
+def found(scope: Any) -> dict[tuple[str, str], Any]:
+    return {(o.layer, o.tensor): o for o in scope.inspector.last}
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch.manual_seed(0)
+    yield
+    assert_nothing_left()
+
+
+def test_an_optimizer_with_a_closure_makes_its_step_within_its_step() -> None:
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    with watched(net, everything()) as scope:
+        for step in range(3):
+            before = net.fc1.weight.detach().clone()
+
+            def closure() -> Tensor:
+                loss = net(torch.randn(4, 6)).square().mean()
+                optimizer.zero_grad()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            seen = found(scope)
+            assert {(o.step, o.calls) for o in seen.values()} == {(step, 1)}
+            assert net.fc1.weight.grad is not None
+            assert seen["fc1", "wgrad"].values["max"] == net.fc1.weight.grad.max().item()
+            assert seen["fc1", "weight"].values["max"] == before.max().item()
+            assert seen["fc1", "activation"].fields["numel"] == 24
+        assert scope.inspector.step_number == 3
+
+
+def test_lbfgs_counts_a_step_for_all_its_evaluations() -> None:
+    net = Net()
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+    calls = 0
+
+    def closure() -> Tensor:
+        nonlocal calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = net(torch.ones(4, 6)).square().mean()
+        loss.backward()
+        return loss
+
+    with watched(net, few(["mean"], ALL)) as scope:
+        for _ in range(2):
+            calls = 0
+            optimizer.step(closure=closure)
+            seen = found(scope)
+            assert seen["fc1", "activation"].calls == seen["fc1", "gradient"].calls == calls > 1
+            assert seen["fc1", "wgrad"].calls == 1
+        assert scope.inspector.step_number == 2
+
+
+def test_scripted_parts_show_their_weights() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), torch.jit.script(nn.Linear(6, 6)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with watched(model, everything()) as scope:
+        model(torch.randn(2, 6)).sum().backward()
+        optimizer.step()
+        assert not scope.inspector.closed
+        assert {("1", "weight"), ("1", "wgrad"), ("0", "gradient")} <= set(found(scope))
+
+
+def test_threads_that_share_a_model_lose_no_tensor() -> None:
+    model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)])
+    num_threads, num_calls = 6, 40
+    stats = ["max", "mean", "exponent_histogram"]
+    with watched(model, few(stats, ["activation"], evaluation=True)) as scope, torch.no_grad():
+
+        def run(value: int) -> None:
+            with torch.no_grad():
+                for _ in range(num_calls):
+                    model(torch.full((256, 64), float(value)))
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(num_threads)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        scope.step()
+        first = found(scope)["0", "activation"]
+    assert first.calls == num_threads * num_calls
+    assert first.fields["numel"] == sum(first.extras["exponents"]) == num_threads * num_calls * 256 * 64
+    assert (first.values["max"], first.values["mean"]) == (5.0, 2.5)
+
+
+@pytest.mark.filterwarnings("error::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning")
+def test_what_is_traced_or_exported_knows_nothing_of_the_watch() -> None:
+    net, x = Net(), torch.randn(2, 6)
+    bare = str(torch.export.export(net, (x,)).graph)
+    with watched(net, everything()) as scope:
+        traced = torch.jit.trace(net, x)
+        exported = torch.export.export(net, (x,))
+        assert torch.equal(traced(x), net(x))
+        assert not scope.inspector.closed
+    assert str(exported.graph) == bare
+    assert_no_hooks(net)
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_a_default_device_is_not_where_rows_are_made(device: str) -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.set_default_device(device)
+    try:
+        with watched(net, everything()) as scope:
+            net(torch.randn(2, 6, device="cpu")).sum().backward()
+            optimizer.step()
+            assert not scope.inspector.closed
+            assert found(scope)["fc1", "weight"].fields["numel"] == 48
+    finally:
+        torch.set_default_device(None)
+
+
+def test_inference_mode_in_between_spoils_no_rows() -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with watched(net, everything(evaluation=True)) as scope:
+        with torch.inference_mode():
+            net(torch.randn(3, 6))
+        net(torch.randn(4, 6)).sum().backward()
+        optimizer.step()
+        assert not scope.inspector.closed
+        assert {o.calls for (_, tensor), o in found(scope).items() if tensor in ("activation", "output")} == {2}
