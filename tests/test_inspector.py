@@ -396,3 +396,21 @@ def test_names_that_were_given_are_kept(net: Net) -> None:
     with numscope.watch(net, config=config("layers.4", tensors=["weight"]), on_nonfinite=None, loggers=[kept]):
         train(net, optimizer, 1)
     assert {name for name, _, _ in kept.lines} == {f"model.decoder.layers.4.linear_fc1_weight_{s}" for s in ("mean", "max", "num_nan")}
+
+
+def test_plug_ins_numbers_are_columns_of_the_run(net: Net, tmp_path: Path) -> None:
+    features = tmp_path / "own.py"
+    features.write_text(
+        "import numscope\n\n\n"
+        "@numscope.statistic('spread')\ndef spread(summary):\n    return summary.max - summary.min\n\n\n"
+        "@numscope.feature('Corner')\ndef corner(layer, tensor_name, tensor, step, settings):\n    return {'corner': tensor.flatten()[0]}\n"
+    )
+    wanted = config("fc1", ["weight"], ["spread", "max"])
+    wanted["section"]["Corner"] = {"enabled": True, "tensors": ["weight"]}
+    first = net.fc1.weight[0, 0].item()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with numscope.watch(net, config=wanted, features=[str(features)], on_nonfinite=None, log_dir=str(tmp_path / "run")):
+        train(net, optimizer, 1)
+    (row,) = numscope.load(tmp_path / "run").to_dict("records")
+    assert row["corner"] == first
+    assert row["spread"] == row["max"] - row["min"]

@@ -82,6 +82,7 @@ class Inspection:
         for custom, layers in customs:
             for site in self._sites_of(layers, custom.tensors):
                 site.customs.append(custom)
+        self._own_labels = {a.label for collect, _ in collects for a in collect.stats if a.statistic in plugins.statistics}
         for site in self.sites:
             extras = [e for collect in site.collects for asked in collect.stats if (e := self._extra(asked)) is not None]
             unique = list(dict.fromkeys(extras))
@@ -170,6 +171,10 @@ class Inspection:
         """
         summary = Summary.from_row(seen.row)
         extras = site.layout.named(seen.cells) if site.layout is not None else {}
+        values = self.values(self.collects_at(site, step, reduced=reduced), summary, extras)
+        values.update((name, sum(numbers) / len(numbers)) for name, numbers in given.items())
+        # What plug-ins made has no formula that a run's reader knows, so that it is kept as it is.
+        own = {name: value for name, value in values.items() if name in self._own_labels or name in given}
         return Observation(
             step=step,
             layer=prefix + site.layer.name,
@@ -181,11 +186,8 @@ class Inspection:
             ranks=ranks,
             calls=seen.calls,
             fields={name: getattr(summary, name) for name in FIELDS},
-            extras=extras,
-            values={
-                **self.values(self.collects_at(site, step, reduced=reduced), summary, extras),
-                **{name: sum(numbers) / len(numbers) for name, numbers in given.items()},
-            },
+            extras={**extras, **{name: value for name, value in own.items() if value is not None}},
+            values=values,
             mine=mine,
         )
 

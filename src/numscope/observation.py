@@ -26,7 +26,7 @@ class Observation:
         ranks: how many ranks' parts it holds.
         calls: how many tensors were merged on this rank.
         fields: a summary's stored fields by name; they merge by the summary's laws.
-        extras: further columns that merge, by name; see ``summary/extras.py``.
+        extras: further columns that merge, by name; see ``summary/extras.py``. Plug-ins' numbers are among them as they are.
         values: the statistics asked for, under the names that were asked; a histogram is a sequence of counts.
         mine: whether this rank is the one that writes it to files; the other ranks that it was merged over have it too, for their loggers.
     """

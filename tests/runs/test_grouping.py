@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from torch import Tensor
 from numscope.errors import UsageError
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import Group, available, group, lacking
+from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
 from numscope.summary.extras import EXPONENTS, Layout, blockwise, format_extra
 from numscope.summary.state import FIELDS
-from tests.runs.tensors import Place, joined, two_layers, write
+from tests.runs.tensors import Place, joined, observe, two_layers, write
 
 EXACT = FIELDS[:10]  # counts and extrema
 MOMENTS = ("mean", "std", "sample_std", "rms", "l1_norm", "l2_norm", "skewness", "kurtosis")
@@ -131,6 +133,18 @@ def test_ranks_that_logged_each_their_own_merge(tmp_path: Path) -> None:
     write(tmp_path, parts)
     (one,) = group(find_run(tmp_path), "layer", MOMENTS)
     agrees(one, list(parts.values()))
+
+
+def test_rows_of_single_ranks_beside_the_merged_one_do_not_count_twice(tmp_path: Path) -> None:
+    parts = {Place(0, "a", "Linear", "wgrad", rank): torch.randn(50, generator=torch.Generator().manual_seed(rank)) for rank in range(3)}
+    write(tmp_path, parts)
+    both = joined(parts.values())
+    sink = ParquetSink(tmp_path, 0, {})
+    sink.write([replace(observe(Place(0, "a", "Linear", "wgrad"), 0, both), ranks=3)])
+    sink.close()
+    (one,) = group(find_run(tmp_path), "layer", MOMENTS)
+    assert one.num_rows == 1
+    agrees(one, [both])
 
 
 def test_weights_of_other_names_belong_to_their_kind(tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def group(
     """Statistics of groups of sites over some steps, merged exactly.
 
     Args:
-        by: ``layer``: all of one number (``decoder.layers.3``); ``name``: each by its whole name; ``type``: each class; these and a regex keep
-            kinds of tensors apart; ``tensor``: each kind of tensor over all layers; ``all``: one group of everything. Else a regex that is
-            searched for in layers' names: what its groups matched, joined by dots, names the group; without groups all that it matched.
+        by: ``layer``: all of one number (``decoder.layers.3``); ``name``: each by its whole name; ``type``: each class; these and a
+            regex keep kinds of tensors apart; ``tensor``: each kind of tensor over all layers; ``all``: one group of everything. Else a
+            regex that is searched for in layers' names: what its groups matched, joined by dots, names the group; without groups all that it matched.
         stats: names of statistics, in their order.
         steps: first and last step, both included; None: no bound.
         every_steps: a group for each so many steps (``1``: for each step); None: all steps together.
@@ -119,6 +119,10 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
     return found
 
 
+# A site that one section wants merged over ranks and another one rank by rank has both kinds of rows: the merged ones hold it all.
+_ONCE = "QUALIFY ranks = max(ranks) OVER (PARTITION BY step, layer, tensor)"
+
+
 def _name_of(match: re.Match[str]) -> str:
     return ".".join(part for part in match.groups() if part) or match.group()
 
@@ -137,9 +141,11 @@ def _merged(
     kind = "''" if by == EVERYTHING else "split_part(tensor, '[', 1)"
     period = "0" if every_steps is None else f"(step - {steps[0] or 0}) // {every_steps}"
     bounds = [f"step {sign} {int(bound)}" for sign, bound in zip((">=", "<="), steps, strict=True) if bound is not None]
+    several = connection.execute(f"SELECT max(ranks) > 1 FROM {RAW}").fetchone() == (True,)
     connection.execute(
         f"CREATE TEMP VIEW chosen AS SELECT {RAW}.*, place, {kind} AS kind, {period} AS period FROM {RAW} JOIN grouped USING (layer, cls)"
         + (f" WHERE {' AND '.join(bounds)}" if bounds else "")
+        + (f" {_ONCE}" if several else "")
     )
     found = connection.execute(
         "SELECT place, kind, period, min(step), max(step), count(*), "
