@@ -66,7 +66,8 @@ def group(
     Args:
         by: ``layer``: all of one number (``decoder.layers.3``); ``name``: each by its whole name; ``type``: each class; these and a
             regex keep kinds of tensors apart; ``tensor``: each kind of tensor over all layers; ``all``: one group of everything. Else a
-            regex that is searched for in layers' names: what its groups matched, joined by dots, names the group; without groups all that it matched.
+            regex that is searched for in layers' names: what its groups matched, joined by dots, names the group;
+            without groups all that it matched.
         stats: names of statistics, in their order.
         steps: first and last step, both included; None: no bound.
         every_steps: a group for each so many steps (``1``: for each step); None: all steps together.
