@@ -81,40 +81,48 @@ def challenge(connection: socket.socket, token: str, deadline: Deadline) -> None
 
 
 class Door:
-    """The accepting side of the handshake, without a socket: ``feed`` takes ``needs`` bytes and gives those to send back."""
+    """The accepting side of the handshake, without a socket: ``feed`` takes what came and gives what is to be sent back.
+
+    ``needs`` is how many bytes the next step still waits for; what came after the last step is in ``rest``.
+    """
 
     def __init__(self, token: str) -> None:
         self._token = token
         self._numbers = (b"", b"")
+        self._data = bytearray()
         self.needs = _HELLO
         self.open = False
         self.refused = ""
+        self.rest = b""
+
+    @property
+    def spoken(self) -> bool:
+        """Whether the other side has said anything."""
+        return bool(self._data or self._numbers[0])
 
     def feed(self, data: bytes) -> bytes:
-        """Raises: WireError for what is no hello of ours."""
-        if not self._numbers[0]:
-            number = data[len(b"NUMSCOPE /") : len(b"NUMSCOPE /") + _NUMBER]
-            if data != b"NUMSCOPE /" + number + b" HTTP/1.0\r\n\r\n":
-                raise WireError(*_foreign(data))
-            self._numbers = (number, secrets.token_hex(_NUMBER // 2).encode())
-            self.needs = _PROOF
-            return _GREETING + self._numbers[1] + b"\n"
-        if not hmac.compare_digest(data, _proof(self._token, b"client", *self._numbers)):
-            self.refused = "it does not hold this job's token"
-            return b"no " + b"0" * _PROOF
-        self.open = True
-        self.needs = 0
-        return b"yes" + _proof(self._token, b"server", *self._numbers)
-
-    @staticmethod
-    def check_start(data: bytes) -> None:
-        """Refuses a stranger by its first bytes, before a whole hello is there.
-
-        Raises: WireError.
-        """
+        """Raises: WireError for what is no hello of ours, as soon as its first bytes show that."""
+        self._data += data
+        answer = b""
         start = b"NUMSCOPE /"
-        if data[: len(start)] != start[: len(data)]:
-            raise WireError(*_foreign(data))
+        if not self._numbers[0]:
+            if self._data[: len(start)] != start[: len(self._data)]:
+                raise WireError(*_foreign(bytes(self._data)))
+            if len(self._data) >= _HELLO:
+                number, end = bytes(self._data[len(start) : len(start) + _NUMBER]), bytes(self._data[len(start) + _NUMBER : _HELLO])
+                if end != b" HTTP/1.0\r\n\r\n":
+                    raise WireError(*_foreign(bytes(self._data)))
+                del self._data[:_HELLO]
+                self._numbers = (number, secrets.token_hex(_NUMBER // 2).encode())
+                answer = _GREETING + self._numbers[1] + b"\n"
+        if self._numbers[0] and len(self._data) >= _PROOF:
+            proof, self.rest = bytes(self._data[:_PROOF]), bytes(self._data[_PROOF:])
+            self._data.clear()
+            self.open = hmac.compare_digest(proof, _proof(self._token, b"client", *self._numbers))
+            self.refused = "" if self.open else "it does not hold this job's token"
+            answer += b"yes" + _proof(self._token, b"server", *self._numbers) if self.open else b"no " + b"0" * _PROOF
+        self.needs = (_PROOF if self._numbers[0] else _HELLO) - len(self._data)
+        return answer
 
 
 def pack(message: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,187 @@
+"""The course of an examination, as the hub's process conducts it: who came, then phase after phase, then the verdict.
+
+A phase that failed on a rank skips, for that rank, the phases that depend on it; the other ranks go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from numscope.doctor.budget import VERDICT_S, Deadline, share
+from numscope.doctor.hub import Hub
+from numscope.doctor.member import Member
+from numscope.doctor.records import DEPENDS, PHASES, Examined, PhaseResult, Settings, Verdict, to_json
+
+GRACE_S = 1.0  # after a phase's budget, for the ranks' own word that they were not done
+_BYES_S = 2.0
+
+
+def chosen(settings: Settings) -> tuple[int, ...]:
+    """The phases to run: those asked for, and those that they depend on."""
+    wanted = {0, 1, *settings.phases} - ({7} if settings.quick else set())
+    while True:
+        more = wanted.union(*(DEPENDS.get(phase, ()) for phase in wanted))
+        if more == wanted:
+            return tuple(sorted(wanted))
+        wanted = more
+
+
+class Course:
+    """Conducts in a thread of its own, from ``start`` to the verdict's delivery.
+
+    Args:
+        judge: from all that was seen to the verdict.
+        departed: the launcher's word of ranks that ended before they came, with what it saw.
+    """
+
+    def __init__(self, hub: Hub, settings: Settings, deadline: Deadline, judge: Callable[[Examined], Verdict]) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._deadline = deadline
+        self._judge = judge
+        self._results: list[PhaseResult] = []
+        self.departed: dict[int, str] = {}
+        self.examined: Examined | None = None
+        self.verdict: Verdict | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._conduct, name="doctor-course", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def release(self) -> None:
+        """Lets the ranks end, and closes the hub."""
+        self._hub.send({"kind": "end"}, onlookers=True)
+        self._hub.close()
+
+    def _conduct(self) -> None:
+        try:
+            for phase in chosen(self._settings):
+                if phase == 0:
+                    continue  # the ranks do it while they come
+                if self._hub.hurry:
+                    self._skip(phase, f"the examination was ended early by {self._hub.hurry}")
+                elif phase == 1:
+                    self._meet()
+                    self._collect(0, tuple(self._hub.members), Deadline(self._time_for(0) + GRACE_S), 0.0)
+                    self._hub.send({"kind": "roster", "roster": {str(rank): entry for rank, entry in self._hub.roster().items()}})
+                else:
+                    self._run(phase)
+            self.examined = self._examined()
+            verdict = self._judge(self.examined)
+            self.verdict = replace(verdict, seconds=round(time.monotonic() - self._hub.started, 3))
+            self._hub.send({"kind": "verdict", "verdict": to_json(self.verdict)}, onlookers=True)
+            self._hub.hurry = ""
+            self._hub.wait(self._all_said_bye, Deadline(_BYES_S))
+        except BaseException as error:  # the hub's process says it and ends with 70
+            self.error = error
+
+    def _meet(self) -> None:
+        hub, deadline = self._hub, Deadline(min(share(self._settings, 1), self._left()))
+
+        def all_here() -> bool:
+            return len(hub.members) + len(hub.onlookers) + len(set(self.departed) - set(hub.members)) >= hub.world_size
+
+        hub.wait(all_here, deadline)
+        waited = time.monotonic() - hub.started
+        for rank in range(hub.world_size):
+            if rank not in hub.members:
+                why = self.departed.get(rank) or f"it did not come within {waited:.1f} s"
+                self._results.append(PhaseResult(1, rank, "silent", seconds=round(waited, 3), error=why, data={"how": "missing"}))
+        self._collect(1, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
+
+    def _run(self, phase: int) -> None:
+        hub = self._hub
+        held_up = {rank: self._obstacle(phase, rank) for rank in hub.members}
+        alive = tuple(sorted(rank for rank, obstacle in held_up.items() if not obstacle and hub.members[rank].here))
+        for rank, obstacle in held_up.items():
+            if rank not in alive:
+                why = obstacle or hub.members[rank].detail
+                self._results.append(PhaseResult(phase, rank, "skipped", error=why))
+        if not alive:
+            return
+        budget, started = self._time_for(phase), time.monotonic() - hub.started
+        hub.send({"kind": "phase", "phase": phase, "alive": alive, "budget_s": round(budget, 3)}, alive)
+        self._collect(phase, alive, Deadline(min(budget + GRACE_S, self._left())), started)
+
+    def _collect(self, phase: int, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
+        """The ranks' results, or why there are none."""
+        hub = self._hub
+        hub.wait(lambda: all((phase, rank) in hub.results or not hub.members[rank].here for rank in ranks), deadline)
+        with hub.changed:
+            for rank in ranks:
+                member, result = hub.members[rank], hub.results.get((phase, rank))
+                if result is None:
+                    result = _without_word(phase, rank, member, time.monotonic() - hub.started - started, hub.hurry)
+                self._results.append(replace(result, started=round(started, 3)))
+
+    def _obstacle(self, phase: int, rank: int) -> str:
+        """Why a rank can't do a phase; "" if it can."""
+        for needed in DEPENDS[phase]:
+            result = next((result for result in self._results if (result.phase, result.rank) == (needed, rank)), None)
+            if needed and result is not None and result.status != "ok":
+                return f"phase {needed} ({PHASES[needed]}) was {result.status}: {result.error}"
+        return ""
+
+    def _skip(self, phase: int, why: str) -> None:
+        self._results += [PhaseResult(phase, rank, "skipped", error=why) for rank in range(self._hub.world_size)]
+
+    def _examined(self) -> Examined:
+        hub = self._hub
+        with hub.changed:
+            told = {(result.phase, result.rank) for result in self._results}
+            for rank, member in hub.members.items():  # those lost when no phase waited for them
+                if member.how in ("silent", "died") and not any(
+                    result.status == "silent" for result in self._results if result.rank == rank
+                ):
+                    phase = member.phase if (member.phase, rank) not in told else max((p for p, r in told if r == rank), default=1)
+                    self._results = [result for result in self._results if (result.phase, result.rank) != (phase, rank)]
+                    self._results.append(_without_word(phase, rank, member, 0.0, ""))
+            about = {
+                "reached": True,
+                "interrupted": hub.hurry,
+                "num_refused": hub.num_refused,
+                "left": sorted(rank for rank, member in hub.members.items() if member.how == "left"),
+                "seconds": round(time.monotonic() - hub.started, 3),
+            }
+            refused = list(hub.refused)
+        results = sorted(self._results, key=lambda result: (result.phase, result.rank))
+        return Examined(self._settings, hub.world_size, hub.roster(), results, refused, about)
+
+    def _all_said_bye(self) -> bool:
+        everybody = (*self._hub.members.values(), *self._hub.onlookers)
+        return all(member.said_bye or not member.here for member in everybody)
+
+    def _time_for(self, phase: int) -> float:
+        return min(share(self._settings, phase), self._left())
+
+    def _left(self) -> float:
+        """Seconds until the verdict must be made."""
+        return max(0.0, self._deadline.left - min(VERDICT_S, self._deadline.seconds / 4))
+
+
+def _without_word(phase: int, rank: int, member: Member, seconds: float, hurry: str) -> PhaseResult:
+    """The result of a rank that sent none."""
+    doing = member.last_words()
+    if not member.here:
+        status, error = "silent", member.detail
+    elif hurry:
+        status, error = "skipped", f"the examination was ended early by {hurry}"
+    else:
+        status, error = "timeout", "its heart beats, but it is not done" + (f": {doing}" if doing else "")
+    data = {"how": member.how}
+    if status == "silent" and member.how == "left":
+        status = "skipped"
+    return PhaseResult(phase, rank, status, seconds=round(seconds, 3), doing=doing, error=error, data=data)  # type: ignore[arg-type]
