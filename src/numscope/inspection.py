@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,10 @@ from numscope.plugins import Plugins
 from numscope.probe.layers import LayerSites
 from numscope.summary.extras import Extra, Layout
 from numscope.summary.state import FIELDS, Summary
-from numscope.summary.statistics import STATISTICS, value_of
+from numscope.summary.statistics import STATISTICS, formula_of
 from numscope.tally import Seen
+
+Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
 
 ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; weight and wgrad at the optimizer's step
 
@@ -76,6 +78,10 @@ class Inspection:
         self._by_key: dict[tuple[Layer, str], Site] = {}
         self._parts: tuple[Collect | Custom, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
         self._active: dict[tuple[bool, ...], tuple[Site, ...]] = {}
+        self._merges = any(collect.merge is not None for collect, _ in collects)
+        self._formulas: dict[int, list[tuple[str, Formula]]] = {id(c): self._formulas_of(c) for c, _ in collects}
+        self._step = -1  # that ``_on`` is of
+        self._on: frozenset[int] = frozenset()  # ids of the collects on whose schedule it is
         for collect, layers in collects:
             for site in self._sites_of(layers, collect.tensors):
                 site.collects.append(collect)
@@ -114,6 +120,14 @@ class Inspection:
         if custom is not None:
             return custom.extra
         return STATISTICS[asked.statistic].extra(asked.options)
+
+    def _formulas_of(self, collect: Collect) -> list[tuple[str, Formula]]:
+        """What computes each statistic, by the name that it is asked by; the first of a name counts."""
+        found: dict[str, Formula] = {}
+        for asked in collect.stats:
+            custom = self._plugins.statistics.get(asked.statistic)
+            found.setdefault(asked.label, formula_of(asked) if custom is None else custom.value)
+        return list(found.items())
 
     # ---- which, when
 
@@ -193,7 +207,9 @@ class Inspection:
 
     def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> list[Collect]:
         """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
-        return [c for c in site.collects if (reduced is None or c.reduce is reduced) and c.schedule.active(step)]
+        if step != self._step:
+            self._step, self._on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
+        return [c for c in site.collects if id(c) in self._on and (reduced is None or c.reduce is reduced)]
 
     def values(
         self, collects: Iterable[Collect], summary: Summary, extras: Mapping[str, float | Histogram]
@@ -201,14 +217,15 @@ class Inspection:
         """The statistics that parts of a plan ask for, by the names they ask with."""
         found: dict[str, Value | Histogram] = {}
         for collect in collects:
-            for asked in collect.stats:
-                if asked.label not in found:
-                    custom = self._plugins.statistics.get(asked.statistic)
-                    found[asked.label] = value_of(asked, summary, extras) if custom is None else custom.value(summary, extras)
+            for label, formula in self._formulas[id(collect)]:
+                if label not in found:
+                    found[label] = formula(summary, extras)
         return found
 
     def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool | None) -> list[Observation]:
         """Observations of groups of sites, where a part of the plan asks for ``merge``."""
+        if not self._merges:
+            return []
         found: list[Observation] = []
         merging = {id(c): c for site, _ in observations for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}
         for collect in merging.values():

@@ -64,15 +64,12 @@ class Inspector:
         self.closed = False
         self._model = model
         self._explicit = explicit
-        names = layers_of(model)
-        self._modules = {layer: module for module, layer in names.items()}
-        self.resolved = resolve(recorder.plan, list(self._modules), strict=strict and not spread())
-        if strict and spread():
-            refuse_unmatched(self.resolved.unmatched)
-        self._inspection = Inspection(self.resolved.collects, self.resolved.customs, recorder.plugins)
-        self._prefix = recorder.introduce(class_name(model), list(self._modules), self._inspection.selected())
-        for switch, layers in self.resolved.switches:
-            recorder.say_once(("switch", switch), unmet(switch, layers))
+        try:
+            self._resolve(strict)
+        except BaseException:
+            if self._own_recorder is not None:
+                self._own_recorder.close()
+            raise
         sites = self._inspection.sites
         self._tally = Tally([site.layout for site in sites])
         self._probe = LayerProbe(self._observe, self.failed)
@@ -94,6 +91,18 @@ class Inspector:
         self._active_indices: frozenset[int] = frozenset()
         optimizer_probe.listen(self)
         self._begin()
+
+    def _resolve(self, strict: bool) -> None:
+        """Find the plan's layers in the model."""
+        names = layers_of(self._model)
+        self._modules = {layer: module for module, layer in names.items()}
+        self.resolved = resolve(self.recorder.plan, list(self._modules), strict=strict and not spread())
+        if strict and spread():
+            refuse_unmatched(self.resolved.unmatched)
+        self._inspection = Inspection(self.resolved.collects, self.resolved.customs, self.recorder.plugins)
+        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), self._inspection.selected())
+        for switch, layers in self.resolved.switches:
+            self.recorder.say_once(("switch", switch), unmet(switch, layers))
 
     # ---- what users call
 
@@ -158,7 +167,10 @@ class Inspector:
 
     def _begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
-        self._active = self._inspection.active(self.step_number)
+        active = self._inspection.active(self.step_number)
+        if active is self._active and self._probe.armed:
+            return  # as in the step before
+        self._active = active
         self._active_indices = frozenset(site.index for site in self._active)
         wanted = self._inspection.hooks(self._active)
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})

@@ -38,6 +38,7 @@ class WatchOptions:
         loggers: objects with ``log_scalar(name, value, iteration)`` that statistics go to; ``"wandb"``, ``"mlflow"``.
         features: files and folders with statistics, features, loggers and rules of the user's own.
         default_logging: whether statistics go to the text log too.
+        first_step: number of the first step, for a run that goes on from a checkpoint.
 
     Raises: UsageError.
     """
@@ -57,6 +58,7 @@ class WatchOptions:
     loggers: tuple[Any, ...] = ()
     features: tuple[str, ...] = ()
     default_logging: bool = True
+    first_step: int = 0
 
     def __post_init__(self) -> None:
         _closed("level", self.level, LEVELS)
@@ -65,6 +67,12 @@ class WatchOptions:
         _at_least("frames", self.frames, 1)
         _at_least("max_scaler_skips", self.max_scaler_skips, 1)
         _at_least("dead_steps", self.dead_steps, 1)
+        _at_least("first_step", self.first_step, 0)
+        folder: object = self.log_dir
+        if folder is not None:
+            if not isinstance(folder, str | os.PathLike):
+                raise UsageError(f"log_dir: got {folder!r}, expected a folder's path.")
+            object.__setattr__(self, "log_dir", os.fspath(folder))
         if self.abort_after is not None:
             _at_least("abort_after", self.abort_after, 0)
         for name in ("loggers", "features"):

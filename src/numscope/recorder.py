@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +21,8 @@ from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.opening import describe_layers, open_sinks
 
 log = logging.getLogger("numscope")
+
+_open: weakref.WeakSet[Recorder] = weakref.WeakSet()  # of this process
 
 DEFAULT_LOG_DIR = "numscope_logs"  # where nothing else was said and nobody else takes the statistics
 
@@ -76,6 +79,7 @@ class Recorder:
             log=self._log,
         )
         self.say(f"configuration {plan.source}:\n{plan.text}")
+        _open.add(self)
         plugins.say = self.say
         for message, level in plugins.messages:
             self.say(message, level)
@@ -104,7 +108,7 @@ class Recorder:
             tb_writer=options.tb_writer,
             loggers=options.loggers,
             text=options.default_logging,
-            **more,
+            **{"first_step": options.first_step, **more},
         )
 
     def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]]) -> str:
@@ -118,7 +122,8 @@ class Recorder:
         """
         prefix, count = "", 1
         named = {layer for layer in layers if layer.owns_parameters or layer in selected}  # all roots are called alike: no clash
-        while any(prefix + layer.name in self._names for layer in named):
+        taken = {name for recorder in _open if recorder.shares_files_with(self) for name in recorder._names}
+        while any(prefix + layer.name in taken for layer in named):
             prefix = f"{model}." if count == 1 else f"{model}_{count}."
             count += 1
         self._names.update({prefix + layer.name: model for layer in named})
@@ -131,6 +136,12 @@ class Recorder:
         for layer, wanted in selected.items():
             self.say(f"{prefix}{layer.name} ({layer.cls}):\n" + "\n".join(wanted))
         return prefix
+
+    def shares_files_with(self, other: Recorder) -> bool:
+        """Whether what both write goes to the same folder: layers' names must differ then."""
+        if self is other or self.log_dir is None or other.log_dir is None:
+            return self is other
+        return os.path.realpath(self.log_dir) == os.path.realpath(other.log_dir)
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Give a step's observations to rules and sinks."""
@@ -166,6 +177,7 @@ class Recorder:
         if self.closed:
             return
         self.closed = True
+        _open.discard(self)
         for sink in self._sinks:
             sink.flush()
             sink.close()

@@ -132,9 +132,10 @@ class Tally:
 
     def _merge(self) -> None:
         self._ledger.read()
+        rows = self._ledger.rows()
         for site, handle, dtype in self._parts:
             seen = self._merged.get(site)
-            row = self._ledger.row(handle)
+            row = rows[handle]
             if seen is None:
                 seen = self._merged[site] = self.empty(site)
                 seen.order = len(self._merged) - 1

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import threading
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.errors import UsageError
 from numscope.summary.statistics import STATISTICS
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 
@@ -189,3 +194,62 @@ def test_inference_mode_in_between_spoils_no_rows() -> None:
         optimizer.step()
         assert not scope.inspector.closed
         assert {o.calls for (_, tensor), o in found(scope).items() if tensor in ("activation", "output")} == {2}
+
+
+def train(model: nn.Module, steps: int) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 6)).square().mean().backward()
+        optimizer.step()
+
+
+def test_two_watches_in_one_folder_are_one_run(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    first, second = Net(), Net()
+    wanted = few(["mean"], ["weight"])
+    with watched(first, wanted, log_dir=tmp_path, loggers=[]), watched(second, wanted, log_dir=tmp_path, loggers=[]):
+        train(first, 2)
+        train(second, 3)
+    rows = numscope.load(tmp_path)
+    assert rows.groupby("layer").size().to_dict() == {"fc1": 2, "fc2": 2, "Net.fc1": 3, "Net.fc2": 3}
+    described = json.loads((tmp_path / "ranks" / "rank0-1.json").read_text())["layers"]
+    assert {"fc1", "Net.fc1"} <= {layer["name"] for layer in described}
+    with watched(first, wanted, log_dir=tmp_path, loggers=[]):  # after they are closed: another attempt, the same names
+        train(first, 1)
+    rows = numscope.load(tmp_path)
+    assert rows.groupby("layer").size().to_dict() == {"fc1": 1, "fc2": 1}
+
+
+def test_a_refused_configuration_leaves_no_file_open(tmp_path: Path) -> None:
+    net = Net()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        with pytest.raises(UsageError, match="zzz"):
+            watched(net, few(["mean"], ["weight"], "zzz"), log_dir=tmp_path)
+        gc.collect()
+    assert (tmp_path / "debug_logs").exists()
+    assert not [path for path in open_files() if str(tmp_path) in path]
+    assert_no_hooks(net)
+
+
+def open_files() -> list[str]:
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc here")
+    return [str(link.resolve()) for link in folder.iterdir()]
+
+
+def test_a_log_dir_that_is_no_path_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"log_dir: got 3, expected a folder's path"):
+        watched(Net(), few(["mean"], ["weight"]), log_dir=3)
+
+
+def test_steps_are_numbered_from_where_the_run_goes_on() -> None:
+    net, kept = Net(), Kept()
+    with watched(net, few(["mean"], ["activation", "weight"], "fc1", freq=5), loggers=[kept], first_step=148) as scope:
+        train(net, 4)
+        assert scope.inspector.step_number == 152
+    assert {step for _, _, step in kept.lines} == {150}
+    with pytest.raises(UsageError, match="first_step: got -1"):
+        watched(net, few(["mean"], ["weight"]), first_step=-1)

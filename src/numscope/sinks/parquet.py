@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
@@ -23,6 +24,9 @@ WHOLE = ("step", "ord", "ranks", "calls", "time")
 
 FLUSH_S = 30.0
 FLUSH_CELLS = 1 << 20  # numbers held at most: 8 MiB
+
+
+_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # of this process, until they are closed
 
 
 class ParquetSink:
@@ -51,19 +55,25 @@ class ParquetSink:
         import pyarrow.compute
         import pyarrow.parquet  # noqa: F401  # now rather than within a training step: it takes a fifth of a second
 
-        self.folder = RunFolder(log_dir, rank, run)
         self._rank = rank
         self._flush_s = flush_s
         self._flush_cells = flush_cells
         self._owner = os.getpid()
-        clear_remains(self.folder.statistics, rank)
-        self._parts = Parts(self.folder.statistics, rank, self.folder.attempt)
+        self.place: tuple[str, int, int] = (os.path.realpath(log_dir), rank, self._owner)
+        beside = next((sink for sink in _open if sink.place == self.place), None)
+        if beside is None:
+            self.folder = RunFolder(log_dir, rank, run)
+            clear_remains(self.folder.statistics, rank)
+            self._parts = Parts(self.folder.statistics, rank, self.folder.attempt)
+        else:  # two models of one process: a further attempt would take the place of the first one's
+            self.folder, self._parts = beside.folder, beside._parts
+        _open.add(self)
         self._sites: dict[tuple[str, str, str, str], int] = {}
         self._extras: dict[str, _Extra] = {}
         self._clear()
 
     def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
-        self.folder.describe(layers)
+        self.folder.describe(layers, id(self))
 
     def write(self, observations: Sequence[Observation]) -> None:
         milliseconds = int(time.time() * 1000)
@@ -94,6 +104,7 @@ class ParquetSink:
         self._clear()
 
     def close(self) -> None:
+        _open.discard(self)
         self.write_part()
 
     def _clear(self) -> None:

@@ -53,6 +53,7 @@ class RunFolder:
             "pid": os.getpid(),
             "layers": [],
         }
+        self._layers: dict[int, list[dict[str, Any]]] = {}  # by who describes them
         self.attempt = self._take_attempt()
         self._note_run(run)
 
@@ -61,9 +62,14 @@ class RunFolder:
         """The folder of the Parquet parts."""
         return os.path.join(self.path, STATISTICS)
 
-    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the layers that this rank has: ranks of a pipeline have different ones."""
-        self._rank_facts["layers"] = [dict(layer) for layer in layers]
+    def describe(self, layers: Sequence[Mapping[str, Any]], whose: int = 0) -> None:
+        """Keep the layers that this rank has: ranks of a pipeline have different ones.
+
+        Args:
+            whose: where several write to the folder, which of them says so.
+        """
+        self._layers[whose] = [dict(layer) for layer in layers]
+        self._rank_facts["layers"] = [layer for told in self._layers.values() for layer in told]
         self._put(self._rank_file(self.attempt), self._rank_facts, over=True)
 
     def _rank_file(self, attempt: int) -> str:

@@ -300,10 +300,15 @@ def value_of(asked: AskedFor, summary: Summary, extras: Named, statistics: Mappi
 
     *Cost:* a microsecond; some ten for the first of std, skewness and kurtosis of a summary, which share their work.
     """
+    return formula_of(asked, statistics)(summary, extras)
+
+
+def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Callable[[Summary, Named], Value]:
+    """What ``value_of`` calls, for those who ask the same of many summaries."""
     statistic = statistic_of(asked.statistic, statistics)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":
-        return _block_value(_block_options(asked.options).columns[0])(summary, extras)
-    return statistic.value(summary, extras)
+        return _block_value(_block_options(asked.options).columns[0])
+    return statistic.value
 
 
 def sql_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> str | None:
