@@ -12,6 +12,7 @@ from click import exceptions as wrong
 from numscope import __version__
 from numscope.cli.config import config
 from numscope.cli.diff import diff
+from numscope.cli.doctor import doctor
 from numscope.cli.layers import layers
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
@@ -26,6 +27,7 @@ def numscope() -> None:
 
 
 numscope.add_command(diff)
+numscope.add_command(doctor)
 numscope.add_command(run)
 numscope.add_command(config)
 numscope.add_command(layers)

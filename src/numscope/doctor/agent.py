@@ -20,13 +20,17 @@ from typing import Any
 
 from numscope.doctor import wire
 from numscope.doctor.budget import Deadline, share
+from numscope.doctor.children import Child
 from numscope.doctor.context import Context, PhaseFailed
+from numscope.doctor.course import chosen
 from numscope.doctor.hub import BEAT_S, SILENT_S
+from numscope.doctor.listener import Listener
 from numscope.doctor.meeting import Meeting
 from numscope.doctor.reach import Road, Unreached
 from numscope.doctor.records import PHASES, Finding, Identity, PhaseResult, Settings, Verdict, from_json, to_json
 
 GRACE_S = 0.4  # after a phase's budget, before it is given up
+_FIRST_OF_CHILD = 4  # phases from here on run in the child
 _EXCHANGES = 5  # of clocks; the quickest counts
 _AFTER_SIGNAL_S = 2.0  # for a verdict to come although a signal ends this rank
 
@@ -89,7 +93,7 @@ class Agent:
 
     def run(self) -> Outcome:
         """The whole course until the verdict; the connection stays, for ``bye``."""
-        self._open_listener()
+        self._open_early()
         self._start(0, share(self._settings, 0), ())
         threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
         patience = self._deadline
@@ -142,7 +146,7 @@ class Agent:
     def close(self) -> None:
         """Closes what phases kept, for two seconds at most."""
         self._ended.set()
-        for each in self._kept.values():
+        for each in list(self._kept.values()):
             closing = threading.Thread(target=getattr(each, "close", lambda: None), daemon=True)
             closing.start()
             closing.join(2.0)
@@ -151,13 +155,14 @@ class Agent:
 
     # ---- arriving -----------------------------------------------------------------------------------------------------------
 
-    def _open_listener(self) -> None:
-        from numscope.doctor.listener import Listener
-
+    def _open_early(self) -> None:
+        """What others must know the port of, and what takes long to start."""
         try:
             self._kept["listener"] = Listener(self._settings, self._identity.rank)
         except OSError as error:
             self._say(0, f"open a listening port: {error}")
+        if max(chosen(self._settings)) >= _FIRST_OF_CHILD:
+            self._kept["child"] = Child(self._identity, self._settings)  # torch's import runs while the ranks meet
 
     def _arrive(self) -> None:
         """Connects, compares clocks, joins; then the control connection's reader. A thread of its own."""
@@ -188,12 +193,17 @@ class Agent:
                 return
 
     def _introduction(self) -> dict[str, Any]:
-        listener = self._kept.get("listener")
+        listener, child = self._kept.get("listener"), self._kept.get("child")
+        listen = {
+            "address": address_of(self._settings.ifname),
+            "port": listener.port if listener else 0,
+            "store_port": child.store_port if child else 0,
+        }
         return {
             "kind": "join",
             "identity": to_json(self._identity),
             "pid": os.getpid(),
-            "listen": {"address": address_of(self._settings.ifname), "port": listener.port if listener else 0},
+            "listen": listen,
             "offset_s": self._clock[0],
             "round_trip_s": self._clock[1],
         }
@@ -208,6 +218,8 @@ class Agent:
                 "address": self._road.address[0],
                 "addresses": list(self._road.addresses),
                 "attempts": dict(self._road.attempts),
+                "ifname": self._settings.ifname,
+                "ifname_address": address_of(self._settings.ifname),
                 "offset_s": self._clock[0],
                 "round_trip_s": self._clock[1],
             }

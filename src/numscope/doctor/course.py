@@ -16,6 +16,7 @@ from numscope.doctor.member import Member
 from numscope.doctor.records import DEPENDS, PHASES, Examined, PhaseResult, Settings, Verdict, to_json
 
 GRACE_S = 1.0  # after a phase's budget, for the ranks' own word that they were not done
+INTERNAL = 70
 _BYES_S = 2.0
 
 
@@ -34,6 +35,8 @@ class Course:
 
     Args:
         judge: from all that was seen to the verdict.
+
+    Attributes:
         departed: the launcher's word of ranks that ended before they came, with what it saw.
     """
 
@@ -87,12 +90,14 @@ class Course:
             self._hub.wait(self._all_said_bye, Deadline(_BYES_S))
         except BaseException as error:  # the hub's process says it and ends with 70
             self.error = error
+            self._hub.send({"kind": "verdict", "verdict": to_json(Verdict(INTERNAL))}, onlookers=True)
 
     def _meet(self) -> None:
         hub, deadline = self._hub, Deadline(min(share(self._settings, 1), self._left()))
 
         def all_here() -> bool:
-            return len(hub.members) + len(hub.onlookers) + len(set(self.departed) - set(hub.members)) >= hub.world_size
+            gone = set(self.departed) - set(hub.members)
+            return len(hub.members) + len(hub.onlookers) + hub.num_turned_away + len(gone) >= hub.world_size
 
         hub.wait(all_here, deadline)
         waited = time.monotonic() - hub.started

@@ -84,6 +84,7 @@ class Hub:
         self.results: dict[tuple[int, int], PhaseResult] = {}  # by phase and rank
         self.refused: list[dict[str, Any]] = []
         self.num_refused = 0
+        self.num_turned_away = 0  # ranks of nodes that got no number
         self.started = time.monotonic()
         self.changed = threading.Condition()
         self.hurry = ""  # why all that is left is to be left out: a signal's name
@@ -288,6 +289,7 @@ class Hub:
             seat = self._seating.take(message, guest.address)
             if seat["kind"] == "refused":
                 self._note(guest, seat["why"], seat["reason"], rank=-1, hostname=str(message["hostname"]))
+                self.num_turned_away += int(message["nproc"])
             self._answer(guest, seat)
         elif kind == "join" and member is None:
             self._join(guest, message)

@@ -1,0 +1,287 @@
+"""Starts this node's ranks: all of them on one node, or one node's share of several that meet at an endpoint, without torchrun.
+
+The launcher hosts the hub where it is on the endpoint's host (so that rank 0 is a rank like any other), passes the ranks' lines on whole,
+and kills what is left of them at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from numscope.doctor import wire
+from numscope.doctor.budget import Deadline, share
+from numscope.doctor.host import INCOMPLETE, Host, Output, alone, show, write_lines
+from numscope.doctor.hub import HubTaken
+from numscope.doctor.identity import LAUNCHER
+from numscope.doctor.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
+from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
+from numscope.doctor.reach import Road, Unreached
+from numscope.doctor.records import Identity, Launcher, Settings, to_json
+
+_AFTER_END_S = 3.0  # for ranks to end once they were let go
+_POLL_S = 0.02
+_PARTING_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node's share of the ranks."""
+
+    number: int
+    num_nodes: int
+    nproc: int
+    launcher: Launcher
+
+    @property
+    def world_size(self) -> int:
+        return self.num_nodes * self.nproc
+
+    @property
+    def ranks(self) -> range:
+        return range(self.number * self.nproc, (self.number + 1) * self.nproc)
+
+    def identity(self) -> Identity:
+        """Of the node's first rank, for what is said in the node's name."""
+        first = self.ranks[0]
+        return Identity(first, self.world_size, 0, self.nproc, self.number, self.num_nodes, socket.gethostname(), self.launcher)
+
+
+def run_local(settings: Settings, nproc: int, output: Output) -> int:
+    """All ranks on this node; the exit code."""
+    deadline = Deadline(settings.deadline_s)
+    guard(deadline, "numscope doctor:")
+    meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(16), True, "this launcher")
+    node = Node(0, 1, nproc, "local")
+    host = Host(meeting, settings, nproc, deadline, output)
+    return _run(node, settings, f"127.0.0.1:{host.hub.port}", meeting.token, deadline, host)
+
+
+def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
+    """This node's ranks of several nodes' that meet at ``settings.endpoint``; the exit code.
+
+    Raises: UsageError for an endpoint that is none.
+    """
+    from numscope.doctor.seating import Seating
+
+    deadline = Deadline(settings.deadline_s)
+    meeting = meet_at_endpoint(settings, node_rank, environ)
+    node = Node(node_rank or 0, num_nodes, nproc, "nnodes")
+    guard(deadline, "numscope doctor:")
+    if meeting.hosted:
+        try:
+            host = Host(meeting, settings, node.world_size, deadline, output, Seating(num_nodes, nproc, socket.gethostname()))
+            own = own_address(meeting)
+            endpoint = f"[{own}]:{host.hub.port}" if ":" in own else f"{own}:{host.hub.port}"
+            return _run(node, settings, endpoint, meeting.token, deadline, host)
+        except HubTaken as taken:
+            if node_rank is not None or not _is_ours(meeting, settings):
+                return _say_alone(node, settings, taken_about(meeting, settings, taken, tuple(node.ranks)))
+            # Another launcher of this job on this very host hosts it: this one is another "node".
+    elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
+    road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=lambda what: None)
+    with on_signals(_end_at_once):  # no rank runs yet
+        found = road.open(deadline.within(share(settings, 1)))
+        if isinstance(found, Unreached):
+            return _say_alone(node, settings, {"reached": False, **_values_of(found)})
+        with found:
+            request = {"kind": "seat", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
+            patience = deadline.within(5.0)
+            try:
+                wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
+                seat = wire.receive(found, patience)
+            except wire.WireError as error:
+                return _say_alone(node, settings, {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name})
+    if seat["kind"] == "refused":
+        refused = {"reached": True, "endpoint": meeting.name}
+        case = {"address": "this node", "kind": seat["why"], "reason": seat["reason"], "rank": -1, "hostname": socket.gethostname()}
+        return _say_alone(node, settings, refused, (case,))
+    return _run(replace(node, number=int(seat["node"])), settings, settings.endpoint, meeting.token, deadline, None)
+
+
+def num_gpus(environ: Mapping[str, str]) -> int:
+    """How many GPUs this node has for us, from files alone: asking a driver can hang."""
+    visible = environ.get("CUDA_VISIBLE_DEVICES", environ.get("HIP_VISIBLE_DEVICES"))
+    if visible is not None:
+        return len([word for word in visible.split(",") if word.strip() and word.strip() != "-1"])
+    nvidia = len(glob.glob("/proc/driver/nvidia/gpus/*")) or len([p for p in glob.glob("/dev/nvidia[0-9]*") if p[11:].isdigit()])
+    amd = 0
+    for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/gpu_id"):
+        with contextlib.suppress(OSError):
+            amd += Path(path).read_text(encoding="ascii").strip() not in ("", "0")
+    return nvidia or amd
+
+
+class _Rank:
+    """One rank's process; its lines are passed on whole."""
+
+    def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock) -> None:
+        self.rank = rank
+        self.process = subprocess.Popen(
+            command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self._readers = [
+            threading.Thread(target=_pass_on, args=(stream, descriptor, lock), daemon=True)
+            for stream, descriptor in ((self.process.stdout, 1), (self.process.stderr, 2))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def drain(self, deadline: Deadline) -> None:
+        """Until its last line is out; a grandchild that holds its pipe is not waited for."""
+        for reader in self._readers:
+            reader.join(max(deadline.left, 1e-3))
+
+
+def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, host: Host | None) -> int:
+    """Starts the node's ranks, and ends with the verdict's exit code."""
+    lock = threading.Lock()
+    stopped: list[str] = []
+
+    def stop(number: int) -> None:
+        if host is not None:
+            host.hub.hurry_up(signal.Signals(number).name)
+        if host is None or stopped:
+            for each in ranks:
+                each.signal(signal.SIGTERM)
+        _stop(stopped, number)
+
+    ranks: list[_Rank] = []
+    with on_signals(stop):
+        for rank in node.ranks:
+            environ = _environ(node, rank, settings, endpoint, token)
+            ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock))
+        try:
+            _watch(ranks, deadline, host, stopped)
+        finally:
+            if host is not None:
+                host.course.release()
+            end = Deadline(_AFTER_END_S)
+            while any(each.process.poll() is None for each in ranks) and not end.over and host is not None:
+                # Whoever said bye ends now; who did not is stopped or hangs, and is not waited for once the others are gone.
+                waiting = [each for each in ranks if each.process.poll() is None and _here(host, each.rank)]
+                if not waiting:
+                    break
+                time.sleep(_POLL_S)
+            for each in ranks:
+                if each.process.poll() is None:
+                    each.signal(signal.SIGKILL)
+            parting = Deadline(_PARTING_S)
+            for each in ranks:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    each.process.wait(max(parting.left, 0.05))
+                each.drain(parting)
+    if host is not None:
+        return host.report()
+    codes = Counter(each.process.returncode for each in ranks if each.process.returncode is not None and each.process.returncode >= 0)
+    if codes:
+        return codes.most_common(1)[0][0]
+    if stopped:
+        write_lines([f"numscope doctor: incomplete: ended by {stopped[0]}"], 1)
+    return INCOMPLETE
+
+
+def _watch(ranks: list[_Rank], deadline: Deadline, host: Host | None, stopped: list[str]) -> None:
+    """Returns when the verdict has reached everybody, or all ranks have ended, or the deadline is over."""
+    parting: Deadline | None = None
+    while not deadline.over:
+        running = [each for each in ranks if each.process.poll() is None]
+        if host is None:
+            if stopped and parting is None:
+                parting = Deadline(_AFTER_END_S)
+            if not running or (parting is not None and parting.over):
+                return
+        else:
+            for each in ranks:
+                code = each.process.poll()
+                if code is not None and each.rank not in host.course.departed:
+                    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+                    host.course.departed[each.rank] = f"its process ended with {how} before it came"
+            if not host.course.running:
+                return
+        time.sleep(_POLL_S)
+
+
+def _here(host: Host, rank: int) -> bool:
+    member = host.hub.members.get(rank)
+    return member is None or member.here
+
+
+def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
+    here = str(Path(__file__).resolve().parents[2])  # where numscope is, however this process found it
+    numbers = {
+        "RANK": rank,
+        "WORLD_SIZE": node.world_size,
+        "LOCAL_RANK": rank - node.ranks[0],
+        "LOCAL_WORLD_SIZE": node.nproc,
+        "GROUP_RANK": node.number,
+        "GROUP_WORLD_SIZE": node.num_nodes,
+    }
+    return {
+        **os.environ,
+        **{name: str(number) for name, number in numbers.items()},
+        LAUNCHER: node.launcher,
+        ENDPOINT: endpoint,
+        TOKEN: token,
+        SETTINGS: json.dumps(to_json(settings)),
+        "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))),
+        "PYTHONSAFEPATH": "1",  # no signal.py of the current folder
+    }
+
+
+def _pass_on(stream: IO[bytes], descriptor: int, lock: threading.Lock) -> None:
+    for line in iter(lambda: stream.readline(1 << 16), b""):
+        with lock, contextlib.suppress(OSError):
+            os.write(descriptor, line if line.endswith(b"\n") else line + b"\n")
+
+
+def _is_ours(meeting: Meeting, settings: Settings) -> bool:
+    road = Road(meeting, elsewhere=False, scale=settings.timeout_scale, say=lambda what: None)
+    found = road.open(Deadline(max(2.0 * settings.timeout_scale, 0.5)))
+    if isinstance(found, Unreached):
+        return False
+    found.close()
+    return True
+
+
+def _say_alone(node: Node, settings: Settings, about: Mapping[str, object], refused: tuple[Mapping[str, object], ...] = ()) -> int:
+    verdict, examined = alone(node.identity(), settings, about)
+    if refused:
+        from numscope.doctor.host import judge
+
+        examined = replace(examined, refused=refused)
+        verdict = judge(examined)
+    show(verdict, examined, Output())
+    return verdict.exit_code
+
+
+def _values_of(found: Unreached) -> dict[str, object]:
+    return to_json(found)
+
+
+def _end_at_once(number: int) -> None:
+    write_lines([f"numscope doctor: incomplete: ended by {signal.Signals(number).name} before it reached the hub"], 1)
+    os._exit(INCOMPLETE)
+
+
+def _stop(stopped: list[str], number: int) -> None:
+    stopped.append(signal.Signals(number).name)

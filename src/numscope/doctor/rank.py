@@ -1,0 +1,161 @@
+"""One rank's process, from its identity to its exit code. ``python -m numscope.doctor.rank`` is how the doctor's launcher starts one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from numscope.doctor.agent import Agent, Outcome
+from numscope.doctor.budget import Deadline
+from numscope.doctor.host import INCOMPLETE, Host, Output, alone, finding_lines, ok_line, show, write_lines
+from numscope.doctor.hub import HubTaken
+from numscope.doctor.identity import identify
+from numscope.doctor.meeting import Meeting, meet
+from numscope.doctor.reach import Road
+from numscope.doctor.records import Identity, Settings, from_json
+from numscope.errors import UsageError
+
+SETTINGS = "NUMSCOPE_DOCTOR_SETTINGS"  # JSON of the settings, for ranks that the doctor itself starts
+_OVERTIME_S = 1.5  # after the deadline, for a process that is still there
+
+
+def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], output: Output) -> int:
+    """Runs this rank's examination, prints what this rank has to say; the exit code, which is that of all ranks.
+
+    Raises: UsageError where ranks can't know where to meet.
+    """
+    meeting = meet(identity, settings, environ)
+    deadline = Deadline(settings.deadline_s)
+    guard(deadline, f"[{identity.hostname}:{identity.rank}]")
+    host: Host | None = None
+    if meeting.hosted:
+        try:
+            host = Host(meeting, settings, identity.world_size, deadline, output)
+        except HubTaken as taken:
+            return _say_taken(identity, settings, meeting, taken)
+    way = replace(meeting, host=own_address(meeting), ports=(host.hub.port,)) if host else meeting
+    agent = Agent(identity, settings, way, deadline, elsewhere=identity.node != 0 and identity.launcher != "mpi")
+
+    def interrupt(number: int) -> None:
+        name = signal.Signals(number).name
+        if host is not None:
+            host.hub.hurry_up(name)
+        agent.interrupt(name)
+
+    with on_signals(interrupt):
+        outcome = agent.run()
+    code = _say_outcome(identity, settings, meeting, outcome, output)
+    if host is None or outcome.verdict is None:
+        agent.bye()
+        return code
+    agent.bye(wait=False)
+    host.course.wait(3.0)
+    code = host.report()
+    host.course.release()
+    return code
+
+
+def _say_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:
+    """This rank's lines."""
+    here = f"[{identity.hostname}:{identity.rank}]"
+    if outcome.verdict is not None:
+        verdict = outcome.verdict
+        lines = [f"{here} was not let in: {outcome.refused}"] if outcome.refused else []
+        if identity.rank in verdict.ok and not outcome.refused:
+            lines.append(ok_line(identity))
+        if identity.launcher == "nnodes" and identity.node != 0 and identity.local_rank == 0:  # another terminal than the report's
+            lines += finding_lines(verdict, f"{here} ")
+        write_lines(lines, 1)
+        return verdict.exit_code
+    if outcome.unreached is not None:
+        missed = outcome.unreached
+        about: dict[str, Any] = {"reached": False, "kind": missed.kind, "sentence": missed.sentence, "endpoint": missed.endpoint}
+        about |= {"origin": missed.origin, "addresses": missed.addresses, "seconds": missed.seconds, "attempts": missed.attempts}
+    elif outcome.lost is not None:
+        kind = "silent" if outcome.lost.kind == "silent" else "closed"
+        about = {"reached": True, "lost": kind, "sentence": outcome.lost.sentence, "endpoint": meeting.name, "phase": outcome.phase or 1}
+    else:
+        write_lines([f"{here} incomplete: ended by {outcome.interrupted} before there was a verdict"], 1)
+        return INCOMPLETE
+    verdict, _ = alone(identity, settings, about, outcome.results)
+    write_lines(finding_lines(verdict, f"{here} "), 1)
+    return verdict.exit_code
+
+
+def _say_taken(identity: Identity, settings: Settings, meeting: Meeting, taken: HubTaken) -> int:
+    verdict, examined = alone(identity, settings, taken_about(meeting, settings, taken, (identity.rank,)))
+    show(verdict, examined, Output())
+    return verdict.exit_code
+
+
+def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
+    """What is known of a port that the hub can't have, with what answers there."""
+    there = replace(meeting, host=own_address(meeting), ports=meeting.ports[:1])
+    road = Road(there, elsewhere=False, scale=settings.timeout_scale, say=lambda what: None)
+    found = road.open(Deadline(max(1.0 * settings.timeout_scale, 0.2)))
+    if hasattr(found, "sentence"):
+        sentence = f"{taken.reason}; {found.sentence}"
+    else:
+        found.close()
+        sentence = f"{taken.reason}: a doctor of this job hosts its hub there already"
+    return {"reached": False, "kind": "taken", "sentence": sentence, "endpoint": meeting.name, "origin": meeting.origin, "ranks": ranks}
+
+
+def own_address(meeting: Meeting) -> str:
+    """The address by which the hub's own host reaches it."""
+    return meeting.host if meeting.host == "::1" else "127.0.0.1"
+
+
+def guard(deadline: Deadline, who: str) -> None:
+    """Ends this process a little after the deadline, whatever it hangs in."""
+
+    def end() -> None:
+        write_lines([f"{who} incomplete: not done at the deadline of {deadline.seconds:.0f} s"], 1)
+        os._exit(INCOMPLETE)
+
+    timer = threading.Timer(deadline.seconds + _OVERTIME_S, end)
+    timer.daemon = True
+    timer.start()
+
+
+class on_signals(contextlib.ContextDecorator):
+    """Calls ``handle`` with the number of a signal that asks to end; afterwards those signals are ignored: the end is near anyway."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda got, _: self._handle(got))
+
+    def __exit__(self, *_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+
+
+def main() -> NoReturn:
+    """A rank that the doctor's launcher started."""
+    settings = from_json(Settings, json.loads(os.environ[SETTINGS]))
+    try:
+        identity = identify(os.environ)
+        assert identity is not None
+        code = examine(identity, settings, os.environ, Output())
+    except UsageError as error:
+        write_lines([str(error)], 2)
+        code = error.exit_status
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads that hang in something are left behind
+
+
+if __name__ == "__main__":
+    main()
