@@ -54,7 +54,8 @@ class Tally:
         self._layouts = tuple(layouts)
         self._ledger = Ledger(Groups.ALL)
         self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
-        self._cells: dict[tuple[int, torch.device], Tensor] = {}
+        self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
+        self._used: dict[tuple[int, torch.device], Tensor] = {}  # of them, those that are not all zero
         self._lock = RLock()  # threads that share a model: two tensors would get the same row
         self._merged: dict[int, Seen] = {}
         self.unreadable: dict[int, str] = {}  # site → what stood there instead of a tensor with elements
@@ -109,11 +110,12 @@ class Tally:
         """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
         with self._lock:
             self._merge()
-            for (site, _), cells in self._cells.items():
+            for (site, _), cells in self._used.items():
                 layout, seen = self._layouts[site], self._merged.get(site)
                 if layout is not None and seen is not None:
-                    seen.cells = layout.merge(seen.cells, cells.tolist())
-            self._cells.clear()
+                    found = cells.tolist()
+                    seen.cells = layout.merge(seen.cells, found) if any(seen.cells) else found
+            self._clear_cells()
             return self._merged
 
     def empty(self, site: int) -> Seen:
@@ -126,7 +128,7 @@ class Tally:
         with self._lock:
             self._ledger.reset()
             self._parts.clear()
-            self._cells.clear()
+            self._clear_cells()
             self._merged = {}
             self.unreadable.clear()
 
@@ -161,6 +163,12 @@ class Tally:
             assert layout is not None
             # out of the modes that the caller is in: a default device, inference mode, fake tensors
             with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False):
-                cells = torch.tensor(layout.empty(), dtype=torch.float64, device="cpu").to(device, non_blocking=True)
-            self._cells[site, device] = cells
+                cells = self._cells[site, device] = torch.zeros(layout.width, dtype=torch.float64, device=device)
+        self._used[site, device] = cells
         return cells
+
+    def _clear_cells(self) -> None:
+        if self._used:
+            with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+                torch._foreach_zero_(list(self._used.values()))
+            self._used.clear()
