@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import tracemalloc
 import warnings
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,3 +255,41 @@ def test_steps_are_numbered_from_where_the_run_goes_on() -> None:
     assert {step for _, _, step in kept.lines} == {150}
     with pytest.raises(UsageError, match="first_step: got -1"):
         watched(net, few(["mean"], ["weight"]), first_step=-1)
+
+
+def test_many_steps_keep_no_more_than_few() -> None:
+    net = Net()
+
+    def grown(steps: int) -> int:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            train(net, steps)
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    class Nowhere:
+        def log_scalar(self, name: str, value: float, iteration: int, **_: Any) -> None: ...
+
+    with watched(net, everything(), loggers=[Nowhere()]):
+        train(net, 20)
+        assert abs(grown(320) - grown(20)) < 100 * 300  # bytes: less than 100 a step; one step's own numbers are some 200,000
+
+
+def test_what_a_forward_made_is_gone_when_the_script_lets_go() -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with watched(net, everything()):
+        hidden = net.fc1(torch.randn(4, 6))
+        output = net.fc2(net.act(hidden))
+        kept = weakref.ref(hidden), weakref.ref(output)
+        output.sum().backward()
+        optimizer.step()
+        gc.disable()
+        try:
+            del hidden, output
+            assert [ref() for ref in kept] == [None, None]
+        finally:
+            gc.enable()

@@ -122,6 +122,32 @@ def test_callback_with_gradient_accumulation_counts_optimizer_steps(tmp_path):
     assert (callback.scope.step_number, callback.scope.batch) == (3, 6)
 
 
+def test_callback_collects_statistics_by_trainers_own_steps_also_after_a_checkpoint(tmp_path):
+    class Steps:
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        def log_scalar(self, name: str, value: float, iteration: int, **_: Any) -> None:
+            self.seen.append(iteration)
+
+    feature = {"enabled": True, "stats": ["mean"], "tensors": ["activation"]}
+    config = {"section": {"enabled": True, "layers": {"layer_names": ["lm_head"]}, "statistics": feature}}
+    often = {"gradient_accumulation_steps": 2, "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 2}
+    seen, calls, states = [], [], []
+    for resumed in (None, str(tmp_path / "checkpoint-2")):
+        steps = Steps()
+        callback = NumscopeCallback(config=config, on_nonfinite=None, loggers=[steps])
+        watched = trainer(tmp_path, callbacks=[callback], **often)
+        watched.train(resume_from_checkpoint=resumed)
+        seen.append(steps.seen)
+        calls.append(callback.scope.inspector.last[0].calls)
+        states.append(weights(watched.model))
+    bare = trainer(tmp_path / "bare", **often)
+    bare.train()
+    assert (seen, calls) == ([[0, 1, 2, 3], [2, 3]], [2, 2])
+    assert all(torch.equal(a, b) for a, b in zip(states[0], weights(bare.model), strict=True))
+
+
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*deprecated:FutureWarning")
 def test_callback_works_with_bf16_autocast_and_gradient_checkpointing(tmp_path):
     callback = NumscopeCallback()

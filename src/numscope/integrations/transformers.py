@@ -61,7 +61,8 @@ class NumscopeCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
     def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module | None = None, optimizer: Any = None, **_: Any) -> None:
         self.close()
         if model is not None:
-            self.scope = watch(_parallel(model), optimizer=_bare(optimizer), **self.options)
+            options = {"first_step": state.global_step, **self.options}  # not 0 where training goes on from a checkpoint
+            self.scope = watch(_parallel(model), optimizer=_bare(optimizer), **options)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.close()
