@@ -15,7 +15,7 @@ UNREACHED: dict[str, tuple[str, str]] = {
     "refused": ("hub-refused", "start rank 0's node first, and check that it is {host}: numscope doctor --endpoint {endpoint}"),
     "dropped": ("hub-dropped", "iptables -I INPUT -p tcp --dport {port} -j ACCEPT  # on {host}: packets to its port vanish"),
     "unreachable": ("hub-unreachable", "ip route get {host}  # no route leads there from here"),
-    "silent": ("hub-port-silent", "ss -ltnp 'sport = :{port}'  # on {host}: see who listens there, and take another port"),
+    "silent": ("hub-port-silent", "ss -ltnp 'sport = :{port}'  # on {host}: see who listens: something else, or rank 0 that hangs"),
     "http": ("hub-port-http", "ss -ltnp 'sport = :{port}'  # on {host}: a web server listens there; take another port"),
     "foreign": ("hub-port-foreign", "ss -ltnp 'sport = :{port}'  # on {host}: something else listens there; take another port"),
     "closed": ("hub-port-foreign", "ss -ltnp 'sport = :{port}'  # on {host}: something else listens there; take another port"),
@@ -30,8 +30,7 @@ def attendance(examined: Examined) -> list[Finding]:
         return [_unreached(examined)]
     if hub.get("lost"):
         return [_hub_lost(examined)]
-    found = [*_lost(examined), *_contradictions(examined), *_missing(examined), *_strangers(examined)]
-    return found
+    return [*_lost(examined), *_contradictions(examined), *_missing(examined), *_interfaces(examined), *_strangers(examined)]
 
 
 def conclude(examined: Examined, findings: Iterable[Finding], seconds: float = 0.0) -> Verdict:
@@ -147,6 +146,27 @@ def _missing(examined: Examined) -> list[Finding]:
             # Of whom another process took the number or who was told another size it is clear why it is not there.
             confidence="likely" if any(r["kind"] in ("duplicate", "world_size", "rank") for r in examined.refused) else "certain",
             remedy=("look at what those processes print: each says itself whether and why it can't reach the hub",),
+        )
+    ]
+
+
+def _interfaces(examined: Examined) -> list[Finding]:
+    lacking = [r for r in examined.results if r.phase == 1 and r.data.get("ifname") and not r.data.get("ifname_address")]
+    if not lacking:
+        return []
+    ranks = tuple(result.rank for result in lacking)
+    hosts = tuple(sorted({_host(examined, rank) for rank in ranks}))
+    name = lacking[0].data["ifname"]
+    return [
+        Finding(
+            id="interface-missing",
+            severity="fault",
+            summary=f"The interface {name} that --ifname asks for has no IPv4 address on {', '.join(hosts)}, or is not there.",
+            ranks=ranks,
+            hosts=hosts,
+            evidence=tuple(f"rank {result.rank}: no address of {name}" for result in lacking[:10]),
+            confidence="certain",
+            remedy=("ip -br address  # choose one that all hosts have, or leave out --ifname",),
         )
     ]
 

@@ -66,7 +66,9 @@ def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verd
     """The verdict on all that was seen."""
     if importlib.util.find_spec("numscope.doctor.diagnose") is None:
         return conclude(examined, attendance(examined))
-    diagnose = importlib.import_module("numscope.doctor.diagnose").diagnose
+    diagnose = getattr(importlib.import_module("numscope.doctor.diagnose"), "diagnose", None)
+    if diagnose is None:
+        return conclude(examined, attendance(examined))
     verdict: Verdict = diagnose(examined, baseline) if baseline else diagnose(examined)
     return verdict
 

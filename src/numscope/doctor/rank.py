@@ -52,7 +52,10 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     with on_signals(interrupt):
         outcome = agent.run()
     code = _say_outcome(identity, settings, meeting, outcome, output)
-    if host is None or outcome.verdict is None:
+    if outcome.verdict is None:
+        agent.close()
+        return code
+    if host is None:
         agent.bye()
         return code
     agent.bye(wait=False)
