@@ -1,0 +1,253 @@
+"""Collective calls of several ranks, compared place by place in their sequence: who differs, who is behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.records import Confidence, Finding
+
+# All ranks must bring equally much to these; to the others (gather, scatter, all_to_all, uneven all_gather …) they need not.
+_EVEN = frozenset(
+    {"allreduce", "broadcast", "reduce", "barrier", "allgatherbase", "reducescatterbase", "reducescattertensor", "allgatherintotensor"}
+)
+_USUALLY_EVEN = frozenset({"allgather", "reducescatter"})
+SHOWN_RANKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One rank's call of a collective.
+
+    Args:
+        seq: its place in the group's sequence.
+        numel: elements brought; -1 where unknown.
+        state: scheduled, started or completed; "" where unknown.
+        site: file:line (function) of the caller.
+        place: where it was read.
+    """
+
+    rank: int
+    seq: int
+    op: str
+    numel: int = -1
+    dtype: str = ""
+    state: str = ""
+    site: str = ""
+    place: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.op.lower().replace("_", "")
+
+    def what(self) -> str:
+        """``all_reduce of 16 Float``."""
+        size = f" of {self.numel:,} {self.dtype or 'elements'}" if self.numel >= 0 and self.kind != "barrier" else ""
+        return f"{self.op}{size}"
+
+    def line(self) -> str:
+        """One line of evidence."""
+        state = f", {self.state}" if self.state else ""
+        site = f", called at {self.site}" if self.site else ""
+        return f"{self.place}: rank {self.rank}: #{self.seq} {self.what()}{state}{site}"
+
+
+@dataclass(slots=True)
+class History:
+    """What is known of one rank in one group.
+
+    Args:
+        calls: by place in the sequence.
+        last_enqueued, last_completed: of the group's sequence; -1 where unknown.
+        ended: the rank is known to have given up (timeout, exception), so that what it lacks will not come.
+    """
+
+    calls: dict[int, Call] = field(default_factory=dict)
+    last_enqueued: int = -1
+    last_completed: int = -1
+    waits: bool = False
+
+    @property
+    def reached(self) -> int:
+        return max(self.last_enqueued, max(self.calls, default=-1))
+
+
+@dataclass(slots=True)
+class Group:
+    """A process group.
+
+    Args:
+        members: all its ranks, as far as they are known.
+        source: what this was read from.
+    """
+
+    name: str
+    members: set[int] = field(default_factory=set)
+    ranks: dict[int, History] = field(default_factory=dict)
+    source: str = ""
+
+    def of(self, rank: int) -> History:
+        return self.ranks.setdefault(rank, History())
+
+
+def compare(group: Group) -> list[Finding]:
+    """What is wrong in a group: the first place where calls differ, else who is behind, else that all are stuck."""
+    first = _mismatch(group)
+    if first is not None:
+        return [first]
+    return [found for found in (_behind(group) or _stuck(group),) if found is not None]
+
+
+def _essence(call: Call) -> tuple[str, int, str]:
+    """What must be the same on all ranks."""
+    if call.kind == "barrier":
+        return ("barrier", -1, "")
+    even = call.kind in _EVEN or call.kind in _USUALLY_EVEN
+    return (call.kind, call.numel if even else -1, call.dtype if even else "")
+
+
+def _mismatch(group: Group) -> Finding | None:
+    by_seq: dict[int, list[Call]] = {}
+    for history in group.ranks.values():
+        for seq, call in history.calls.items():
+            by_seq.setdefault(seq, []).append(call)
+    for seq in sorted(by_seq):
+        calls = sorted(by_seq[seq], key=lambda call: call.rank)
+        kinds = Counter(_essence(call) for call in calls)
+        if len(kinds) < 2:
+            continue
+        (usual, most), (_, second) = kinds.most_common(2)
+        odd = calls if most == second else [call for call in calls if _essence(call) != usual]
+        others = [call for call in calls if call not in odd]
+        sizes_only = len({essence[0] for essence in kinds}) == 1
+        sure: Confidence = "likely" if sizes_only and calls[0].kind in _USUALLY_EVEN else "certain"
+        said = "; ".join(_said(same) for same in _alike(odd)) if odd is not calls else " but ".join(_said(same) for same in _alike(calls))
+        against = f" while {_said(others)}" if others else ""
+        where = f" in group {group.name}" if group.name else ""
+        return finding(
+            "collective-mismatch",
+            f"Collective #{seq}{where} is not the same on all ranks: {said}{against}.",
+            ranks=[call.rank for call in odd],
+            evidence=[call.line() for call in (*odd[:SHOWN_RANKS], *others[:2])],
+            confidence=sure,
+            remedy=(
+                f"# make all ranks take the same way to the collective at {next((c.site for c in odd if c.site), 'that place')}",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL  # checks each collective before it starts and raises on the rank that differs",
+            ),
+        )
+    return None
+
+
+def _alike(calls: Sequence[Call]) -> list[list[Call]]:
+    groups: dict[tuple[str, int, str], list[Call]] = {}
+    for call in calls:
+        groups.setdefault(_essence(call), []).append(call)
+    return list(groups.values())
+
+
+def _said(calls: Sequence[Call]) -> str:
+    site = next((f" at {call.site}" for call in calls if call.site), "")
+    return f"{named(call.rank for call in calls)} called {calls[0].what()}{site}"
+
+
+def _behind(group: Group) -> Finding | None:
+    reached = {rank: history.reached for rank, history in group.ranks.items() if history.reached >= 0}
+    if not reached:
+        return None
+    front = max(reached.values())
+    late = {rank for rank, seq in reached.items() if seq < front}
+    # A rank without any record, among ranks that wait, is where the others' wait points to.
+    silent = {rank for rank in group.members if rank not in group.ranks} if any(h.waits for h in group.ranks.values()) else set()
+    if not late and not silent:
+        return _unstarted(group, front)
+    culprits = late or silent
+    wanted = min((reached[rank] + 1 for rank in late), default=front)
+    waiting = [h.calls[wanted] for rank, h in sorted(group.ranks.items()) if rank not in culprits and wanted in h.calls]
+    if late and waiting and all(call.state == "completed" for call in waiting):
+        return None  # a moment's snapshot: the others are ahead and wait for nobody
+    where = f" in group {group.name}" if group.name else ""
+    evidence = []
+    for rank in sorted(late)[:SHOWN_RANKS]:
+        history = group.ranks[rank]
+        last = history.calls.get(history.reached)
+        if last is not None:
+            evidence.append(f"{last.line()} — its last")
+    evidence += [call.line() for call in waiting[:2]]
+    if late:
+        lasts = [group.ranks[rank].calls.get(reached[rank]) for rank in sorted(late)]
+        last_said = next((f" after #{c.seq} {c.what()}" + (f" at {c.site}" if c.site else "") for c in lasts if c is not None), "")
+        what = f"{named(late)} stopped{last_said}"
+    else:
+        what = f"nothing was heard of {named(silent)}"
+    wait = (
+        f"{named(c.rank for c in waiting)} wait{'s' if len(waiting) == 1 else ''} in #{wanted} {waiting[0].what()}"
+        if waiting
+        else f"others are at #{front}"
+    )
+    site = next((f" at {call.site}" for call in waiting if call.site), "")
+    uncertain = any(call.state == "scheduled" for call in waiting) and not any(h.waits for h in group.ranks.values())
+    return finding(
+        "collective-behind",
+        f"{what[0].upper()}{what[1:]}, and never came to the next collective{where}: {wait}{site}.",
+        ranks=culprits,
+        evidence=evidence,
+        confidence="possible" if silent or uncertain else "likely",
+        remedy=(
+            f"# see what {named(culprits)} did then: its own log, or on its host",
+            "py-spy dump --pid PID",
+        ),
+    )
+
+
+def _unstarted(group: Group, front: int) -> Finding | None:
+    """All ranks called it; on some the GPU has not come to it."""
+    calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
+    started = [call for call in calls if call.state == "started"]
+    waiting = [call for call in calls if call.state == "scheduled"]
+    if not started or not waiting:
+        return None
+    return finding(
+        "collective-behind",
+        f"All ranks called #{front} {calls[0].what()}, but on {named(c.rank for c in waiting)} the GPU has not started it: "
+        f"earlier work on it still runs or hangs.",
+        ranks=[call.rank for call in waiting],
+        evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
+        confidence="likely",
+        remedy=("CUDA_LAUNCH_BLOCKING=1  # for one run: the kernel that does not end is then the line that hangs",),
+    )
+
+
+def _stuck(group: Group) -> Finding | None:
+    front = max((history.reached for history in group.ranks.values()), default=-1)
+    calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
+    stuck = [call for call in calls if call.state == "started" or group.ranks[call.rank].waits]
+    if not stuck or len(stuck) < len(calls):
+        return None
+    if len(group.ranks) == 1 and group.members <= set(group.ranks):
+        only = f"Only {named(group.ranks)}'s record is here: it"
+    else:
+        only = f"{named(call.rank for call in stuck)[0].upper()}{named(call.rank for call in stuck)[1:]}"
+    site = next((f" at {call.site}" for call in calls if call.site), "")
+    return finding(
+        "collective-stuck",
+        f"{only} waited in #{front} {calls[0].what()}{site}, and no difference between ranks is on record. Could not tell which "
+        f"rank or link it is.",
+        ranks=[call.rank for call in stuck],
+        evidence=[call.line() for call in stuck[:SHOWN_RANKS]],
+        confidence="possible",
+        remedy=(
+            "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
+            "torchrun … -m numscope doctor  # whether the links themselves are sound",
+        ),
+    )
+
+
+def groups_of(calls: Iterable[tuple[str, Call]], members: Mapping[str, set[int]]) -> dict[str, Group]:
+    """Calls by group."""
+    groups: dict[str, Group] = {}
+    for name, call in calls:
+        group = groups.setdefault(name, Group(name, set(members.get(name, ()))))
+        group.of(call.rank).calls[call.seq] = call
+    return groups

@@ -1,0 +1,175 @@
+"""Flight-recorder dumps of torch.distributed: one file a rank, joined into the process groups they speak of.
+
+Schema 2.x: ``entries`` (a ring of calls: ``collective_seq_id``, ``profiling_name``, sizes, dtypes, ``state``, ``frames``), ``pg_config``
+(groups and their ranks), ``pg_status`` (last enqueued, started, completed). A dump does not hold its own rank: that is the last number in its
+file's name.
+Point-to-point calls are left out: their sequence is a pair's, and rings and pipelines differ by design.
+
+*Source:* https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.collectives import Call, Group, compare
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.reading import Dump
+from numscope.doctor.records import Finding
+
+MAX_ENTRIES = 20_000
+MAX_FRAMES = 64
+MAX_MEMBERS = 1 << 20
+_INSIDE = ("/torch/", "\\torch\\", "<frozen", "/contextlib.py", "/threading.py")
+_BACKENDS = ("nccl:", "gloo:", "ucc:", "mpi:", "xccl:", "hccl:")
+
+
+def explain_dumps(dumps: Iterable[Dump]) -> list[Finding]:
+    """What dumps of several ranks say together."""
+    groups: dict[tuple[str, str], Group] = {}
+    ranks: set[int] = set()
+    expected: set[int] = set()
+    for dump in dumps:
+        if dump.rank < 0:
+            continue
+        ranks.add(dump.rank)
+        config = _groups(dump.values.get("pg_config"))
+        expected |= set().union(*config.values()) if config else set()
+        status = dump.values.get("pg_status")
+        for name, desc, call in _calls(dump):
+            group = groups.setdefault((name, desc), Group(desc if desc and desc != "undefined" else name, source="flight recorder"))
+            group.members |= (
+                config.get(name) or config.get(desc) or (set().union(*config.values()) if desc == "default_pg" and config else set())
+            )
+            history = group.of(call.rank)
+            if call.site or not (known := history.calls.get(call.seq)) or not known.site:  # JSON beside a pickle has no frames
+                history.calls[call.seq] = call
+            if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
+                history.last_enqueued = _whole(now.get("last_enqueued_collective"))
+                history.last_completed = _whole(now.get("last_completed_collective"))
+    found = [one for group in groups.values() for one in compare(_with_dumps_only(group))]
+    missing = expected - ranks
+    if missing and ranks and len(expected) <= MAX_MEMBERS:
+        found.append(
+            finding(
+                "flight-recorder-rank-missing",
+                f"No dump of {named(missing)} is here; the groups have {len(expected)} ranks. A rank that died, or that hung "
+                f"outside of torch, leaves none.",
+                ranks=missing if len(missing) <= 64 else (),
+                evidence=[f"dumps of {named(ranks)}"],
+                confidence="certain",
+                severity="fault" if any(_open(group) for group in groups.values()) and not found else None,
+                remedy=(f"# look at the log of {named(missing)} first",),
+            )
+        )
+    return found
+
+
+def _with_dumps_only(group: Group) -> Group:
+    """Members without a dump are told apart: that file may just not be here."""
+    return Group(group.name, set(group.ranks), group.ranks, group.source)
+
+
+def _open(group: Group) -> bool:
+    return any(call.state == "started" for history in group.ranks.values() for call in history.calls.values())
+
+
+def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
+    entries = dump.values["entries"]
+    for number, entry in enumerate(entries[-MAX_ENTRIES:], max(0, len(entries) - MAX_ENTRIES)):
+        if not isinstance(entry, Mapping) or entry.get("is_p2p"):
+            continue
+        seq = _whole(entry.get("collective_seq_id", entry.get("seq_id")))
+        op = entry.get("profiling_name")
+        if seq < 0 or not isinstance(op, str):
+            continue
+        for backend in _BACKENDS:
+            op = op.removeprefix(backend)
+        pair = entry.get("process_group")
+        name, desc = (
+            (str(pair[0]), str(pair[1])) if isinstance(pair, (tuple, list)) and len(pair) >= 2 else (str(entry.get("pg_id", "")), "")
+        )
+        state = entry.get("state")
+        # gloo's entries stay "scheduled" for ever and are retired at once, so that their state says nothing.
+        told = state if state in ("scheduled", "started", "completed") else ""
+        if told == "scheduled" and entry.get("retired") and entry.get("time_discovered_completed_ns") in (None, 0):
+            told = ""
+        yield (
+            shown(name),
+            shown(desc),
+            Call(
+                rank=dump.rank,
+                seq=seq,
+                op=shown(op)[:80],
+                numel=_numel(entry.get("input_sizes")),
+                dtype=_dtypes(entry.get("input_dtypes")),
+                state=told,
+                site=_site(entry.get("frames")),
+                place=f"{dump.file}[{number}]",
+            ),
+        )
+
+
+def _whole(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 62 else -1
+
+
+def _numel(sizes: Any) -> int:
+    """Elements of all tensors of a call; -1 where that is not known."""
+    if not isinstance(sizes, (list, tuple)) or len(sizes) > MAX_ENTRIES:
+        return -1
+    total = 0
+    for size in sizes:
+        if not isinstance(size, (list, tuple)) or len(size) > 64:
+            return -1
+        count = 1
+        for extent in size:
+            if _whole(extent) < 0:
+                return -1
+            count = min(count * extent, 1 << 62)
+        total += count
+    return total
+
+
+def _dtypes(dtypes: Any) -> str:
+    if not isinstance(dtypes, (list, tuple)):
+        return ""
+    return "+".join(sorted({shown(str(dtype))[:24] for dtype in dtypes[:MAX_FRAMES]}))
+
+
+def _site(frames: Any) -> str:
+    """The innermost frame that is not torch's own."""
+    if not isinstance(frames, (list, tuple)):
+        return ""
+    first = ""
+    for frame in frames[:MAX_FRAMES]:
+        if not isinstance(frame, Mapping) or not isinstance(file := frame.get("filename"), str):
+            continue
+        said = shown(f"{file}:{_whole(frame.get('line'))} ({frame.get('name', '?')})")
+        if not any(part in file for part in _INSIDE):
+            return said
+        first = first or said
+    return first
+
+
+def _groups(config: Any) -> dict[str, set[int]]:
+    """Ranks by the group's name and by its description."""
+    groups: dict[str, set[int]] = {}
+    if not isinstance(config, Mapping):
+        return groups
+    for key, value in list(config.items())[:MAX_ENTRIES]:
+        if not isinstance(value, Mapping):
+            continue
+        ranks = value.get("ranks")
+        if isinstance(ranks, str):
+            try:
+                ranks = json.loads(ranks[: 1 << 24])
+            except (ValueError, RecursionError):
+                continue
+        if isinstance(ranks, (list, tuple)):
+            members = {rank for rank in ranks[:MAX_MEMBERS] if _whole(rank) >= 0}
+            groups.setdefault(str(key), set()).update(members)
+    return groups

@@ -1,0 +1,200 @@
+"""NCCL's own log lines (NCCL_DEBUG=WARN and INFO), gathered per process and device into facts; what they mean is for ``nccl_rules``.
+
+    node1:4242:4242 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
+    [2026-06-06 09:52:01] node1:4242:4301 [0] misc/shmutils.cc:87 NCCL WARN Error: …
+
+Whatever launchers put in front (``[1,3]<stdout>:``, ``0: ``, ``(Worker pid=7)``) is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.reading import Line
+
+MAX_WARNINGS = 20_000
+MAX_PER_SPEAKER = 200
+
+_SPOKEN = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9_](?:[\w.\-]{0,252}[\w])?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) )?\[(?P<dev>-?\d{1,6})\] (?:[\d.]+ )?"
+    r"(?:(?P<where>[\w./\-]+:\d+) )?(?:NCCL )?(?P<level>INFO|WARN|ABORT) (?P<said>.*)"
+)
+_VERSION_ALONE = re.compile(r"(?:^|[\s:>|])NCCL version (?P<version>\d+\.\d+\.\d+)(?:\+cuda(?P<cuda>[\d.]+))?\s*$")
+_VERSION = re.compile(r"NCCL version (?P<version>\d+\.\d+\.\d+)")
+_USING = re.compile(r"(?P<name>[\w.\-@]+):(?P<address>\[?[0-9A-Fa-f:.]+\]?(?:%[\w.\-]+)?)<\d+>")
+_COMM = re.compile(
+    r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})\b"
+    r"(?:.{0,200}?commId (?P<id>0x[0-9a-f]+))?.{0,200}? - Init (?P<what>START|COMPLETE)"
+)
+_COMM_BARE = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
+_SET = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S+?)\.?$")
+_PREFIX_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
+_DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (?P<b>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A line that may be of a fault."""
+
+    line: Line
+    speaker: tuple[str, str, str]
+    said: str
+    warning: bool
+
+    def evidence(self) -> str:
+        return shown(f"{self.line.place}: {self.line.text}")
+
+
+@dataclass(slots=True)
+class Speaker:
+    """One process and device.
+
+    Args:
+        ranks: rank by size of communicator; in the largest it is the job's rank.
+    """
+
+    host: str
+    file: str
+    ranks: dict[int, int] = field(default_factory=dict)
+    version: str = ""
+    version_line: Line | None = None
+    bootstrap: tuple[str, str] | None = None  # interface, address
+    bootstrap_line: Line | None = None
+    network: str = ""
+    network_line: Line | None = None
+    ib_devices: str = ""
+    ib_line: Line | None = None
+    no_ib_line: Line | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    environment_lines: dict[str, Line] = field(default_factory=dict)
+    disabled: set[tuple[str, str]] = field(default_factory=set)
+    disabled_line: Line | None = None
+
+    @property
+    def rank(self) -> int:
+        return self.ranks[max(self.ranks)] if self.ranks else -1
+
+
+@dataclass(slots=True)
+class Communicator:
+    """One communicator: who began, who became complete."""
+
+    nranks: int
+    started: dict[int, Line] = field(default_factory=dict)
+    complete: dict[int, Line] = field(default_factory=dict)
+    speakers: set[tuple[str, str, str]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class NcclLog:
+    """All that NCCL said, in all files."""
+
+    speakers: dict[tuple[str, str, str], Speaker] = field(default_factory=dict)
+    communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
+    warned: list[Warned] = field(default_factory=list)
+    versions_alone: list[tuple[str, Line]] = field(default_factory=list)
+    last_errors: list[Line] = field(default_factory=list)
+
+    def line(self, line: Line) -> bool:
+        """Takes a line in; True if it is NCCL's."""
+        text = line.text
+        if "NCCL" not in text and "nccl" not in text and " WARN " not in text and " INFO " not in text:
+            return False
+        m = _SPOKEN.search(text)
+        if m is None or (m["host"] is None and "NCCL " not in text):
+            return self._bare(line)
+        key = (m["host"] or "", m["pid"] or "", m["dev"] if m["host"] else f"{line.file}:{m['dev']}")
+        speaker = self.speakers.get(key)
+        if speaker is None:
+            speaker = self.speakers[key] = Speaker(m["host"] or "", line.file)
+            if (p := _PREFIX_RANK.search(text[: m.start()])) is not None:
+                speaker.ranks[0] = int(p["rank"])
+        said = m["said"]
+        if m["level"] == "INFO" and not self._fact(line, key, speaker, said):
+            return True
+        if len(self.warned) < MAX_WARNINGS:
+            self.warned.append(Warned(line, key, said, m["level"] != "INFO"))
+        return True
+
+    def _bare(self, line: Line) -> bool:
+        text = line.text
+        if (m := _VERSION_ALONE.search(text)) is not None:
+            if len(self.versions_alone) < MAX_WARNINGS:
+                self.versions_alone.append((m["version"], line))
+            return True
+        if any(
+            word in text
+            for word in (
+                "NCCL error in",
+                "ncclSystemError",
+                "ncclUnhandledCudaError",
+                "ncclRemoteError",
+                "ncclInternalError",
+                "ncclInvalidUsage",
+                "NCCL WARN",
+            )
+        ):
+            if len(self.warned) < MAX_WARNINGS:
+                p = _PREFIX_RANK.search(text)
+                key = ("", f"rank {p['rank']}" if p else "", line.file)
+                speaker = self.speakers.setdefault(key, Speaker("", line.file))
+                if p is not None:
+                    speaker.ranks.setdefault(0, int(p["rank"]))
+                self.warned.append(Warned(line, key, text, False))
+            return True
+        return False
+
+    def _fact(self, line: Line, key: tuple[str, str, str], speaker: Speaker, said: str) -> bool:
+        """Keeps what an INFO line tells; True for one that is of a fault."""
+        if (m := _COMM.search(said)) is not None:
+            rank, nranks = int(m["rank"]), int(m["nranks"])
+            speaker.ranks.setdefault(nranks, rank)
+            communicator = self.communicators.setdefault((m["id"] or "", nranks), Communicator(nranks))
+            (communicator.started if m["what"] == "START" else communicator.complete).setdefault(rank, line)
+            communicator.speakers.add(key)
+        elif (m := _COMM_BARE.search(said)) is not None:
+            speaker.ranks.setdefault(int(m["nranks"]), int(m["rank"]))
+        elif said.startswith("Bootstrap") and "sing" in said and (m := _USING.search(said)) is not None:
+            speaker.bootstrap, speaker.bootstrap_line = (m["name"], m["address"]), line
+        elif said.startswith("NET/IB") and "No device found" in said:
+            speaker.no_ib_line = line
+        elif said.startswith("NET/IB") and "Using [" in said:
+            speaker.ib_devices, speaker.ib_line = said.split("Using", 1)[1].split(";")[0].strip(), line
+        elif said.startswith(("Using network ", "Using internal network ", "Assigned NET plugin ")) and not speaker.network:
+            speaker.network, speaker.network_line = said.split()[2 if said.startswith("Using network") else 3], line
+        elif (m := _VERSION.search(said)) is not None:
+            speaker.version, speaker.version_line = m["version"], line
+        elif (m := _SET.search(said)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
+            speaker.environment[m["name"]] = m["value"]
+            speaker.environment_lines[m["name"]] = line
+        elif (m := _DISABLED.search(said)) is not None:
+            if len(speaker.disabled) < MAX_PER_SPEAKER:
+                speaker.disabled.add((min(m["a"], m["b"]), max(m["a"], m["b"])))
+            speaker.disabled_line = speaker.disabled_line or line
+        else:
+            return "onnect" in said and ("returned" in said or "failed" in said) and "retry" in said
+        return False
+
+    def ranks(self) -> set[int]:
+        """Ranks of the job that spoke, and those that its largest communicator must have."""
+        world = max((communicator.nranks for communicator in self.communicators.values()), default=0)
+        return {speaker.rank for speaker in self.speakers.values() if speaker.rank >= 0} | set(range(min(world, 1 << 16)))
+
+    def hosts(self) -> set[str]:
+        """Names of hosts."""
+        return {speaker.host for speaker in self.speakers.values() if speaker.host}
+
+    def speaking(self, warned: Iterable[Warned]) -> tuple[set[int], set[str]]:
+        """Ranks and hosts that said these lines."""
+        speakers = [self.speakers[one.speaker] for one in warned]
+        return {s.rank for s in speakers if s.rank >= 0}, {s.host for s in speakers if s.host}
+
+    def host_of(self, address: str) -> str:
+        """The host that bound to an address; the address itself where nobody said so."""
+        bare = address.split("<")[0].strip("[]")
+        return next(
+            (s.host for s in self.speakers.values() if s.bootstrap is not None and s.bootstrap[1].strip("[]") == bare and s.host), bare
+        )

@@ -1,0 +1,266 @@
+"""What the facts in NCCL's log mean: versions, interfaces, network, who is missing; and the warnings by their rules."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
+from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
+from numscope.doctor.explain.reading import Line
+from numscope.doctor.records import Finding
+
+_LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
+_LOCAL_ADDRESS = re.compile(r"^\[?(?:127\.|169\.254\.|::1|fe80)")
+_IB_NAME = re.compile(r"^(?:ib\w*|hsi\d+|roce\w*|rdma\w*)$")
+
+
+def explain_nccl(log: NcclLog) -> list[Finding]:
+    """Findings of one job's NCCL log lines."""
+    return [*_warnings(log), *_versions(log), *_interfaces(log), *_fallback(log), *_missing(log), *_p2p(log)]
+
+
+def _evidence(*lines: Line | None) -> list[str]:
+    return [shown(f"{line.place}: {line.text}") for line in lines if line is not None]
+
+
+def _warnings(log: NcclLog) -> list[Finding]:
+    taken: dict[int, list[Warned]] = {}
+    unknown: list[Warned] = []
+    for one in log.warned:
+        for number, rule in enumerate(RULES):
+            if rule.pattern.search(one.said) is not None:
+                taken.setdefault(number, []).append(one)
+                break
+        else:
+            if one.warning and not ECHO.search(one.said):
+                unknown.append(one)
+    found: dict[str, Finding] = {}
+    unfinished = any(set(c.started) - set(c.complete) for c in log.communicators.values())
+    for number, lines in sorted(taken.items()):
+        rule = RULES[number]
+        if rule.id == "nccl-connect-failed" and not unfinished and not any(line.warning for line in lines):
+            continue  # it tried again, and got through
+        if rule.id in found:
+            continue  # the sharper rule of two spoke
+        lines = sorted(lines, key=lambda line: not line.warning)
+        match = rule.pattern.search(lines[0].said)
+        assert match is not None
+        found[rule.id] = rule.explain(log, lines, match)
+    if unknown:
+        ranks, hosts = log.speaking(unknown)
+        often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.said) for line in unknown)
+        found["nccl-warning"] = finding(
+            "nccl-warning",
+            f"NCCL warned {len(unknown)} times of what no rule here knows; most often: {shown(often.most_common(1)[0][0])[:160]}",
+            ranks=ranks,
+            hosts=hosts,
+            evidence=[line.evidence() for line in unknown[:SHOWN]],
+            confidence="possible",
+        )
+    return list(found.values())
+
+
+def _versions(log: NcclLog) -> list[Finding]:
+    if any("Mismatched NCCL version" in one.said for one in log.warned):
+        return []
+    speaking: dict[str, list[tuple[Speaker, Line]]] = {}
+    for speaker in log.speakers.values():
+        if speaker.version and speaker.version_line is not None:
+            speaking.setdefault(speaker.version, []).append((speaker, speaker.version_line))
+    alone: dict[str, list[Line]] = {}
+    for version, line in log.versions_alone:
+        alone.setdefault(version, []).append(line)
+    if len(speaking) > 1:
+        fewest = min(len(pairs) for pairs in speaking.values())
+        odd = [speaker for pairs in speaking.values() if len(pairs) == fewest for speaker, _ in pairs]
+        said = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(speaking.items()))
+        together = any({log.speakers[key].version for key in c.speakers} >= set(speaking) for c in log.communicators.values())
+        return [
+            finding(
+                "nccl-version-mismatch",
+                f"Versions of NCCL differ: {said}.",
+                ranks=[speaker.rank for speaker in odd if speaker.rank >= 0],
+                hosts=[speaker.host for speaker in odd],
+                evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
+                confidence="certain" if together else "likely",
+                remedy=VERSION_REMEDY,
+            )
+        ]
+    versions = set(alone) | set(speaking)
+    if len(versions) > 1:  # rank 0 alone prints this line, once a communicator: two of them may be two jobs, or a restart
+        lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in speaking.values()]
+        files = {line.file for line in lines}
+        return [
+            finding(
+                "nccl-version-mismatch",
+                f"Several versions of NCCL are on record: {', '.join(sorted(versions))}. Could not tell whether that is one job.",
+                evidence=_evidence(*lines),
+                confidence="possible",
+                severity="degraded" if len(files) > 1 else "note",
+                remedy=VERSION_REMEDY,
+            )
+        ]
+    return []
+
+
+def _whom(speakers: list[Speaker]) -> str:
+    hosts = sorted({s.host for s in speakers if s.host})
+    ranks = {s.rank for s in speakers if s.rank >= 0}
+    if hosts:
+        return ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more hosts" if len(hosts) > 4 else "")
+    return named(ranks) if ranks else ", ".join(sorted({s.file for s in speakers})[:4])
+
+
+def _several_hosts(log: NcclLog) -> bool:
+    return len(log.hosts()) > 1 or any(  # or ranks of the communicator that this host does not have
+        c.started and len({log.speakers[key].host for key in c.speakers}) == 1 and c.nranks > max(len(c.started), 16)
+        for c in log.communicators.values()
+    )
+
+
+def _interfaces(log: NcclLog) -> list[Finding]:
+    if not _several_hosts(log):
+        return []  # within one host any interface does
+    wrong = [
+        s
+        for s in log.speakers.values()
+        if s.bootstrap is not None and (_LOCAL.match(s.bootstrap[0]) or _LOCAL_ADDRESS.match(s.bootstrap[1]))
+    ]
+    if not wrong:
+        return []
+    right = Counter(s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None and s not in wrong)
+    names = sorted({f"{s.bootstrap[0]} ({s.bootstrap[1]})" for s in wrong if s.bootstrap is not None})
+    asked = next((s.environment["NCCL_SOCKET_IFNAME"] for s in wrong if "NCCL_SOCKET_IFNAME" in s.environment), "")
+    because = f", as NCCL_SOCKET_IFNAME={asked} asks" if asked else ""
+    wish = right.most_common(1)[0][0] if right else "^lo,docker,virbr,veth,br-"
+    failed = any("onnect" in one.said and one.warning for one in log.warned)
+    return [
+        finding(
+            "nccl-wrong-interface",
+            f"{_whom(wrong)} {'is' if len({s.host for s in wrong}) == 1 else 'are'} bound to {', '.join(names[:3])}{because}, "
+            f"which other hosts cannot reach.",
+            ranks=[s.rank for s in wrong if s.rank >= 0],
+            hosts=[s.host for s in wrong],
+            evidence=_evidence(
+                *(s.bootstrap_line for s in wrong[:SHOWN]), *(s.environment_lines.get("NCCL_SOCKET_IFNAME") for s in wrong[:1])
+            ),
+            confidence="certain"
+            if failed or len({s.bootstrap[1] for s in wrong if s.bootstrap}) < len({s.host for s in wrong})
+            else "likely",
+            remedy=(
+                f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
+                f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
+            ),
+        )
+    ]
+
+
+def _fallback(log: NcclLog) -> list[Finding]:
+    if not _several_hosts(log):
+        return []  # within one host no network is used
+    sockets = [s for s in log.speakers.values() if s.network == "Socket"]
+    if not sockets:
+        return []
+    on_ib = [s for s in log.speakers.values() if s.network and s.network != "Socket"]
+    reasons: list[str] = []
+    lines: list[Line | None] = [s.network_line for s in sockets[:2]]
+    remedy = ["ibstat; ibv_devinfo; ls /dev/infiniband  # inside the container too"]
+    if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
+        if not on_ib and not any(s.ib_devices or (s.bootstrap and _IB_NAME.match(s.bootstrap[0])) for s in sockets):
+            return []  # switched off, and nothing shows that there is any
+        reasons.append("NCCL_IB_DISABLE is set")
+        lines += [off[0].environment_lines["NCCL_IB_DISABLE"]]
+        remedy = ["unset NCCL_IB_DISABLE", *remedy]
+    if listed := [s for s in sockets if s.ib_devices]:
+        reasons.append(f"devices are there ({listed[0].ib_devices})")
+        lines += [listed[0].ib_line]
+    if on_ib:
+        reasons.append(f"{_whom(on_ib)} use{'s' if len({s.host for s in on_ib}) == 1 else ''} {on_ib[0].network}")
+        lines += [on_ib[0].network_line]
+    if asked := [s for s in sockets if s.environment.get("NCCL_IB_HCA") and s.no_ib_line is not None]:
+        reasons.append(f"NCCL_IB_HCA={asked[0].environment['NCCL_IB_HCA']} names devices, and none was found")
+        lines += [asked[0].environment_lines["NCCL_IB_HCA"], asked[0].no_ib_line]
+        remedy.append("docker run --device=/dev/infiniband --cap-add=IPC_LOCK …  # when in a container")
+    if named_ib := [s for s in sockets if s.bootstrap is not None and _IB_NAME.match(s.bootstrap[0])]:
+        reasons.append(f"the interface {named_ib[0].bootstrap[0] if named_ib[0].bootstrap else ''} is InfiniBand's by its name")
+        lines += [named_ib[0].bootstrap_line, named_ib[0].no_ib_line]
+    if not reasons:
+        return []  # a network without InfiniBand is no fault
+    return [
+        finding(
+            "nccl-socket-fallback",
+            f"{_whom(sockets)} talk{'s' if len({s.host for s in sockets}) == 1 else ''} over TCP sockets, although {'; '.join(reasons)}.",
+            ranks=[s.rank for s in sockets if s.rank >= 0],
+            hosts=[s.host for s in sockets],
+            evidence=_evidence(*lines),
+            confidence="certain" if on_ib or listed or off else "likely",
+            severity="fault" if on_ib else None,  # ranks on two networks cannot talk at all
+            remedy=remedy,
+        )
+    ]
+
+
+def _missing(log: NcclLog) -> list[Finding]:
+    found = []
+    for (name, nranks), communicator in log.communicators.items():
+        waiting = set(communicator.started) - set(communicator.complete)
+        if not waiting or nranks > 1 << 20:
+            continue  # no beginnings on record (older NCCL), or all are complete
+        never = set(range(nranks)) - set(communicator.started) - set(communicator.complete)
+        hosts = {log.speakers[key].host for key in communicator.speakers}
+        whole = f"the communicator of {nranks} ranks" + (f" ({name})" if name else "")
+        if communicator.complete:
+            did = named(communicator.complete)
+            summary = f"{named(waiting)} began {whole} and did not become complete, while {did} did: died, hung, or the log is cut off."
+            culprits = waiting
+        elif never:
+            summary = f"{named(never)} never came to {whole}; {named(waiting)} wait{'s' if len(waiting) == 1 else ''} for them."
+            culprits = never
+        else:
+            summary = f"All {nranks} ranks began {whole} and none became complete. Could not tell from this alone which link or rank it is."
+            culprits = waiting
+        found.append(
+            finding(
+                "nccl-missing-ranks",
+                f"{summary[0].upper()}{summary[1:]}",
+                ranks=culprits if len(culprits) <= 1024 else (),
+                hosts=hosts if culprits is waiting else (),
+                evidence=_evidence(
+                    *(communicator.started[rank] for rank in sorted(waiting)[:3]), *list(communicator.complete.values())[:2]
+                ),
+                # One rank's log of many proves nothing of the others; logs of most of them do.
+                confidence="likely"
+                if len(communicator.started) > 1 and len(never) <= nranks // 2 and not communicator.complete and never
+                else "possible",
+                remedy=(
+                    f"# look at the log and the host of {named(culprits)}",
+                    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
+                ),
+            )
+        )
+    return found
+
+
+def _p2p(log: NcclLog) -> list[Finding]:
+    speakers = [s for s in log.speakers.values() if s.disabled]
+    if not speakers:
+        return []
+    pairs = sorted({pair for s in speakers for pair in s.disabled})
+    return [
+        finding(
+            "gpu-p2p-disabled",
+            f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} cannot "
+            f"reach each other's memory directly; NCCL goes through host memory.",
+            hosts=[s.host for s in speakers],
+            ranks=[s.rank for s in speakers if s.rank >= 0],
+            evidence=_evidence(*(s.disabled_line for s in speakers[:3])),
+            confidence="likely",
+            remedy=(
+                "nvidia-smi topo -p2p r",
+                "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",
+            ),
+        )
+    ]

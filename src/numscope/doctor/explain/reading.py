@@ -1,0 +1,193 @@
+"""Files and folders → lines of text and flight-recorder dumps, told apart by what they hold, not by their names."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numscope.doctor.explain import plain_pickle
+from numscope.doctor.explain.masking import visible
+
+MAX_FILES = 20_000
+MAX_TEXT_BYTES = 256 << 20  # of one file, unpacked: the rest is not read, and that is said
+MAX_DUMP_BYTES = 128 << 20
+MAX_LINE_CHARS = 16_384
+HEAD_BYTES = 4096
+
+_RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does not hold its own rank
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a text file."""
+
+    file: str
+    number: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What one rank's flight recorder held.
+
+    Args:
+        rank: from the file's name; -1 where that holds no number.
+    """
+
+    file: str
+    rank: int
+    values: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class FileRead:
+    """One file, and what became of it.
+
+    Args:
+        kinds: what was recognized in it; empty where nothing was.
+        problem: why it could not be read, or not to its end.
+    """
+
+    name: str
+    kinds: set[str] = field(default_factory=set)
+    problem: str = ""
+    num_lines: int = 0
+
+
+class Reader:
+    """Opens what was asked for, file by file.
+
+    Args:
+        paths: files and folders; folders are walked, links to folders are not followed.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+        self.files: list[FileRead] = []
+
+    def __iter__(self) -> Iterator[tuple[FileRead, Dump | Iterator[Line]]]:
+        for path in self._walk():
+            record = FileRead(visible(str(path)))
+            self.files.append(record)
+            if len(self.files) > MAX_FILES:
+                record.problem = f"not read: more than {MAX_FILES:,} files"
+                return
+            try:
+                content = self._open(path, record)
+            except (OSError, EOFError, zlib.error) as error:
+                record.problem = f"cannot be read: {visible(getattr(error, 'strerror', None) or str(error))}"
+                continue
+            if content is not None:
+                yield record, content
+
+    def _walk(self) -> Iterator[Path]:
+        seen: set[str] = set()
+        for path in self.paths:
+            inside = [path]
+            if path.is_dir():
+                inside = [
+                    Path(folder) / name for folder, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
+                ]
+            for file in inside:
+                real = os.path.realpath(file)
+                if real not in seen:
+                    seen.add(real)
+                    yield file
+
+    def _open(self, path: Path, record: FileRead) -> Dump | Iterator[Line] | None:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block for ever
+            record.problem = "no regular file"
+            return None
+        packed = path.open("rb")
+        if packed.read(2) == b"\x1f\x8b":
+            packed.seek(0)
+            stream: io.BufferedIOBase = gzip.GzipFile(fileobj=packed)
+        else:
+            packed.seek(0)
+            stream = packed
+        try:
+            head = stream.read(HEAD_BYTES)
+            if not head:
+                record.problem = "empty"
+                return None
+            if head[:1] == b"\x80" and head[1:2] <= b"\x05":
+                return self._dump(stream, head, path, record)
+            if head.lstrip()[:1] == b"{" and (
+                b'"entries"' in head or b'"pg_status"' in head or b'"comm_lib_version"' in head or b'"pg_config"' in head
+            ):
+                return self._dump(stream, head, path, record)
+            if b"\0" in head:
+                record.problem = "neither text nor a flight-recorder dump"
+                return None
+        except BaseException:
+            packed.close()
+            raise
+        return self._lines(stream, packed, head, record)
+
+    def _dump(self, stream: io.BufferedIOBase, head: bytes, path: Path, record: FileRead) -> Dump | None:
+        with stream:
+            data = head + stream.read(MAX_DUMP_BYTES)
+        if len(data) > MAX_DUMP_BYTES:
+            record.problem = f"larger than {MAX_DUMP_BYTES >> 20} MiB"
+            return None
+        try:
+            values = plain_pickle.loads(data) if head[:1] == b"\x80" else json.loads(data)
+        except plain_pickle.Refused as error:
+            record.problem = f"refused: {visible(str(error))}"
+            return None
+        except (ValueError, RecursionError) as error:
+            record.problem = (
+                f"cannot be read: {'nested too deeply' if isinstance(error, RecursionError) else 'the JSON is damaged or cut off'}"
+            )
+            return None
+        if not isinstance(values, Mapping) or not isinstance(values.get("entries"), list):
+            record.problem = "no flight-recorder dump: it has no list of entries"
+            return None
+        record.kinds.add("flight recorder")
+        stem = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pickle").removesuffix(".pkl")
+        found = _RANK.search(stem)
+        if found is None:
+            record.problem = "its name holds no rank, so it was compared with no other"
+        return Dump(record.name, int(found[1][:9]) if found else -1, values)
+
+    @staticmethod
+    def _lines(stream: io.BufferedIOBase, packed: io.BufferedIOBase, head: bytes, record: FileRead) -> Iterator[Line]:
+        left = MAX_TEXT_BYTES
+        rest = b""
+        try:
+            chunk = head
+            while chunk:
+                parts = (rest + chunk).split(b"\n")
+                rest = parts.pop()
+                if len(rest) > MAX_LINE_CHARS * 4:  # a line without end is cut here, not kept
+                    parts, rest = [*parts, rest], b""
+                for part in parts:
+                    record.num_lines += 1
+                    yield Line(
+                        record.name, record.num_lines, part[: MAX_LINE_CHARS * 4].decode("utf-8", "replace").rstrip("\r")[:MAX_LINE_CHARS]
+                    )
+                left -= len(chunk)
+                if left <= 0:
+                    record.problem = f"only its first {MAX_TEXT_BYTES >> 20} MiB were read"
+                    break
+                chunk = stream.read(1 << 20)
+        except (OSError, EOFError, zlib.error) as error:
+            record.problem = f"read only in part: {visible(str(error))}"
+        finally:
+            packed.close()
+        if rest:
+            record.num_lines += 1
+            yield Line(record.name, record.num_lines, rest.decode("utf-8", "replace")[:MAX_LINE_CHARS])

@@ -1,0 +1,329 @@
+"""How processes fail to meet: torch's store and sockets, torchrun's rendezvous, gloo's connections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.reading import Line
+from numscope.doctor.records import Finding
+
+MAX_LINES = 256  # of one kind
+SHOWN = 4
+
+_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
+_PATTERNS: dict[str, re.Pattern[str]] = {
+    "in use": re.compile(r"EADDRINUSE|[Aa]ddress already in use|Port \d+ is already in use"),
+    "joined": re.compile(r"Timed out after (?P<after>\d+) seconds waiting for (?:clients|workers)\. (?P<came>\d+)/(?P<of>\d+)"),
+    "key": re.compile(r"wait timeout after (?P<after>\d+)ms, keys: (?P<keys>\S+)"),
+    "unique id": re.compile(r"\[(?P<me>\d{1,7})\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<root>\d{1,7})\]"),
+    "rendezvous": re.compile(r"RendezvousTimeoutError|RendezvousClosedError"),
+    "unreachable": re.compile(
+        r"client socket has timed out after (?P<after>\d+) ?m?s while trying to connect to \(?(?P<host>[^\s,:)]+)[,:]\s*(?P<port>\d+)"
+    ),
+    "refused": re.compile(
+        r"client socket has failed to connect to (?:any network address of \()?\[?(?P<host>[^\s,\])]+)\]?[,:]\s*(?P<port>\d+)\)?"
+        r".*?(?P<why>refused|No route|unreachable|timed out)"
+    ),
+    "store": re.compile(r"RendezvousConnectionError"),
+    "name": re.compile(
+        r"(?P<family>IPv[46]) network addresses of \((?P<host>[^,)]+), (?P<port>\d+)\) cannot be retrieved"
+        r"|(?:Name or service not known|Temporary failure in name resolution)"
+    ),
+    "loopback": re.compile(r"Unable to resolve hostname to a \(local\) address"),
+    "interface": re.compile(r"Unable to find address for: (?P<name>\S+)|Unable to find interface for: (?P<address>\S+)"),
+    "mesh": re.compile(r"Gloo connectFullMesh failed with (?P<why>.*)"),
+    "waited": re.compile(r"Timed out waiting (?P<after>\d+)ms for (?P<what>send|recv) operation"),
+    "closed": re.compile(r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Broken pipe)(?: \[(?P<peer>[^\]]+)\])?"),
+}
+_QUICK = re.compile(  # most lines are none of these
+    r"EADDRINUSE|already in use|waiting for (?:clients|workers)|wait timeout|ncclUniqueId|Rendezvous|client socket"
+    r"|cannot be retrieved|Name or service"
+    r"|name resolution|Unable to|connectFullMesh|Timed out waiting|gloo/transport"
+)
+_PORT = re.compile(r"port: (?P<a>\d+)|\]?:(?P<b>\d+) \(errno|Port (?P<c>\d+)|\[[^\]]*\]:(?P<d>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    line: Line
+    match: re.Match[str]
+    rank: int
+    site: str
+
+    def evidence(self) -> str:
+        return shown(f"{self.line.place}: {self.line.text}")
+
+
+@dataclass(slots=True)
+class Meeting:
+    """Collects what the lines say."""
+
+    seen: dict[str, list[_Seen]] = field(default_factory=dict)
+
+    def line(self, line: Line, site: str) -> bool:
+        """Takes a line in; True if it is one of these."""
+        if _QUICK.search(line.text) is None:
+            return False
+        taken = False
+        for kind, pattern in _PATTERNS.items():
+            if (match := pattern.search(line.text)) is not None:
+                taken = True
+                if len(lines := self.seen.setdefault(kind, [])) < MAX_LINES:
+                    prefix = _RANK.search(line.text)
+                    lines.append(_Seen(line, match, int(prefix["rank"]) if prefix is not None else -1, site))
+        return taken
+
+    def hosts(self) -> set[str]:
+        """Names that were to be connected to."""
+        return {m["host"] for kind in ("unreachable", "refused") for m in (s.match for s in self.seen.get(kind, ())) if m["host"]} | {
+            s.match["host"] for s in self.seen.get("name", ()) if s.match["host"]
+        }
+
+    def findings(self, *, ended: set[int], several_hosts: bool) -> list[Finding]:
+        """What is wrong.
+
+        Args:
+            ended: ranks that the launcher ended with the others, without an error of their own.
+            several_hosts: the job is known to have more than one host.
+        """
+        return [
+            *self._in_use(),
+            *self._names(several_hosts),
+            *self._unreachable(),
+            *self._late(),
+            *self._gloo(several_hosts),
+            *self._waited(ended),
+        ]
+
+    def _of(self, kind: str) -> list[_Seen]:
+        return self.seen.get(kind, [])
+
+    def _in_use(self) -> list[Finding]:
+        lines = self._of("in use")
+        if not lines:
+            return []
+        port = next((next(g for g in m.groups() if g) for s in lines if (m := _PORT.search(s.line.text)) is not None), "")
+        return [
+            finding(
+                "port-in-use",
+                f"Port {port or 'of the rendezvous'} is taken by another process, most often an earlier job that still runs.",
+                evidence=[s.evidence() for s in lines[:SHOWN]],
+                ranks=[s.rank for s in lines if s.rank >= 0],
+                confidence="certain",
+                remedy=(
+                    f"ss -ltnp 'sport = :{port or 29500}'  # who has it",
+                    "torchrun --standalone …  # one host: any free port; else --master-port / --rdzv-endpoint HOST:OTHER",
+                ),
+            )
+        ]
+
+    def _names(self, several_hosts: bool) -> list[Finding]:
+        families: dict[str, set[str]] = {}
+        for s in self._of("name"):
+            if s.match["host"]:
+                families.setdefault(s.match["host"], set()).add(s.match["family"])
+        unresolved = {host for host, kinds in families.items() if len(kinds) > 1}  # IPv6 alone is usual and harmless
+        plain = [s for s in self._of("name") if not s.match["host"] and "c10d" in s.line.text]
+        if not unresolved and not plain:
+            return []
+        return [
+            finding(
+                "hostname-unresolved",
+                f"{', '.join(sorted(unresolved)) or 'A host name'} does not resolve to an address.",
+                hosts=unresolved,
+                evidence=[s.evidence() for s in self._of("name")[:SHOWN]],
+                confidence="certain",
+                remedy=(
+                    f"getent hosts {next(iter(sorted(unresolved)), 'NAME')}  # on every host",
+                    f"echo 'ADDRESS {next(iter(sorted(unresolved)), 'NAME')}' | sudo tee -a /etc/hosts",
+                ),
+            )
+        ]
+
+    def _unreachable(self) -> list[Finding]:
+        lines = self._of("unreachable") or (self._of("refused") if self._of("store") or self._of("rendezvous") else [])
+        if not lines:
+            return []
+        targets = sorted({f"{s.match['host']}:{s.match['port']}" for s in lines})
+        refused = any("refused" in s.line.text for s in self._of("refused"))
+        why = (
+            "it refuses: nothing listens there (yet), or another port was meant"
+            if refused
+            else "no answer came: wrong address, dropped by a firewall, or the first node has not started"
+        )
+        return [
+            finding(
+                "rendezvous-unreachable",
+                f"The rendezvous at {', '.join(targets[:3])} could not be reached; {why}.",
+                ranks=[s.rank for s in lines if s.rank >= 0],
+                hosts=[s.match["host"] for s in lines],
+                evidence=[s.evidence() for s in [*lines[:SHOWN], *self._of("refused")[:1]]],
+                confidence="certain",
+                remedy=(
+                    f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
+                    f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: says which way is shut",
+                ),
+            )
+        ]
+
+    def _late(self) -> list[Finding]:
+        found = []
+        if lines := self._of("joined"):
+            came, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
+            found.append(
+                finding(
+                    "rendezvous-timeout",
+                    f"Only {came} of {of} processes came to the store in time.",
+                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    confidence="certain",
+                    remedy=(
+                        "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
+                        "numscope doctor --nnodes N --endpoint HOST:PORT  # says who did not come",
+                    ),
+                )
+            )
+        never: dict[int, list[_Seen]] = {}
+        for s in self._of("key"):
+            if (m := re.search(r"/cpu//\d+/(\d{1,7})\b", s.match["keys"])) is not None:  # gloo's key of each rank's address
+                never.setdefault(int(m[1]), []).append(s)
+        for s in self._of("unique id"):
+            never.setdefault(int(s.match["root"]), []).append(s)
+        if never:
+            lines = [s for some in never.values() for s in some]
+            found.append(
+                finding(
+                    "rendezvous-timeout",
+                    f"{_who(never)} did not come to init_process_group in time; the others waited for what it tells them first.",
+                    ranks=never,
+                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    confidence="likely",
+                    remedy=(f"# look at the log of {named(never)}: not started, dead, or still busy before init_process_group",),
+                )
+            )
+        lines = self._of("rendezvous") or (self._of("key") if not found else [])
+        if lines and not found and not self._of("unreachable"):
+            found.append(
+                finding(
+                    "rendezvous-timeout",
+                    "Not all nodes came to the rendezvous in time. Could not tell which: no message names one.",
+                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    confidence="likely",
+                    remedy=(
+                        "# the same --nnodes, --rdzv-id and --rdzv-endpoint on all nodes?",
+                        "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: says who did not come",
+                    ),
+                )
+            )
+        return found
+
+    def _gloo(self, several_hosts: bool) -> list[Finding]:
+        found = []
+        if lines := self._of("interface"):
+            names = sorted({s.match["name"] or s.match["address"] for s in lines})
+            found.append(
+                finding(
+                    "gloo-no-interface",
+                    f"gloo found no interface {', '.join(names)}.",
+                    ranks=[s.rank for s in lines if s.rank >= 0],
+                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    confidence="certain",
+                    remedy=(
+                        "ip -br addr  # the names of the interfaces, on that host",
+                        "unset GLOO_SOCKET_IFNAME  # or name one that is there",
+                    ),
+                )
+            )
+        loopback = self._of("loopback")
+        if lines := self._of("mesh"):
+            local = bool(loopback) or any("remote=[127." in s.line.text or "remote=[::1" in s.line.text for s in lines)
+            because = (
+                "some rank told its loopback address, since its host's name resolves to that"
+                if local
+                else "some rank's address could not be reached, or a rank ended meanwhile"
+            )
+            found.append(
+                finding(
+                    "gloo-connect-failed",
+                    f"gloo could not connect all ranks: {because}.",
+                    ranks=[s.rank for s in lines if s.rank >= 0],
+                    evidence=[s.evidence() for s in [*lines[:SHOWN], *loopback[:1]]],
+                    confidence="likely" if local else "possible",
+                    remedy=(
+                        "export GLOO_SOCKET_IFNAME=eth0  # put in the interface that all hosts share: ip -br addr",
+                        "getent hosts $(hostname)  # must not say 127.x",
+                    ),
+                )
+            )
+        elif loopback:
+            found.append(
+                finding(
+                    "hostname-loopback",
+                    "gloo fell back to the loopback address, since its host's own name does not resolve to a local one; ranks of "
+                    "other hosts cannot reach it.",
+                    ranks=[s.rank for s in loopback if s.rank >= 0],
+                    evidence=[s.evidence() for s in loopback[:SHOWN]],
+                    confidence="likely",
+                    severity="fault" if several_hosts else "note",
+                    remedy=(
+                        "export GLOO_SOCKET_IFNAME=eth0  # put in the interface that all hosts share: ip -br addr",
+                        "getent hosts $(hostname)",
+                    ),
+                )
+            )
+        return found
+
+    def _waited(self, ended: set[int]) -> list[Finding]:
+        found = []
+        if lines := [s for s in self._of("waited") if s.rank >= 0] or self._of("waited"):
+            waiting = {s.rank for s in lines if s.rank >= 0}
+            site = next((f" at {s.site}" for s in lines if s.site), "")
+            late = ended - waiting
+            if late and waiting:
+                found.append(
+                    finding(
+                        "collective-behind",
+                        f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a "
+                        f"gloo collective{site}; {named(late)} had no error and did not come to it.",
+                        ranks=late,
+                        evidence=[s.evidence() for s in lines[:SHOWN]],
+                        confidence="likely",
+                        remedy=(f"# see what {named(late)} did then", "py-spy dump --pid PID"),
+                    )
+                )
+            else:
+                found.append(
+                    finding(
+                        "gloo-timeout",
+                        f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a "
+                        f"gloo collective{site} for a rank that did not come. Could not tell which.",
+                        ranks=waiting,
+                        evidence=[s.evidence() for s in lines[:SHOWN]],
+                        confidence="possible",
+                        remedy=(
+                            "TORCH_FR_BUFFER_SIZE=2000  # the flight recorder keeps each rank's calls",
+                            "TORCH_DISTRIBUTED_DEBUG=DETAIL",
+                        ),
+                    )
+                )
+        if lines := self._of("closed"):
+            peers = sorted({s.match["peer"] for s in lines if s.match["peer"]})
+            found.append(
+                finding(
+                    "gloo-peer-closed",
+                    f"A gloo connection was closed from the other side{' by ' + ', '.join(peers[:3]) if peers else ''}: look "
+                    f"there for what came first.",
+                    ranks=[s.rank for s in lines if s.rank >= 0],
+                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    confidence="likely",
+                )
+            )
+        return found
+
+
+def _who(ranks: Iterable[int]) -> str:
+    text = named(ranks)
+    return "A rank" if text == "no rank" else f"{text[0].upper()}{text[1:]}"

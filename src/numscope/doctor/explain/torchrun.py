@@ -1,0 +1,330 @@
+"""torchrun's output: which rank failed first, how it ended, and what that means; and the kernel's lines that are often beside it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, field
+
+from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.tracebacks import Raised, Tracebacks
+from numscope.doctor.records import Finding
+
+MAX_FAILURES = 1 << 17
+SHOWN = 4
+
+_FIELD = re.compile(r"(?:^|\s)(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
+_RANK = re.compile(r"^(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,7})\)")
+_EXIT = re.compile(r"^(?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
+_FAILED = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,7}) \(pid: (?P<pid>\d{1,10})\)")
+_SIGNALED = re.compile(r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<death>\d+) death signal")
+_OOM = re.compile(
+    r"Out of memory: Killed process (?P<pid>\d{1,10})|oom-kill:.*?pid=(?P<pid2>\d{1,10})|[Dd]etected \d+ oom[-_]kill event"
+    r"|oom_kill event|Memory cgroup out of memory: Kill(?:ed)? process (?P<pid3>\d{1,10})|OOMKilled"
+)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d{1,4}),?(?P<said>.*)")
+_OFF_BUS = re.compile(r"NVRM:.*fallen off the bus")
+_CUDA_OOM = re.compile(r"OutOfMemoryError: CUDA out of memory|CUDA out of memory\. Tried to allocate")
+
+XIDS = {  # what the driver's numbers mean, and whose fault that usually is
+    13: "an illegal access by a kernel: most often the program's own fault",
+    31: "a memory page fault by a kernel: most often the program's own fault",
+    43: "the GPU stopped the program after a fault of its own",
+    45: "work was stopped, because of another fault or the end of the process",
+    48: "a double-bit memory error: the GPU must be reset, and replaced if it comes again",
+    63: "a memory row is to be remapped: reset the GPU",
+    64: "remapping a memory row failed: replace the GPU",
+    74: "an NVLink error: check the link, the bridge, the switch",
+    79: "the GPU fell off the bus: power, heat, or the slot; the host must be restarted",
+    92: "many single-bit memory errors",
+    94: "a contained memory error: the program was stopped, the GPU must be reset",
+    95: "an uncontained memory error: the GPU must be reset",
+    119: "the GPU's own processor (GSP) does not answer: restart the host",
+    120: "the GPU's own processor (GSP) reported an error",
+}
+_PROGRAM_XIDS = {13, 31, 43, 45}
+
+
+@dataclass(slots=True)
+class Failure:
+    """One row of torchrun's table."""
+
+    line: Line
+    root: bool
+    time: str = ""
+    host: str = ""
+    rank: int = -1
+    local_rank: int = -1
+    code: int = 0
+    pid: int = -1
+    traceback: str = ""
+
+
+@dataclass(slots=True)
+class Torchrun:
+    """Collects what the lines say."""
+
+    failures: list[Failure] = field(default_factory=list)
+    plain: list[tuple[Line, re.Match[str]]] = field(default_factory=list)
+    signaled: list[Line] = field(default_factory=list)
+    oom: list[tuple[Line, int]] = field(default_factory=list)
+    xids: list[tuple[Line, int, str]] = field(default_factory=list)
+    cuda_oom: list[Line] = field(default_factory=list)
+    _root: dict[str, bool] = field(default_factory=dict)
+    _open: dict[str, Failure] = field(default_factory=dict)
+
+    def line(self, line: Line) -> str:
+        """Takes a line in; what it is of: ``torchrun``, ``kernel`` or nothing."""
+        text = line.text
+        if "Root Cause (first observed failure)" in text:
+            self._root[line.file] = True
+            return "torchrun"
+        if text.rstrip().endswith("Failures:"):
+            self._root[line.file] = False
+            return "torchrun"
+        if line.file in self._root and " : " in text and (m := _FIELD.search(text)) is not None:
+            self._field(line, m["key"], m["value"].strip())
+            return "torchrun"
+        if (m := _FAILED.search(text)) is not None:
+            if len(self.plain) < MAX_FAILURES:
+                self.plain.append((line, m))
+            return "torchrun"
+        if "signal" in text and _SIGNALED.search(text) is not None:
+            self.signaled.append(line) if len(self.signaled) < 64 else None
+            return "torchrun"
+        if "NVRM" in text:
+            if (m := _XID.search(text)) is not None and len(self.xids) < 4096:
+                self.xids.append((line, int(m["xid"]), m["bus"].lower()))
+            elif _OFF_BUS.search(text) is not None and len(self.xids) < 4096:
+                self.xids.append((line, 79, "?"))
+            return "kernel"
+        if ("oom" in text or "OOM" in text or "ut of memory" in text) and len(self.oom) < 256:
+            if (m := _OOM.search(text)) is not None:
+                self.oom.append((line, int(next((g for g in m.groups() if g), -1))))
+                return "kernel"
+            if _CUDA_OOM.search(text) is not None and len(self.cuda_oom) < 256:
+                self.cuda_oom.append(line)
+        return (
+            "torchrun"
+            if "torch/distributed/elastic" in text or "torch/distributed/run.py" in text or "torch.distributed.run" in text
+            else ""
+        )
+
+    def _field(self, line: Line, key: str, value: str) -> None:
+        if key == "time":
+            row = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
+            if len(self.failures) < MAX_FAILURES:
+                self.failures.append(row)
+            return
+        row_or_none = self._open.get(line.file)
+        if row_or_none is None:
+            return
+        row = row_or_none
+        if key == "host":
+            row.host = shown(value)
+        elif key == "rank" and (m := _RANK.search(value)) is not None:
+            row.rank, row.local_rank = int(m["rank"]), int(m["local"])
+        elif key == "exitcode" and (m := _EXIT.search(value)) is not None:
+            row.code, row.pid, row.line = int(m["code"]), int(m["pid"]), line
+        elif key == "traceback":
+            row.traceback = shown(value)
+
+    def hosts(self) -> set[str]:
+        """Names of hosts in the tables."""
+        return {failure.host for failure in self.failures if failure.host}
+
+    def ranks(self) -> set[int]:
+        return {failure.rank for failure in self.failures if failure.rank >= 0}
+
+    def ended(self) -> set[int]:
+        """Ranks that the launcher ended with the others."""
+        return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
+
+    def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
+        """What is wrong.
+
+        Args:
+            watchdog_ranks: ranks whose NCCL watchdog spoke.
+        """
+        return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
+
+    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
+        rows = self.failures or [
+            Failure(line, True, rank=-1, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"])) for line, m in self.plain
+        ]
+        if not rows:
+            own = next((one for one in tracebacks.raised if not one.echo and (one.rank >= 0 or one.site)), None)
+            return [_raised(own, None)] if own is not None and own.rank >= 0 else []
+        if all(row.code == -signal.SIGTERM for row in rows):
+            return [
+                finding(
+                    "job-terminated",
+                    "All ranks were told to end from outside (SIGTERM), none failed by itself.",
+                    ranks=[row.rank for row in rows if row.rank >= 0],
+                    evidence=[*(_row(row) for row in rows[:SHOWN]), *(shown(f"{line.place}: {line.text}") for line in self.signaled[:2])],
+                    confidence="likely",
+                    remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
+                )
+            ]
+        root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
+        return [self._ended(root, rows, tracebacks.of(root.rank) if root.rank >= 0 else None, root.rank in watchdog_ranks)]
+
+    @staticmethod
+    def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
+        """The first to fail: by time; within a second a signal, then an exception of its own, then torchrun's own choice."""
+
+        def order(row: Failure) -> tuple[str, int, int]:
+            mine = tracebacks.of(row.rank) if row.rank >= 0 else None
+            grade = (
+                0
+                if row.code < 0 and row.code != -signal.SIGABRT
+                else 1
+                if mine is not None and not mine.echo
+                else 3
+                if mine is not None
+                else 2
+            )
+            return (row.time, grade, 0 if row.root else 1)
+
+        return min(rows, key=order)
+
+    def _ended(self, row: Failure, rows: list[Failure], raised: Raised | None, watchdog: bool) -> Finding:
+        who = named([row.rank]) if row.rank >= 0 else f"local rank {row.local_rank}"
+        at = f" on {row.host}" if row.host and row.host != "localhost" else ""
+        evidence = [_row(row)]
+        others = [other for other in rows if other is not row]
+        after = f"; {named(o.rank for o in others if o.rank >= 0)} followed" if any(o.rank >= 0 for o in others) else ""
+        ranks, hosts = [row.rank] if row.rank >= 0 else [], [row.host]
+        if row.code == -signal.SIGKILL:
+            oom = [line for line, pid in self.oom if pid in (-1, row.pid)]
+            why = "because memory ran out, as the kernel says" if oom else "most often by the kernel because the host's memory ran out"
+            return finding(
+                "rank-killed",
+                f"{who[0].upper()}{who[1:]}{at} was the first to end: killed (SIGKILL), {why}{after}.",
+                ranks=ranks,
+                hosts=hosts,
+                evidence=[*evidence, *(shown(f"{line.place}: {line.text}") for line in oom[:2])],
+                confidence="certain" if oom else "likely",
+                remedy=(
+                    f"dmesg -T | grep -iE 'oom|killed process'  # {at.strip() or 'on its host'}",
+                    "sacct -j JOB --format=JobID,MaxRSS,State  # with SLURM: --mem",
+                    "# fewer DataLoader workers, smaller prefetch, or load checkpoints on one rank at a time",
+                ),
+            )
+        if row.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
+            name = signal.Signals(-row.code).name
+            hint = ("df -h /dev/shm  # a bus error is most often a full /dev/shm",) if row.code == -signal.SIGBUS else ()
+            return finding(
+                "rank-crashed",
+                f"{who[0].upper()}{who[1:]}{at} was the first to end: it crashed ({name}){after}.",
+                ranks=ranks,
+                hosts=hosts,
+                evidence=evidence,
+                confidence="certain",
+                remedy=(
+                    *hint,
+                    "python -X faulthandler …  # prints the Python line that crashed",
+                    "# compiled extensions must be built for this version of torch",
+                ),
+            )
+        if row.code == -signal.SIGABRT:
+            why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
+            return finding(
+                "rank-aborted",
+                f"{who[0].upper()}{who[1:]}{at} was the first to end: it aborted itself (SIGABRT): {why}{after}.",
+                ranks=ranks,
+                hosts=hosts,
+                evidence=[*evidence, *([raised.said] if raised is not None else [])],
+                confidence="likely" if watchdog else "possible",
+                remedy=("TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then explain the dumps of all ranks",),
+            )
+        if raised is None or raised.echo:
+            return finding(
+                "could-not-tell",
+                f"{who[0].upper()}{who[1:]}{at} was the first to end (exit code {row.code}){after}; "
+                + (
+                    f"what it raised is the echo of another fault: {raised.said[:120]}"
+                    if raised is not None
+                    else "its own exception is not in these files."
+                ),
+                ranks=ranks,
+                hosts=hosts,
+                evidence=[*evidence, *([shown(f"{raised.line.place}: {raised.line.text}")] if raised is not None else [])],
+                confidence="possible",
+                remedy=(
+                    "torchrun --redirects 3 --log-dir logs …  # each rank's own output; then: numscope doctor explain logs",
+                    "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): the table then holds the traceback",
+                ),
+            )
+        return _raised(raised, row, after, at)
+
+    def _kernel(self) -> list[Finding]:
+        found = []
+        if self.oom:
+            killed = {pid for _, pid in self.oom if pid >= 0}
+            ranks = [row.rank for row in self.failures if row.pid in killed and row.rank >= 0]
+            found.append(
+                finding(
+                    "host-out-of-memory",
+                    f"Memory of the host, or of the job's limit, ran out, and a process was "
+                    f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
+                    ranks=ranks,
+                    evidence=[shown(f"{line.place}: {line.text}") for line, _ in self.oom[:SHOWN]],
+                    confidence="certain",
+                    remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
+                )
+            )
+        if self.cuda_oom:
+            found.append(
+                finding(
+                    "gpu-out-of-memory",
+                    "A rank found no room in its GPU's memory.",
+                    ranks=[int(m[1]) for line in self.cuda_oom if (m := re.search(r"\[rank(\d{1,7})\]:", line.text)) is not None],
+                    evidence=[shown(f"{line.place}: {line.text}") for line in self.cuda_oom[:SHOWN]],
+                    confidence="certain",
+                    remedy=(
+                        "nvidia-smi  # who else uses this GPU",
+                        "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
+                    ),
+                )
+            )
+        if self.xids:
+            worst = [x for x in self.xids if x[1] not in _PROGRAM_XIDS] or self.xids
+            kinds = sorted({(xid, bus) for _, xid, bus in worst})
+            said = "; ".join(f"{xid} on {bus} ({XIDS.get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
+            found.append(
+                finding(
+                    "gpu-xid",
+                    f"The driver reported Xid {said}.",
+                    evidence=[shown(f"{line.place}: {line.text}") for line, _, _ in worst[:SHOWN]],
+                    confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
+                    remedy=(
+                        "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
+                        "dcgmi diag -r 3  # when no job runs; take the host out of the queue until it is clean",
+                    ),
+                )
+            )
+        return found
+
+
+def _row(row: Failure) -> str:
+    what = f"rank {row.rank} (local rank {row.local_rank})" if row.rank >= 0 else f"local rank {row.local_rank}"
+    return f"{row.line.place}: {row.time + ' ' if row.time else ''}{what}, exit code {row.code}, pid {row.pid}" + (
+        f": {row.traceback}" if row.traceback and "To enable" not in row.traceback else ""
+    )
+
+
+def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> Finding:
+    who = named([raised.rank])
+    site = f" at {raised.site}" if raised.site else ""
+    return finding(
+        "rank-failed",
+        f"{who[0].upper()}{who[1:]}{at} was the first to fail{site}: {raised.said}{after}",
+        ranks=[raised.rank],
+        hosts=[row.host] if row is not None else [],
+        evidence=[shown(f"{raised.line.place}: {raised.line.text}"), *([_row(row)] if row is not None else [])],
+        confidence="certain" if row is not None else "likely",
+        remedy=(f"# the fault is in the program{site}; what other ranks said afterwards follows from it",),
+    )

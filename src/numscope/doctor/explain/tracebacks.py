@@ -1,0 +1,74 @@
+"""Python tracebacks in a log, of several ranks at once: who raised what, and where."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.reading import Line
+
+MAX_RAISED = 4096
+
+_PREFIX = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
+_FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,9})(?:, in (?P<name>[^\n]{1,120}))?")
+_RAISED = re.compile(
+    r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<said>.*)$"
+)
+_INSIDE = ("/torch/", "\\torch\\", "<frozen", "/lib/python", "/bin/torchrun", "/bin/accelerate", "site-packages")
+# What a rank raises because another one failed.
+_ECHOES = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|Timed out waiting \d+ms|NCCL error in|DistBackendError"
+    r"|DistNetworkError|DistStoreError"
+    r"|Detected mismatch between collectives|NCCL communicator was aborted|ChildFailedError|connectFullMesh|wait timeout after"
+    r"|RendezvousClosedError|SignalException"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception as it was printed.
+
+    Args:
+        rank: -1 where the line has no prefix.
+        site: file:line (function) of the innermost frame that is the user's own.
+        echo: the kind of exception that another rank's fault brings.
+    """
+
+    line: Line
+    rank: int
+    said: str
+    site: str
+    echo: bool
+
+
+@dataclass(slots=True)
+class Tracebacks:
+    """Collects exceptions and the frames above them."""
+
+    raised: list[Raised] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    _sites: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def line(self, line: Line) -> str:
+        """Takes a line in; the user's frame that is open at it."""
+        text = line.text
+        prefix = _PREFIX.search(text)
+        rank = int(prefix["rank"]) if prefix is not None else -1
+        if rank >= 0:
+            self.ranks.add(rank)
+        key = (line.file, rank)
+        if "Traceback (most recent call last)" in text:
+            self._sites.pop(key, None)
+        elif 'File "' in text and (frame := _FRAME.search(text)) is not None:
+            if not any(part in frame["file"] for part in _INSIDE):
+                self._sites[key] = shown(f"{frame['file']}:{frame['line']}" + (f" ({frame['name'].strip()})" if frame["name"] else ""))
+        elif (m := _RAISED.search(text)) is not None and len(self.raised) < MAX_RAISED:
+            said = shown(f"{m['type']}: {m['said']}")
+            self.raised.append(Raised(line, rank, said, self._sites.get(key, ""), _ECHOES.search(said) is not None))
+        return self._sites.get(key, "")
+
+    def of(self, rank: int) -> Raised | None:
+        """A rank's exception: its own rather than another's echo."""
+        mine = [one for one in self.raised if one.rank == rank]
+        return next((one for one in mine if not one.echo), mine[0] if mine else None)

@@ -1,0 +1,152 @@
+"""ProcessGroupNCCL's watchdog, and the check of collectives by TORCH_DISTRIBUTED_DEBUG=DETAIL, as they speak in a log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from numscope.doctor.explain.catalog import finding
+from numscope.doctor.explain.collectives import Call, Group, compare
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.reading import Line
+from numscope.doctor.records import Finding
+
+_TIMEOUT = re.compile(
+    r"\[Rank (?P<rank>\d{1,7})\] .{0,80}?collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)"
+    r"(?:, NumelIn=(?P<numel_in>\d{1,18}))?(?:, NumelOut=(?P<numel_out>\d{1,18}))?, Timeout\(ms\)=\d{1,18}\) ran for (?P<ran>\d{1,18})"
+)
+_GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s\]]+))?(?: \((?P<desc>[^)\]]*)\))? Rank (?P<rank>\d{1,7})\]")
+_AT = re.compile(r"(?:at work|at NCCL work|at work sequence id): (?P<seq>\d{1,18})")
+_STATUS = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})")
+_FINGERPRINT = re.compile(
+    r"Rank (?P<rank>\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
+    r"(?:SequenceNumber=(?P<seq>\d{1,18}),? ?)?OpType=(?P<op>\w+)"
+    r"(?:, TensorShape=\[(?P<shape>[^\]]{0,400})\])?(?:, TensorDtypes=(?P<dtype>\w+))?"
+)
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """Collects what the lines say.
+
+    Args:
+        world: ranks that spoke in any way.
+    """
+
+    timeouts: dict[int, dict[int, Call]] = field(default_factory=dict)  # rank → sequence number → call
+    groups: dict[tuple[int, int], str] = field(default_factory=dict)  # (rank, sequence number) → group
+    status: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
+    mismatches: list[tuple[Line, list[Call]]] = field(default_factory=list)
+
+    def line(self, line: Line, site: str) -> bool:
+        """Takes a line in; True if it is one of these."""
+        text = line.text
+        if "CollectiveFingerPrint" in text:
+            calls = [
+                Call(
+                    int(m["rank"]),
+                    int(m["seq"] or 0),
+                    m["op"],
+                    _product(m["shape"]),
+                    m["dtype"] or "",
+                    site=site if number == 0 else "",  # the message's first rank is the one that raises
+                    place=line.place,
+                )
+                for number, m in enumerate(_FINGERPRINT.finditer(text))
+            ]
+            if calls and len(self.mismatches) < 64:
+                self.mismatches.append((line, calls))
+            return bool(calls)
+        if "ProcessGroupNCCL" not in text and "WorkNCCL" not in text:
+            return False
+        if (m := _TIMEOUT.search(text)) is not None:
+            rank, seq = int(m["rank"]), int(m["seq"])
+            numel = int(m["numel_in"]) if m["numel_in"] else -1
+            self.timeouts.setdefault(rank, {}).setdefault(
+                seq, Call(rank, seq, m["op"], numel, state=f"timed out after {int(m['ran']) / 1000:.0f} s", place=line.place)
+            )
+        if (g := _GROUP.search(text)) is not None and (at := _AT.search(text)) is not None:
+            rank, group = int(g["rank"]), shown(g["guid"] or g["desc"] or g["id"])
+            self.groups[rank, int(at["seq"])] = group
+            if (s := _STATUS.search(text)) is not None:
+                self.status[rank, group] = (int(s["enqueued"]), int(s["completed"]))
+        return True
+
+    def findings(self, members: set[int]) -> list[Finding]:
+        """What the ranks' words say together.
+
+        Args:
+            members: all ranks of the job, as far as they are known.
+        """
+        found = self._differing()
+        groups: dict[str, Group] = {}
+        for rank, calls in self.timeouts.items():
+            first = min(calls)  # what was enqueued behind it times out too
+            name = self.groups.get((rank, first), "")
+            group = groups.setdefault(name, Group(name, source="watchdog"))
+            history = group.of(rank)
+            history.calls[first] = calls[first]
+            history.waits = True
+        for (rank, name), (enqueued, completed) in self.status.items():
+            if name in groups and rank not in groups[name].ranks:  # it reports, and did not wait itself
+                history = groups[name].of(rank)
+                history.last_enqueued, history.last_completed = enqueued, completed
+        if "" in groups and len(groups) == 2:  # ranks whose group is not said, beside one that is
+            other = next(name for name in groups if name)
+            for rank, history in groups.pop("").ranks.items():
+                groups[other].ranks.setdefault(rank, history)
+        for group in groups.values():
+            group.members = members if len(groups) == 1 else set(group.ranks)
+            found += compare(group)
+        return found
+
+    def _differing(self) -> list[Finding]:
+        sites = {call.rank: call.site for _, calls in self.mismatches for call in calls if call.site}
+        seen: dict[int, Call] = {}
+        lines: list[Line] = []
+        for line, calls in self.mismatches:
+            lines.append(line)
+            for call in calls:
+                seen.setdefault(
+                    call.rank, Call(call.rank, call.seq, call.op, call.numel, call.dtype, "", sites.get(call.rank, ""), call.place)
+                )
+        if not seen:
+            return []
+        if len({call.seq for call in seen.values()}) > 1:
+            behind = min(call.seq for call in seen.values())
+            late = [call for call in seen.values() if call.seq == behind]
+            return [
+                finding(
+                    "collective-mismatch",
+                    f"Ranks are at different places in their sequence of collectives: "
+                    f"{'; '.join(f'rank {c.rank} at #{c.seq} {c.what()}' for c in seen.values())}.",
+                    ranks=[call.rank for call in late],
+                    evidence=[*(call.line() for call in seen.values()), *(shown(f"{line.place}: {line.text}") for line in lines[:2])],
+                    confidence="certain",
+                    remedy=("# some rank calls one collective more, or one less, than the others",),
+                )
+            ]
+        group = Group("")
+        for call in seen.values():
+            group.of(call.rank).calls[call.seq] = call
+        found = [one for one in compare(group) if one.id == "collective-mismatch"]
+        return found or [
+            finding(
+                "collective-mismatch",
+                "torch found that ranks called different collectives.",
+                ranks=seen,
+                evidence=[shown(f"{line.place}: {line.text}") for line in lines[:4]],
+                confidence="certain",
+            )
+        ]
+
+
+def _product(shape: str | None) -> int:
+    if shape is None:
+        return -1
+    total = 1
+    for part in shape.replace(",", " ").split():
+        if not part.isdigit():
+            return -1
+        total = min(total * int(part[:18]), 1 << 62)
+    return total
