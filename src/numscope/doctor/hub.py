@@ -154,6 +154,11 @@ class Hub:
                 }
             return roster
 
+    def is_here(self, rank: int) -> bool:
+        """Whether a rank that came is still there; one that never came is not."""
+        member = self.members.get(rank)
+        return member is not None and member.here
+
     def close(self) -> None:
         """Sends what is left to be sent, for a second at most, and stops listening."""
         deadline = Deadline(1.0)

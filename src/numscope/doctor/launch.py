@@ -34,6 +34,7 @@ from numscope.doctor.reach import Road, Unreached
 from numscope.doctor.records import Identity, Launcher, Settings, to_json
 
 _AFTER_END_S = 3.0  # for ranks to end once they were let go
+_AFTER_TERM_S = 0.7  # for a rank to end that was asked to
 _POLL_S = 0.02
 _PARTING_S = 1.0
 
@@ -132,7 +133,7 @@ class _Rank:
     def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock) -> None:
         self.rank = rank
         self.process = subprocess.Popen(
-            command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            command, env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         assert self.process.stdout is not None and self.process.stderr is not None
         self._readers = [
@@ -175,13 +176,7 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
         finally:
             if host is not None:
                 host.course.release()
-            end = Deadline(_AFTER_END_S)
-            while any(each.process.poll() is None for each in ranks) and not end.over and host is not None:
-                # Whoever said bye ends now; who did not is stopped or hangs, and is not waited for once the others are gone.
-                waiting = [each for each in ranks if each.process.poll() is None and _here(host, each.rank)]
-                if not waiting:
-                    break
-                time.sleep(_POLL_S)
+                _see_off(ranks, host)
             for each in ranks:
                 if each.process.poll() is None:
                     each.signal(signal.SIGKILL)
@@ -221,9 +216,24 @@ def _watch(ranks: list[_Rank], deadline: Deadline, host: Host | None, stopped: l
         time.sleep(_POLL_S)
 
 
-def _here(host: Host, rank: int) -> bool:
-    member = host.hub.members.get(rank)
-    return member is None or member.here
+def _see_off(ranks: list[_Rank], host: Host) -> None:
+    """Waits for the ranks that were let go; one that is stopped or hangs is not waited for, one that never came is asked to end."""
+
+    def runs(each: _Rank) -> bool:
+        return each.process.poll() is None
+
+    def stranger(each: _Rank) -> bool:
+        return each.rank not in host.hub.members and not any(one.identity.rank == each.rank for one in host.hub.onlookers)
+
+    for each in filter(runs, ranks):
+        if stranger(each):
+            each.signal(signal.SIGTERM)
+    end, end_of_strangers = Deadline(_AFTER_END_S), Deadline(_AFTER_TERM_S)
+    while not end.over:
+        waiting = [each for each in filter(runs, ranks) if (not end_of_strangers.over if stranger(each) else host.hub.is_here(each.rank))]
+        if not waiting:
+            return
+        time.sleep(_POLL_S)
 
 
 def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:

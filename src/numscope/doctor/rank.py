@@ -16,7 +16,7 @@ from numscope.doctor.agent import Agent, Outcome
 from numscope.doctor.budget import Deadline
 from numscope.doctor.host import INCOMPLETE, Host, Output, alone, finding_lines, ok_line, show, write_lines
 from numscope.doctor.hub import HubTaken
-from numscope.doctor.identity import identify
+from numscope.doctor.identity import LAUNCHER, identify
 from numscope.doctor.meeting import Meeting, meet
 from numscope.doctor.reach import Road
 from numscope.doctor.records import Identity, Settings, from_json
@@ -49,6 +49,8 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
             host.hub.hurry_up(name)
         agent.interrupt(name)
 
+    if LAUNCHER in environ:
+        threading.Thread(target=_heed_launcher, args=(agent,), name="doctor-launcher", daemon=True).start()
     with on_signals(interrupt):
         outcome = agent.run()
     code = _say_outcome(identity, settings, meeting, outcome, output)
@@ -63,6 +65,14 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     code = host.report()
     host.course.release()
     return code
+
+
+def _heed_launcher(agent: Agent) -> None:
+    """Ends the rank when its launcher, which holds the other end of its standard input, is gone."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+        agent.interrupt("the end of its launcher")
 
 
 def _say_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:

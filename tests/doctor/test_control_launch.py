@@ -1,0 +1,195 @@
+"""The doctor's own launcher, torchrun, signals: each as a user would start it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.doctor.fleet import OVERHEAD_S, environment, free_port
+
+DOCTOR = [sys.executable, "-m", "numscope", "doctor"]
+BRISKLY = ["--phases", "3", "--quick", "--deadline", "40", "--timeout-scale", "0.3"]
+
+
+@contextlib.contextmanager
+def started(command: list[str], **more: str) -> Iterator[subprocess.Popen[str]]:
+    """A command whose whole session is gone afterwards."""
+    process = subprocess.Popen(
+        command, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def ranks_of(launcher: int, count: int) -> dict[int, int]:
+    """Process numbers by rank, of the ranks that a launcher has started."""
+    for _ in range(200):
+        found = {}
+        for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+            with contextlib.suppress(OSError, KeyError):
+                environ = dict(word.partition("=")[::2] for word in Path(f"/proc/{child}/environ").read_text().split("\0"))
+                found[int(environ["RANK"])] = int(child)
+        if len(found) == count:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{launcher} has not started {count} ranks")
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_alone_it_starts_ranks_of_its_own() -> None:
+    with started([*DOCTOR, *BRISKLY, "--nproc", "3"]) as process:
+        out, err = process.communicate(timeout=40)
+    assert process.returncode == 0, (out, err)
+    assert sorted(line.rpartition(":")[2] for line in out.splitlines() if line.endswith("is OK")) == ["0] is OK", "1] is OK", "2] is OK"]
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+@linux
+@pytest.mark.parametrize(
+    ("number", "finding"), [(signal.SIGKILL, ("rank-died", "rank-missing")), (signal.SIGSTOP, ("rank-silent", "rank-missing"))]
+)
+def test_launcher_names_a_rank_that_is_gone_and_ends_what_is_left(number: signal.Signals, finding: tuple[str, ...]) -> None:
+    with started([*DOCTOR, *BRISKLY, "--nproc", "3"]) as process:
+        pids = ranks_of(process.pid, 3)
+        os.kill(pids[1], number)
+        started_at = time.monotonic()
+        out, err = process.communicate(timeout=40)
+        assert time.monotonic() - started_at < 4.7 + OVERHEAD_S
+    assert process.returncode == 1, (out, err)
+    assert "Rank 1 " in out
+    assert any(each in out for each in finding)
+    assert not any(runs(pid) for pid in pids.values())
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_launcher_and_ranks_as_incomplete(number: signal.Signals) -> None:
+    with started([*DOCTOR, *BRISKLY, "--nproc", "2"]) as process:
+        pids = ranks_of(process.pid, 2)
+        process.send_signal(number)
+        started_at = time.monotonic()
+        out, err = process.communicate(timeout=40)
+        assert time.monotonic() - started_at < OVERHEAD_S
+    assert process.returncode == 5, (out, err)
+    assert not any(runs(pid) for pid in pids.values())
+
+
+@linux
+def test_ranks_end_when_their_launcher_is_killed() -> None:
+    with started([*DOCTOR, *BRISKLY, "--nproc", "2"]) as process:
+        pids = ranks_of(process.pid, 2)
+        process.kill()
+        process.wait()
+        for _ in range(300):
+            left = [pid for pid in pids.values() if runs(pid)]
+            if not left:
+                break
+            time.sleep(0.02)
+        assert not left
+
+
+def node(*more: str, port: int) -> list[str]:
+    return [*DOCTOR, *BRISKLY, "--nnodes", "2", "--nproc", "2", "--endpoint", f"localhost:{port}", *more]
+
+
+@pytest.mark.parametrize("numbers", [(None, None), ("0", "1"), ("0", None)])
+def test_nodes_meet_at_an_endpoint_without_torchrun(numbers: tuple[str | None, str | None]) -> None:
+    port = free_port()
+    first, second = (node(*(("--node-rank", number) if number else ()), port=port) for number in numbers)
+    with started(first) as one, started(second) as other:
+        outs = [process.communicate(timeout=40) for process in (one, other)]
+        assert [one.returncode, other.returncode] == [0, 0], outs
+    lines = [line for out, _ in outs for line in out.splitlines() if line.endswith("is OK")]
+    assert sorted(line.rpartition(":")[2][0] for line in lines) == ["0", "1", "2", "3"]
+
+
+def test_two_nodes_with_one_number_both_fail_and_say_why() -> None:
+    port = free_port()
+    with started(node("--node-rank", "0", port=port)) as zero, started(node("--node-rank", "1", port=port)) as one:
+        time.sleep(0.3)
+        with started(node("--node-rank", "1", port=port)) as again:
+            outs = {name: process.communicate(timeout=40) for name, process in (("zero", zero), ("one", one), ("again", again))}
+    codes = (zero.returncode, one.returncode, again.returncode)
+    # Whoever of the two comes second is turned away; if all is over before it comes, it finds nobody.
+    assert 1 in codes[1:], (codes, outs)
+    assert "node 1 is said by" in outs["one"][0] + outs["again"][0] or "refuses connections" in outs["again"][0] + outs["one"][0]
+
+
+def test_nodes_told_different_numbers_of_nodes_say_so() -> None:
+    port = free_port()
+    with started(node("--node-rank", "0", port=port)) as zero:
+        command = node("--node-rank", "1", port=port)
+        command[command.index("--nnodes") + 1] = "3"
+        with started(command) as one:
+            outs = [process.communicate(timeout=40) for process in (zero, one)]
+    assert (zero.returncode, one.returncode) == (1, 1), outs
+    assert all("world-size-differs" in out for out, _ in outs), outs
+    assert "--nnodes 3" in outs[0][0]
+
+
+def test_node_that_never_comes_is_named() -> None:
+    with started(node("--node-rank", "0", port=free_port())) as zero:
+        out, _ = zero.communicate(timeout=40)
+    assert zero.returncode == 1
+    assert "Ranks 2, 3 never came to the rendezvous: all of node 1." in out
+
+
+def test_under_torchrun_rank_numbers_are_torchruns() -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", f"--master-port={free_port()}"]
+    with started([*torchrun, "-m", "numscope", "doctor", *BRISKLY]) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+    assert out.count("is OK") == 2
+
+
+def test_lines_of_ranks_do_not_mix() -> None:
+    from numscope.doctor.launch import _pass_on
+
+    read, write = os.pipe()
+    lock = threading.Lock()
+    words = {letter: letter * 3000 for letter in "abcd"}
+    pipes = []
+    for word in words.values():
+        r, w = os.pipe()
+        reader = threading.Thread(target=_pass_on, args=(os.fdopen(r, "rb"), write, lock))
+        reader.start()
+        pipes.append((w, word, reader))
+    collected = bytearray()
+
+    def collect() -> None:
+        while chunk := os.read(read, 1 << 16):
+            collected.extend(chunk)
+
+    collector = threading.Thread(target=collect)
+    collector.start()
+    for _ in range(20):
+        for w, word, _reader in pipes:
+            os.write(w, (word + "\n").encode())
+    for w, _word, reader in pipes:
+        os.close(w)
+        reader.join(5)
+    os.close(write)
+    collector.join(5)
+    os.close(read)
+    assert set(collected.decode().split()) == set(words.values())
