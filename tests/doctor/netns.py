@@ -100,30 +100,30 @@ class Host:
 
     # Faults. Those of a firewall act on what comes in, and on new connections only, as a firewall that knows connections does.
 
-    def drop(self, ports: str | int, source: str = "") -> None:
+    def drop(self, ports: str | int) -> None:
         """New connections to these ports (``4711`` or ``1000:2000``) get no answer."""
-        self._filter("INPUT", *(("-s", source) if source else ()), "-p", "tcp", "--syn", "--dport", str(ports), "-j", "DROP")
+        self._filter("-p", "tcp", "--syn", "--dport", str(ports), "-j", "DROP")
 
     def drop_ephemeral(self) -> None:
         """New connections to ports that the kernel hands out get no answer; datagrams neither."""
         self.drop(_EPHEMERAL)
-        self._filter("INPUT", "-p", "udp", "--dport", _EPHEMERAL, "-j", "DROP")
+        self._filter("-p", "udp", "--dport", _EPHEMERAL, "-j", "DROP")
 
     def refuse(self, port: int) -> None:
-        self._filter("INPUT", "-p", "tcp", "--syn", "--dport", str(port), "-j", "REJECT", "--reject-with", "tcp-reset")
+        self._filter("-p", "tcp", "--syn", "--dport", str(port), "-j", "REJECT", "--reject-with", "tcp-reset")
 
     def drop_from(self, other: Host) -> None:
         """Nothing that another host sends comes in; what this one sends it gets through."""
-        self._filter("INPUT", "-s", other.address, "-j", "DROP")
+        self._filter("-s", other.address, "-j", "DROP")
 
     def cut(self) -> None:
         """Nothing comes in or goes out, and nobody is told."""
-        self._filter("INPUT", "-i", "eth0", "-j", "DROP")
-        self._filter("OUTPUT", "-o", "eth0", "-j", "DROP")
+        self._filter("-j", "DROP")
+        self.inside("iptables", "-w", "-I", "OUTPUT", "-o", "eth0", "-j", "DROP")
 
     def lose(self, probability: float) -> None:
         """Packets that come in are lost at random. They are single ones, not those that the kernel has put together."""
-        self._filter("INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random", "--probability", str(probability), "-j", "DROP")
+        self._filter("-m", "statistic", "--mode", "random", "--probability", str(probability), "-j", "DROP")
 
     def slow(self, rate: str = "50mbit") -> None:
         """What goes out does so at that rate."""
@@ -145,7 +145,7 @@ class Host:
         command("ip", "netns", "exec", self.switch, sys.executable, "-c", _OFFLOADS_OFF, self.port_of_bridge)
 
     def _filter(self, *rule: str) -> None:
-        self.inside("iptables", "-w", "-I", *rule)
+        self.inside("iptables", "-w", "-I", "INPUT", "-i", "eth0", *rule)  # a host's way to itself stays open
 
 
 class Network:

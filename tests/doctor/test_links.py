@@ -11,7 +11,7 @@ import pytest
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.context import Context
-from numscope.doctor.links import partners, representatives
+from numscope.doctor.links import QUICK_NODES, partners, representatives
 from numscope.doctor.listener import Listener, datagram
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
@@ -98,9 +98,9 @@ def cell(results: list[dict[str, Any]], source: int, target: int) -> dict[str, A
 def test_healthy_nodes_fill_the_matrix_in_both_directions(tmp_path: Path) -> None:
     with netns.Network(3) as network:
         results = examine(network, tmp_path, phases=[3])
-        quick = {(0, 1), (1, 0), (0, 2), (2, 0)}  # 1 and 2 differ in two bits
-        assert words(results) == dict.fromkeys(quick, "ok")
-        for found in (cell(results, *pair) for pair in quick):
+        pairs = {(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)}
+        assert words(results) == dict.fromkeys(pairs, "ok")
+        for found in (cell(results, *pair) for pair in pairs):
             assert found["ephemeral"] == "ok"
             assert 0 < found["rtt_min_s"] <= found["rtt_s"]
             assert found["bytes_per_s"] > 0 and found["bytes"] > 0
@@ -131,7 +131,7 @@ def test_dropped_ephemeral_ports_are_told_from_a_node_that_is_gone(tmp_path: Pat
         assert words(results)[0, 2] in ("dropped", "unreachable")
         assert cell(results, 0, 2)["known"] in ("dropped", "unreachable")
         assert words(results)[1, 0] == "ok"
-        assert results[0]["heard"] == {"1": 3}
+        assert results[0]["heard"].get("1", 0) > 0
         assert "node0 to node1 (10.77.0.2:" in results[0]["phase_error"] and "no answer within" in results[0]["phase_error"]
         assert max(result["seconds"] for result in results) < 30.0
 
@@ -190,13 +190,14 @@ def test_smaller_mtu_on_the_way_stalls_what_is_large(tmp_path: Path) -> None:
 
 
 @needs_hosts
-def test_address_that_every_host_has_leads_to_a_stranger_or_nowhere(tmp_path: Path) -> None:
+def test_address_that_every_host_has_is_a_stranger(tmp_path: Path) -> None:
     with netns.Network(2) as network:
         for host in network.hosts:
             host.add_interface("docker0", "172.17.0.1/16")
         results = examine(network, tmp_path, addresses={1: "172.17.0.1"})
         assert words(results)[1, 0] == "ok"
-        assert words(results)[0, 1] in ("refused", "stranger")
+        assert words(results)[0, 1] == "stranger"
+        assert "172.17.0.1 was told as node1's address, but is node0's own too" in cell(results, 0, 1)["error"]
 
 
 @needs_hosts
@@ -208,7 +209,7 @@ def test_delay_is_in_the_round_trip(tmp_path: Path) -> None:
         assert cell(results, 0, 1)["rtt_min_s"] >= 0.04  # it is on the way there and on the way back
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9, 64])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9, 17, 64])
 @pytest.mark.parametrize("quick", [False, True])
 def test_rounds_are_a_tournament(count: int, quick: bool) -> None:
     plans = [partners(index, count, quick) for index in range(count)]
@@ -223,7 +224,7 @@ def test_rounds_are_a_tournament(count: int, quick: bool) -> None:
                 assert plans[other][number] == index  # so nobody plays twice in a round
                 met.append((index, other))
     assert len(met) == len(set(met))
-    if quick:
+    if quick and count > QUICK_NODES:
         assert rounds == (count - 1).bit_length()
         together = {0}
         for _ in range(rounds):

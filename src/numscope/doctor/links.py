@@ -1,9 +1,9 @@
 """Phase 3: every link between two nodes, each direction by itself, with nothing but sockets.
 
 Of each node one rank, the smallest that is alive, examines the links that go out of it; the others look whether they reach that rank.
-Nodes meet in the rounds of a tournament: N - 1 of them, or log2 N with ``quick`` (nodes whose numbers differ in one bit). Rounds only
-spread the work: a node waits for nobody, so one that is dead costs each other node its own timeout once. That no node is loaded twice
-at once is held by a lock a node, taken in the order of the nodes.
+Nodes meet in the rounds of a tournament: N - 1 of them, or log2 N with ``quick`` and more than 8 nodes (then those meet whose numbers
+differ in one bit). Rounds only spread the work: a node waits for nobody, so one that is dead costs each other node its own timeout once.
+That no node is loaded twice at once is held by a lock a node, taken in the order of the nodes.
 
 Data of a rank:
     ``node``, ``representative`` (rank that examines this node's links), ``rounds`` (their number), ``nodes`` (how many there are)
@@ -52,6 +52,7 @@ PINGS = 20
 BULK_BYTES = {True: 4 << 20, False: 32 << 20}  # by quick; a slow link ends by time
 BULK_S = {True: 0.5, False: 1.0}
 DATAGRAMS = 3
+QUICK_NODES = 8  # of so many or fewer, all pairs meet with ``quick`` too: a link that was not looked at can't be named
 
 _KEPT_S = 1.0  # of the phase's time, to end in order
 
@@ -111,9 +112,9 @@ def partners(index: int, count: int, quick: bool) -> list[int | None]:
 
     Args:
         index: of the node among ``count``.
-        quick: only nodes whose numbers differ in one bit, so that all are connected through others.
+        quick: of many nodes only those whose numbers differ in one bit, so that all are connected through others.
     """
-    if quick:
+    if quick and count > QUICK_NODES:
         bits = max(count - 1, 0).bit_length()
         return [index ^ (1 << bit) if index ^ (1 << bit) < count else None for bit in range(bits)]
     odd = count - 1 + count % 2  # of an even number of players one stays, the others turn around
@@ -171,6 +172,9 @@ class _Examiner:
                 self._context.say(f"connect to {cell['to_host']} ({address}:{self._known_port})")
                 cell["known"] = self._status(address, self._known_port)
             self._send_datagrams(address, port)
+            if cell["to_host"] != identity.hostname and _is_here(address):
+                told = f"{address} was told as {cell['to_host']}'s address, but is {identity.hostname}'s own too: {cell['error']}"
+                cell.update(status="stranger", error=told)
             return cell
         with connection:
             try:
@@ -306,6 +310,14 @@ def _wait_for_datagrams(context: Context, listener: Listener, cells: list[dict[s
     ends = context.deadline.within(0.5 * context.settings.timeout_scale)
     while awaited - set(listener.heard) and not ends.over:
         time.sleep(0.02)
+
+
+def _is_here(address: str) -> bool:
+    """Whether this host has an address: only such a one can be bound."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((address, 0))
+        return True
+    return False
 
 
 def _said(error: Exception, what: str, seconds: float) -> dict[str, str]:
