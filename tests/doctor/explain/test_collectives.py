@@ -40,7 +40,7 @@ def entry(
         "timeout_ms": 600_000,
         "is_p2p": False,
         "frames": [
-            {"name": "all_reduce", "filename": "/opt/torch/distributed/distributed_c10d.py", "line": 99},
+            {"name": "all_reduce", "filename": "/usr/torch/distributed/distributed_c10d.py", "line": 99},
             {"name": "step", "filename": "train.py", "line": line},
         ],
         **more,
@@ -63,14 +63,14 @@ def the(folder: Path, id: str):
 def test_a_real_dump_of_a_rank_that_is_behind_names_rank_number_op_size_and_site() -> None:
     one = the(SAMPLES / "behind", "collective-behind")
     assert one.ranks == (1,)
-    assert "#2 all_reduce of 16 Float at /srv/ex/fr.py:12" in one.summary
+    assert "#2 all_reduce of 16 Float at /job/ex/fr.py:12" in one.summary
 
 
 def test_a_real_dump_of_different_ops_names_both_sites() -> None:
     one = the(SAMPLES / "op", "collective-mismatch")
     assert one.confidence == "certain"
-    assert "rank 0 called all_reduce of 16 Float at /srv/ex/fr.py:17" in one.summary
-    assert "rank 1 called broadcast of 16 Float at /srv/ex/fr.py:16" in one.summary
+    assert "rank 0 called all_reduce of 16 Float at /job/ex/fr.py:17" in one.summary
+    assert "rank 1 called broadcast of 16 Float at /job/ex/fr.py:16" in one.summary
 
 
 def test_the_json_form_is_read_as_the_pickle_is() -> None:
@@ -253,5 +253,8 @@ def test_all_watchdogs_at_one_collective_could_not_be_told(tmp_path: Path) -> No
 
 
 def test_the_oldest_form_of_the_watchdog_is_read(tmp_path: Path) -> None:
-    line = "[E ProcessGroupNCCL.cpp:737] [Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=469508, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1802212 milliseconds before timing out."
+    line = (
+        "[E ProcessGroupNCCL.cpp:737] [Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=469508, OpType=ALLREDUCE,"
+        " Timeout(ms)=1800000) ran for 1802212 milliseconds before timing out."
+    )
     assert "#469508" in the(lines_of(tmp_path, [line.format(rank) for rank in (1, 3)]), "collective-stuck").summary

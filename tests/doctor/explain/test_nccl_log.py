@@ -227,7 +227,7 @@ def test_an_error_that_torch_passes_on_is_explained_with_its_rank(said, line: st
 
 
 def test_p2p_that_is_disabled_is_degraded_and_said_once(said) -> None:
-    line = "node1:4000:4000 [0] NCCL INFO P2P is disabled between connected GPUs {} and {}. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1."
+    line = "node1:4000:4000 [0] NCCL INFO P2P is disabled between connected GPUs {} and {}. You can repress this message."
     one = said(*both(), line.format(6, 7), line.format(7, 6), line.format(5, 4))["gpu-p2p-disabled"]
     assert one.severity == "degraded"
     assert "GPUs 4-5, 6-7 on node1" in one.summary

@@ -36,17 +36,17 @@ def test_a_report_has_id_confidence_ranks_evidence_and_a_line_to_paste(monkeypat
     monkeypatch.chdir(SAMPLES / "flight_recorder")
     assert text(examine([Path("behind")])) == (
         "fault collective-behind (likely, rank 1)\n"
-        "  Rank 1 stopped after #1 all_reduce of 8 Float at /srv/ex/fr.py:9 (<module>), and never came to the next collective in "
+        "  Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>), and never came to the next collective in "
         "group default_pg:"
-        " rank 0 waits in #2 all_reduce of 16 Float at /srv/ex/fr.py:12 (<module>).\n"
-        "    behind/nccl_trace_rank_1[0]: rank 1: #1 all_reduce of 8 Float, called at /srv/ex/fr.py:9 (<module>) — its last\n"
-        "    behind/nccl_trace_rank_0[1]: rank 0: #2 all_reduce of 16 Float, called at /srv/ex/fr.py:12 (<module>)\n"
+        " rank 0 waits in #2 all_reduce of 16 Float at /job/ex/fr.py:12 (<module>).\n"
+        "    behind/nccl_trace_rank_1[0]: rank 1: #1 all_reduce of 8 Float, called at /job/ex/fr.py:9 (<module>) — its last\n"
+        "    behind/nccl_trace_rank_0[1]: rank 0: #2 all_reduce of 16 Float, called at /job/ex/fr.py:12 (<module>)\n"
         "  > # see what rank 1 did then: its own log, or on its host\n"
         "  > py-spy dump --pid PID\n"
         "\n"
-        "1 fault in 2 files. First: Rank 1 stopped after #1 all_reduce of 8 Float at /srv/ex/fr.py:9 (<module>), and never came "
+        "1 fault in 2 files. First: Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>), and never came "
         "to the next collective"
-        " in group default_pg: rank 0 waits in #2 all_reduce of 16 Float at /srv/ex/fr.py:12 (<module>).\n"
+        " in group default_pg: rank 0 waits in #2 all_reduce of 16 Float at /job/ex/fr.py:12 (<module>).\n"
         "Read: flight recorder (2).\n"
     )
 

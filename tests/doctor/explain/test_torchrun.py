@@ -26,9 +26,9 @@ def told(tmp_path: Path, *lines: str) -> dict[str, Finding]:
     [
         ("sigkill", "rank-killed", (1,), "killed (SIGKILL), most often by the kernel"),
         ("sigsegv", "rank-crashed", (1,), "SIGSEGV"),
-        ("raise", "rank-failed", (2,), "at /srv/ex/raise.py:8 (<module>): ValueError: batch 17 has no labels"),
-        ("gloo_timeout", "collective-behind", (1,), "Rank 0 waited 3 s in a gloo collective at /srv/ex/gtimeout.py:7"),
-        ("detail", "collective-mismatch", (0, 1), "rank 0 called ALLREDUCE of 4 Float at /srv/ex/detail.py:5"),
+        ("raise", "rank-failed", (2,), "at /job/ex/raise.py:8 (<module>): ValueError: batch 17 has no labels"),
+        ("gloo_timeout", "collective-behind", (1,), "Rank 0 waited 3 s in a gloo collective at /job/ex/gtimeout.py:7"),
+        ("detail", "collective-mismatch", (0, 1), "rank 0 called ALLREDUCE of 4 Float at /job/ex/detail.py:5"),
         ("port", "port-in-use", (), "Port 29512"),
         ("rdzv_conn", "rendezvous-unreachable", (), "localhost:29577"),
         ("rdzv_timeout", "rendezvous-timeout", (), "Could not tell which"),
@@ -147,13 +147,13 @@ def test_a_message_is_explained(tmp_path: Path, line: str, id: str, words: str) 
 
 
 def test_missing_ipv6_alone_is_harmless(tmp_path: Path) -> None:
-    line = "[W socket.cpp:601] [c10d] The {} network addresses of (node1, 51595) cannot be retrieved (gai error: -2 - Name or service not known)."
+    line = "[c10d] The {} network addresses of (node1, 5) cannot be retrieved (gai error: -2 - Name or service not known)."
     assert told(tmp_path, line.format("IPv6")) == {}
     assert told(tmp_path, line.format("IPv6"), line.format("IPv4"))["hostname-unresolved"].hosts == ("node1",)
 
 
 def test_gloo_on_loopback_within_one_host_is_a_note(tmp_path: Path) -> None:
-    line = "[rank1]:[W416 06:16:41.9 ProcessGroupGloo.cpp:715] Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback."
+    line = "[rank1]:[W416 06:16:41.9 ProcessGroupGloo.cpp:715] Warning: Unable to resolve hostname to a (local) address."
     assert told(tmp_path, line)["hostname-loopback"].severity == "note"
 
 

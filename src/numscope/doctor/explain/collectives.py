@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.catalog import finding, named
@@ -61,7 +61,7 @@ class History:
     Args:
         calls: by place in the sequence.
         last_enqueued, last_completed: of the group's sequence; -1 where unknown.
-        ended: the rank is known to have given up (timeout, exception), so that what it lacks will not come.
+        waits: the rank is known to have waited until a timeout.
     """
 
     calls: dict[int, Call] = field(default_factory=dict)
@@ -80,13 +80,11 @@ class Group:
 
     Args:
         members: all its ranks, as far as they are known.
-        source: what this was read from.
     """
 
     name: str
     members: set[int] = field(default_factory=set)
     ranks: dict[int, History] = field(default_factory=dict)
-    source: str = ""
 
     def of(self, rank: int) -> History:
         return self.ranks.setdefault(rank, History())
@@ -242,12 +240,3 @@ def _stuck(group: Group) -> Finding | None:
             "torchrun … -m numscope doctor  # whether the links themselves are sound",
         ),
     )
-
-
-def groups_of(calls: Iterable[tuple[str, Call]], members: Mapping[str, set[int]]) -> dict[str, Group]:
-    """Calls by group."""
-    groups: dict[str, Group] = {}
-    for name, call in calls:
-        group = groups.setdefault(name, Group(name, set(members.get(name, ()))))
-        group.of(call.rank).calls[call.seq] = call
-    return groups

@@ -1,8 +1,8 @@
 """Flight-recorder dumps of torch.distributed: one file a rank, joined into the process groups they speak of.
 
 Schema 2.x: ``entries`` (a ring of calls: ``collective_seq_id``, ``profiling_name``, sizes, dtypes, ``state``, ``frames``), ``pg_config``
-(groups and their ranks), ``pg_status`` (last enqueued, started, completed). A dump does not hold its own rank: that is the last number in its
-file's name.
+(groups and their ranks), ``pg_status`` (last enqueued, started, completed). A dump does not hold its own rank: that is the last number in
+the name of its file.
 Point-to-point calls are left out: their sequence is a pair's, and rings and pipelines differ by design.
 
 *Source:* https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.explain.catalog import finding, named
@@ -27,54 +28,52 @@ _INSIDE = ("/torch/", "\\torch\\", "<frozen", "/contextlib.py", "/threading.py")
 _BACKENDS = ("nccl:", "gloo:", "ucc:", "mpi:", "xccl:", "hccl:")
 
 
-def explain_dumps(dumps: Iterable[Dump]) -> list[Finding]:
-    """What dumps of several ranks say together."""
-    groups: dict[tuple[str, str], Group] = {}
-    ranks: set[int] = set()
-    expected: set[int] = set()
-    for dump in dumps:
+@dataclass(slots=True)
+class Recorders:
+    """Collects dumps: of each only its calls are kept, a hundredth of it."""
+
+    groups: dict[tuple[str, str], Group] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)
+    expected: set[int] = field(default_factory=set)
+
+    def add(self, dump: Dump) -> None:
+        """Takes one rank's dump in."""
         if dump.rank < 0:
-            continue
-        ranks.add(dump.rank)
+            return
+        self.ranks.add(dump.rank)
         config = _groups(dump.values.get("pg_config"))
-        expected |= set().union(*config.values()) if config else set()
+        everybody = set().union(*config.values()) if config else set()
+        self.expected |= everybody
         status = dump.values.get("pg_status")
         for name, desc, call in _calls(dump):
-            group = groups.setdefault((name, desc), Group(desc if desc and desc != "undefined" else name, source="flight recorder"))
-            group.members |= (
-                config.get(name) or config.get(desc) or (set().union(*config.values()) if desc == "default_pg" and config else set())
-            )
+            group = self.groups.get((name, desc))
+            if group is None:
+                group = self.groups[name, desc] = Group(desc if desc and desc != "undefined" else name)
             history = group.of(call.rank)
-            if call.site or not (known := history.calls.get(call.seq)) or not known.site:  # JSON beside a pickle has no frames
+            # JSON beside a pickle of the same rank has no frames.
+            if call.site or not (known := history.calls.get(call.seq)) or not known.site:
                 history.calls[call.seq] = call
             if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
                 history.last_enqueued = _whole(now.get("last_enqueued_collective"))
                 history.last_completed = _whole(now.get("last_completed_collective"))
-    found = [one for group in groups.values() for one in compare(_with_dumps_only(group))]
-    missing = expected - ranks
-    if missing and ranks and len(expected) <= MAX_MEMBERS:
-        found.append(
-            finding(
-                "flight-recorder-rank-missing",
-                f"No dump of {named(missing)} is here; the groups have {len(expected)} ranks. A rank that died, or that hung "
-                f"outside of torch, leaves none.",
-                ranks=missing if len(missing) <= 64 else (),
-                evidence=[f"dumps of {named(ranks)}"],
-                confidence="certain",
-                severity="fault" if any(_open(group) for group in groups.values()) and not found else None,
-                remedy=(f"# look at the log of {named(missing)} first",),
+
+    def findings(self) -> list[Finding]:
+        """What the dumps of several ranks say together."""
+        found = [one for group in self.groups.values() for one in compare(group)]
+        missing = self.expected - self.ranks
+        if missing and self.ranks and len(self.expected) <= MAX_MEMBERS:
+            found.append(
+                finding(
+                    "flight-recorder-rank-missing",
+                    f"No dump of {named(missing)} is here; the groups have {len(self.expected)} ranks. "
+                    "A rank that died, or that hung outside of torch, leaves none.",
+                    ranks=missing if len(missing) <= 64 else (),
+                    evidence=[f"dumps of {named(self.ranks)}"],
+                    confidence="certain",
+                    remedy=(f"# look at the log of {named(missing)} first",),
+                )
             )
-        )
-    return found
-
-
-def _with_dumps_only(group: Group) -> Group:
-    """Members without a dump are told apart: that file may just not be here."""
-    return Group(group.name, set(group.ranks), group.ranks, group.source)
-
-
-def _open(group: Group) -> bool:
-    return any(call.state == "started" for history in group.ranks.values() for call in history.calls.values())
+        return found
 
 
 def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:

@@ -17,6 +17,7 @@ from numscope.doctor.explain.reading import Line
 
 MAX_WARNINGS = 20_000
 MAX_PER_SPEAKER = 200
+HEAD_CHARS = 400  # host, process, file and line stand before "NCCL"
 
 _SPOKEN = re.compile(
     r"(?:(?P<host>[A-Za-z0-9_](?:[\w.\-]{0,252}[\w])?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) )?\[(?P<dev>-?\d{1,6})\] (?:[\d.]+ )?"
@@ -103,7 +104,11 @@ class NcclLog:
         text = line.text
         if "NCCL" not in text and "nccl" not in text and " WARN " not in text and " INFO " not in text:
             return False
-        m = _SPOKEN.search(text)
+        at = text.find("NCCL ")
+        at = max(
+            0, (at if at >= 0 else max(text.find(" WARN "), text.find(" INFO "))) - HEAD_CHARS
+        )  # a line may be long, and the pattern is slow
+        m = _SPOKEN.search(text, at)
         if m is None or (m["host"] is None and "NCCL " not in text):
             return self._bare(line)
         key = (m["host"] or "", m["pid"] or "", m["dev"] if m["host"] else f"{line.file}:{m['dev']}")

@@ -8,6 +8,7 @@ more than it reads.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 MAX_OPCODES = 50_000_000
@@ -100,94 +101,66 @@ class _Machine:
         return Refused(f"it asks for code to be run ({name}{asked}); a dump holds plain values only, so it was not opened")
 
     def run(self) -> Any:
-        stack, memo = self.stack, self.memo
+        data, stack, memo = self.data, self.stack, self.memo
+        push = stack.append
         for _ in range(MAX_OPCODES):
-            opcode = self.take(1)
-            match opcode:
-                case b"q":
-                    memo[self.take(1)[0]] = stack[-1]
-                case b"r":
-                    memo[self.number("<I", 4)] = stack[-1]
-                case b"\x94":
-                    memo[len(memo)] = stack[-1]
-                case b"h":
-                    stack.append(memo[self.take(1)[0]])
-                case b"j":
-                    stack.append(memo[self.number("<I", 4)])
-                case b"X":
-                    stack.append(self.take(self.number("<I", 4)).decode("utf-8", "replace"))
-                case b"\x8c":
-                    stack.append(self.take(self.take(1)[0]).decode("utf-8", "replace"))
-                case b"\x8d":
-                    stack.append(self.take(self.number("<Q", 8)).decode("utf-8", "replace"))
-                case b"B":
-                    stack.append(self.take(self.number("<I", 4)))
-                case b"C":
-                    stack.append(self.take(self.take(1)[0]))
-                case b"\x8e":
-                    stack.append(self.take(self.number("<Q", 8)))
-                case b"K":
-                    stack.append(self.take(1)[0])
-                case b"M":
-                    stack.append(self.number("<H", 2))
-                case b"J":
-                    stack.append(self.number("<i", 4))
-                case b"\x8a":
-                    stack.append(int.from_bytes(self.take(self.take(1)[0]), "little", signed=True))
-                case b"G":
-                    stack.append(struct.unpack(">d", self.take(8))[0])
-                case b"N":
-                    stack.append(None)
-                case b"\x88":
-                    stack.append(True)
-                case b"\x89":
-                    stack.append(False)
-                case b"(":
-                    stack.append(_MARK)
-                case b"}":
-                    stack.append({})
-                case b"]":
-                    stack.append([])
-                case b")":
-                    stack.append(())
-                case b"s":
-                    value, key = stack.pop(), stack.pop()
-                    self.put(stack[-1], [key, value])
-                case b"u":
-                    items = self.since_mark()
-                    self.put(stack[-1], items)
-                case b"a":
-                    value = stack.pop()
-                    self.extend(stack[-1], [value])
-                case b"e":
-                    items = self.since_mark()
-                    self.extend(stack[-1], items)
-                case b"t":
-                    stack.append(tuple(self.since_mark()))
-                case b"\x85":
-                    stack.append((stack.pop(),))
-                case b"\x86":
-                    stack[-2:] = [(stack[-2], stack[-1])]
-                case b"\x87":
-                    stack[-3:] = [(stack[-3], stack[-2], stack[-1])]
-                case b"0":
-                    stack.pop()
-                case b"\x80":
-                    if self.take(1)[0] > 5:
-                        raise Refused("the pickle's protocol is unknown")
-                case b"\x95":
-                    self.take(8)  # a frame's length, a hint only
-                case b".":
-                    if len(stack) != 1 or stack[0] is _MARK:
-                        raise Refused("the pickle is damaged: it ends in the middle of a value")
-                    return stack[0]
-                case _:
-                    raise (
-                        self.refuse(opcode)
-                        if opcode in _NAMING
-                        else Refused(f"opcode {opcode!r} is none that a dump of plain values holds")
-                    )
+            opcode = data[self.at]
+            self.at += 1
+            # Nine of ten opcodes of a dump are the first six: they stand here by themselves, for half the time.
+            if opcode == 0x68:  # BINGET
+                push(memo[data[self.at]])
+                self.at += 1
+            elif opcode == 0x71:  # BINPUT
+                memo[data[self.at]] = stack[-1]
+                self.at += 1
+            elif opcode == 0x6A:  # LONG_BINGET
+                push(memo[self.number("<I", 4)])
+            elif opcode == 0x72:  # LONG_BINPUT
+                memo[self.number("<I", 4)] = stack[-1]
+            elif opcode == 0x94:  # MEMOIZE
+                memo[len(memo)] = stack[-1]
+            elif opcode == 0x4B:  # BININT1
+                push(data[self.at])
+                self.at += 1
+            elif opcode == 0x2E:  # STOP
+                if len(stack) != 1 or stack[0] is _MARK:
+                    raise Refused("the pickle is damaged: it ends in the middle of a value")
+                return stack[0]
+            elif (step := _STEPS.get(opcode)) is not None:
+                step(self)
+            elif bytes((opcode,)) in _NAMING:
+                raise self.refuse(bytes((opcode,)))
+            else:
+                raise Refused(f"opcode {bytes((opcode,))!r} is none that a dump of plain values holds")
         raise Refused(f"more than {MAX_OPCODES:,} opcodes")
+
+    def text(self, count: int) -> None:
+        self.stack.append(self.take(count).decode("utf-8", "replace"))
+
+    def set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.put(self.stack[-1], [key, value])
+
+    def set_items(self) -> None:
+        items = self.since_mark()
+        self.put(self.stack[-1], items)
+
+    def append(self) -> None:
+        value = self.stack.pop()
+        self.extend(self.stack[-1], [value])
+
+    def appends(self) -> None:
+        items = self.since_mark()
+        self.extend(self.stack[-1], items)
+
+    def tuple_of(self, count: int) -> None:
+        if len(self.stack) < count:
+            raise Refused("the pickle is damaged: too few values")
+        self.stack[-count:] = [tuple(self.stack[-count:])]
+
+    def protocol(self) -> None:
+        if self.take(1)[0] > 5:
+            raise Refused("the pickle's protocol is unknown")
 
     @staticmethod
     def put(target: Any, items: list[Any]) -> None:
@@ -203,3 +176,35 @@ class _Machine:
         if type(target) is not list:
             raise Refused("the pickle is damaged: no list to fill")
         target.extend(items)
+
+
+_STEPS: dict[int, Callable[[_Machine], object]] = {
+    ord("X"): lambda m: m.text(m.number("<I", 4)),
+    0x8C: lambda m: m.text(m.take(1)[0]),
+    0x8D: lambda m: m.text(m.number("<Q", 8)),
+    ord("B"): lambda m: m.stack.append(m.take(m.number("<I", 4))),
+    ord("C"): lambda m: m.stack.append(m.take(m.take(1)[0])),
+    0x8E: lambda m: m.stack.append(m.take(m.number("<Q", 8))),
+    ord("M"): lambda m: m.stack.append(m.number("<H", 2)),
+    ord("J"): lambda m: m.stack.append(m.number("<i", 4)),
+    0x8A: lambda m: m.stack.append(int.from_bytes(m.take(m.take(1)[0]), "little", signed=True)),
+    ord("G"): lambda m: m.stack.append(struct.unpack(">d", m.take(8))[0]),
+    ord("N"): lambda m: m.stack.append(None),
+    0x88: lambda m: m.stack.append(True),
+    0x89: lambda m: m.stack.append(False),
+    ord("("): lambda m: m.stack.append(_MARK),
+    ord("}"): lambda m: m.stack.append({}),
+    ord("]"): lambda m: m.stack.append([]),
+    ord(")"): lambda m: m.stack.append(()),
+    ord("s"): _Machine.set_item,
+    ord("u"): _Machine.set_items,
+    ord("a"): _Machine.append,
+    ord("e"): _Machine.appends,
+    ord("t"): lambda m: m.stack.append(tuple(m.since_mark())),
+    0x85: lambda m: m.tuple_of(1),
+    0x86: lambda m: m.tuple_of(2),
+    0x87: lambda m: m.tuple_of(3),
+    ord("0"): lambda m: m.stack.pop(),
+    0x80: _Machine.protocol,
+    0x95: lambda m: m.take(8),  # a frame's length, a hint only
+}

@@ -27,11 +27,7 @@ _FINGERPRINT = re.compile(
 
 @dataclass(slots=True)
 class Watchdog:
-    """Collects what the lines say.
-
-    Args:
-        world: ranks that spoke in any way.
-    """
+    """Collects what the lines say."""
 
     timeouts: dict[int, dict[int, Call]] = field(default_factory=dict)  # rank → sequence number → call
     groups: dict[tuple[int, int], str] = field(default_factory=dict)  # (rank, sequence number) → group
@@ -83,7 +79,7 @@ class Watchdog:
         for rank, calls in self.timeouts.items():
             first = min(calls)  # what was enqueued behind it times out too
             name = self.groups.get((rank, first), "")
-            group = groups.setdefault(name, Group(name, source="watchdog"))
+            group = groups.setdefault(name, Group(name))
             history = group.of(rank)
             history.calls[first] = calls[first]
             history.waits = True
