@@ -1,0 +1,80 @@
+"""The child's main loop: imports torch, then does the phases that its agent asks for, and ends when its agent does."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from numscope.doctor.child.faults import FAULT, Faults
+from numscope.doctor.child.report import Report
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(agent: int) -> None:
+    """Reads requests from standard input until it ends.
+
+    Args:
+        agent: process id of our agent.
+    """
+    _die_with(agent)
+    report = Report(os.dup(1))
+    os.dup2(2, 1)  # whatever torch and NCCL print is evidence, and no line of ours
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    began = time.perf_counter()
+    failure = ""
+    with report.step("import torch"):
+        try:
+            importlib.import_module("torch.distributed")
+        except Exception as error:
+            failure = f"import torch: {type(error).__name__}: {error}"
+    import_s = time.perf_counter() - began
+    desk = None
+    while True:
+        request = requests.get()
+        if failure:
+            report.end(failure)
+            continue
+        # Only now: they need torch.
+        from numscope.doctor.child.desk import Desk
+        from numscope.doctor.child.steps import PHASES, Failed
+
+        phase, arguments = request["phase"], request["arguments"]
+        try:
+            if desk is None:
+                desk = Desk(report, Faults(os.environ.get(FAULT, ""), arguments["rank"]), arguments["rank"], import_s)
+            desk.begin(phase, arguments["limit_s"])
+            PHASES[phase](desk, arguments)
+        except Failed as error:
+            report.end(str(error))
+        except Exception as error:
+            report.end(f"{report.now_doing}: {type(error).__name__}: {error}")
+        else:
+            report.end("")
+
+
+def _read(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in sys.stdin.buffer:
+        requests.put(json.loads(line))
+    os.killpg(0, signal.SIGKILL)  # our agent is done or dead; our group is our own
+
+
+def _die_with(agent: int) -> None:
+    """Has the kernel end this process when its agent dies, even while it hangs where no thread of Python's runs."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != agent:
+        os._exit(1)  # it died before
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

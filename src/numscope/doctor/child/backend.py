@@ -1,0 +1,160 @@
+"""Phase 4: the store, who came to it, and torch's process groups.
+
+NCCL wants one process per GPU: each takes the GPU of its local rank. That part follows torch's documentation and has not been run on GPUs
+by this project's tests.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
+from numscope.doctor.child.report import StepTimeout
+from numscope.doctor.child.rollcall import RollCall, StoreLost
+from numscope.doctor.children import LISTEN_FD
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import TCPStore
+    from torch.distributed import ProcessGroup
+
+_STORE_SHARE = 0.45  # of the phase: until a store hosted by a child that still imports torch has answered
+_ROLL_SHARE = 0.5  # until all have come
+_START_SHARE = 0.9  # until torch's own timeout in starting a group
+
+
+def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
+    """Meets the others and starts the process groups.
+
+    Args:
+        arguments: ``store`` (rank, address, port), ``members``, ``backend`` as asked for, ``local_rank``.
+    """
+    torch.set_num_threads(1)
+    report, where, members = desk.report, arguments["store"], arguments["members"]
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    report.set(torch=str(torch.__version__), import_s=desk.import_s, num_gpus=num_gpus, device="cpu")
+    store = _open_stores(desk, where)
+    with report.step("wait for the other ranks at the store"):
+        wish = "gpu" if _can_nccl(arguments, num_gpus) else "cpu"
+        try:
+            assert desk.roll is not None
+            store.set(f"device/{desk.rank}", wish)
+            seconds = desk.left - (1 - _ROLL_SHARE) * desk.limit_s
+            present = desk.roll.gather("arrived", members, seconds, 0.1 * desk.limit_s)
+        except StoreLost as error:
+            raise Failed(f"rank {desk.rank} waited for the other ranks at the store: {error}") from error
+    report.set(members=list(present.here), missing=list(present.missing))
+    if present.missing:
+        raise Failed(f"rank {', '.join(map(str, present.missing))} did not come to torch's store at rank {where['rank']}")
+    desk.members = present.here
+    groups: dict[str, dict[str, Any]] = {}
+    _start_group(desk, "gloo", groups, lambda: _first_group(desk, store), torch.device("cpu"))
+    asked = arguments["backend"]
+    if "nccl" in asked or not asked:
+        lacking = [rank for rank in members if store.get(f"device/{rank}") != b"gpu"]
+        if lacking:
+            why = f"rank {', '.join(map(str, lacking))} has no GPU of its own"
+            groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": []}
+            report.set(groups=groups)
+            if "nccl" in asked:
+                raise Failed(f"nccl was asked for, but {why}")
+        else:
+            device = torch.device("cuda", arguments["local_rank"])
+            _start_group(desk, "nccl", groups, lambda: _nccl_group(desk, device), device)
+            report.set(device=str(device))
+
+
+def _can_nccl(arguments: Mapping[str, Any], num_gpus: int) -> bool:
+    import torch.distributed as dist
+
+    return bool(dist.is_nccl_available() and arguments["local_rank"] < num_gpus)
+
+
+def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
+    """A connection for torch, and one for the roll call."""
+    hosts = where["rank"] == desk.rank
+    address = "127.0.0.1" if hosts else where["address"]
+    name = f"{address}:{where['port']}"
+    began = time.perf_counter()
+    seconds = _STORE_SHARE * desk.limit_s
+
+    from torch._C._distributed_c10d import TCPStore
+
+    def connect(is_host: bool) -> TCPStore:
+        fd = int(os.environ[LISTEN_FD]) if is_host else None
+        timeout = timedelta(seconds=seconds * 0.7)  # it takes up to a third longer than it is told
+        return TCPStore(address, where["port"], is_master=is_host, timeout=timeout, wait_for_workers=False, master_listen_fd=fd)
+
+    error = short = ""
+    if not where["port"] or (hosts and LISTEN_FD not in os.environ):
+        error = short = f"rank {where['rank']} could not open a port for torch's store"
+    else:
+        with desk.report.step(f"{'host' if hosts else 'connect to'} torch's store at {name}"):
+            try:
+                store = desk.report.limited(seconds, lambda: connect(hosts))
+                second = desk.report.limited(seconds, lambda: connect(False))
+                desk.roll = RollCall(second, desk.rank, where["rank"], desk.report)
+                desk.roll.answer_s = desk.answer_s
+            except (StepTimeout, RuntimeError, OSError) as failure:
+                error, short = _text(failure), sentence(failure)
+    desk.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
+    if error:
+        raise Failed(f"rank {desk.rank} could not reach torch's store at {name}, hosted by rank {where['rank']}: {short}")
+    return store
+
+
+def _start_group(
+    desk: Desk, backend: str, groups: dict[str, dict[str, Any]], make: Callable[[], ProcessGroup], device: torch.device
+) -> None:
+    began = time.perf_counter()
+    short = ""
+    entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": []}
+    with desk.report.step(f"start {backend} between {len(desk.members)} ranks"):
+        assert desk.roll is not None
+        try:
+            group = desk.report.limited(desk.left - (1 - _START_SHARE) * desk.limit_s, make)
+            desk.wires.append(Wire(backend, group, device))
+        except (StepTimeout, RuntimeError, ValueError, OSError) as error:
+            entry["error"], short = _text(error), sentence(error)
+    entry["seconds"] = time.perf_counter() - began
+    desk.report.set(groups=groups)
+    if entry["error"]:
+        with desk.report.step(f"ask who else has no {backend}"):
+            entry["not_ready"] = [rank for rank in desk.roll.absent(f"ready/{backend}", desk.members, 0.0) if rank != desk.rank]
+        desk.report.set(groups=groups)
+        raise Failed(f"{backend} did not start on rank {desk.rank}: {short}")
+    desk.roll.show(f"ready/{backend}")
+
+
+def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import PrefixStore
+
+    # Torch gives up first, so that its own words are evidence; ours follows where it does not.
+    timeout = timedelta(seconds=max(1.0, (desk.left - (1 - _START_SHARE) * desk.limit_s) * 0.9))
+    index, size = desk.members.index(desk.rank), len(desk.members)
+    dist.init_process_group("gloo", store=PrefixStore("doctor", store), rank=index, world_size=size, timeout=timeout)
+    group = dist.group.WORLD
+    assert group is not None
+    return group
+
+
+def _nccl_group(desk: Desk, device: torch.device) -> ProcessGroup:
+    import torch.distributed as dist
+
+    torch.cuda.set_device(device)
+    group: ProcessGroup = dist.new_group(backend="nccl", timeout=timedelta(seconds=max(1.0, desk.left * 0.9)))
+    one = torch.ones(1, device=device)
+    dist.all_reduce(one, group=group)  # NCCL connects only now
+    if one.item() != len(desk.members):
+        raise RuntimeError(f"the sum of {len(desk.members)} ones is {one.item()}")
+    return group
+
+
+def _text(error: BaseException) -> str:
+    return "\n".join(str(error).splitlines()[:12]) or type(error).__name__

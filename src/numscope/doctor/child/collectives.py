@@ -1,0 +1,190 @@
+"""Phase 6: memory, then each collective over each group and size, until one fails: what comes after it would hang or mean nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
+from numscope.doctor.child.exercises import EXERCISES, Exercise, Party
+from numscope.doctor.child.patterns import digest
+from numscope.doctor.child.report import StepTimeout
+from numscope.doctor.child.rollcall import StoreLost
+
+_LIMIT_SHARE = 0.3  # of the time that is left, for one collective with its repetitions
+_SIZE_SHARE = 0.04  # of the phase: a size that would take longer, judged by the one before, is left out
+_ABSENT_SHARE = 0.4  # of the time that is left, until a rank that failed elsewhere has said so
+_REPEATS = 5
+_REPEATS_LARGE = 2  # above 1 MiB
+_CPU_BYTES = 8 << 20
+_GPU_BYTES = 1 << 30
+
+
+def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
+    """Allocates memory and runs the collectives.
+
+    Args:
+        arguments: ``members`` that take part in this phase, ``sizes``.
+    """
+    torch.set_num_threads(1)
+    report, roll = desk.report, desk.need_group()
+    ranks = tuple(rank for rank in desk.members if rank in arguments["members"])
+    report.set(members=list(ranks), missing=[], collectives=[], stopped="")
+    bad = [wrong for wire in desk.wires[-1:] if (wrong := _allocate(desk, wire))]
+    try:
+        with report.step("wait for the other ranks: collectives"):
+            present = roll.gather("collectives/start", ranks, desk.limit_s * 0.3, desk.limit_s * 0.2)
+        report.set(missing=list(present.missing))
+        if desk.rank not in present.here:
+            raise Failed(f"rank {desk.rank} came too late for the collectives")
+        bad += _Course(desk, present.here, arguments["sizes"]).run()
+    except StoreLost as error:
+        report.set(stopped=str(error), missing=[error.rank])
+        raise Failed("; ".join([*bad, str(error)])) from error
+    if present.missing:
+        bad.append(f"rank {', '.join(map(str, present.missing))} did not come to the collectives")
+    if bad:
+        raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
+
+
+def _allocate(desk: Desk, wire: Wire) -> str:
+    """Memory on the device, filled and read back; a sentence about what is wrong, or ""."""
+    num_bytes = _CPU_BYTES
+    error, began = "", time.perf_counter()
+    with desk.report.step(f"allocate memory on {wire.device}"):
+        try:
+            if wire.device.type == "cuda":
+                num_bytes = min(_GPU_BYTES, torch.cuda.mem_get_info(wire.device)[0] // 2)
+            block = torch.full((num_bytes // 4,), 3, dtype=torch.int32, device=wire.device)
+            total = int(block.sum(dtype=torch.int64).item())
+            if total != 3 * (num_bytes // 4):
+                error = f"the sum of what was written is {total}, expected {3 * (num_bytes // 4)}"
+        except (RuntimeError, MemoryError) as failure:
+            error = str(failure).splitlines()[0]
+    seconds = time.perf_counter() - began
+    desk.report.set(memory={"device": str(wire.device), "bytes": num_bytes, "seconds": seconds, "error": error})
+    return f"rank {desk.rank}: {size_name(num_bytes)} on {wire.device}: {error}" if error else ""
+
+
+class _Course:
+    """All collectives in their order, the same on all ranks."""
+
+    def __init__(self, desk: Desk, ranks: tuple[int, ...], sizes: Sequence[int]) -> None:
+        self._desk = desk
+        self._ranks = ranks
+        self._sizes = sizes
+        self._number = 0
+        self._bad: list[str] = []
+
+    def run(self) -> list[str]:
+        """Sentences about what is wrong."""
+        for wire in self._desk.wires:
+            for name, ranks, wire_of_group in self._groups(wire):
+                sizes = self._sizes if name == "all" else self._sizes[: 2 if len(self._sizes) > 2 else 1]
+                for exercise in EXERCISES:
+                    if not self._all_sizes(exercise, Party(ranks, ranks.index(self._desk.rank), wire_of_group), name, sizes):
+                        return self._bad
+        return self._bad
+
+    def _groups(self, wire: Wire) -> list[tuple[str, tuple[int, ...], Wire]]:
+        """The groups of one wire that this rank is in."""
+        here = self._ranks
+        whole = wire if here == self._desk.members else Wire(wire.backend, self._new_group(wire, here, "all"), wire.device)
+        groups = [("all", here, whole)]
+        if len(here) >= 4:
+            middle = len(here) // 2
+            half = here[:middle] if self._desk.rank in here[:middle] else here[middle:]
+            groups.append(("half", half, Wire(wire.backend, self._new_group(wire, half, "half"), wire.device)))
+        return groups
+
+    def _new_group(self, wire: Wire, ranks: tuple[int, ...], name: str) -> Any:
+        import torch.distributed as dist
+
+        with self._desk.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
+            indices = [self._desk.members.index(rank) for rank in ranks]
+            timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._desk.left))
+            # Only its members take part in making it: ranks that are gone cannot.
+            return self._desk.report.limited(
+                timeout.total_seconds() * 1.1,
+                lambda: dist.new_group(indices, timeout=timeout, backend=wire.backend, use_local_synchronization=True),
+            )
+
+    def _all_sizes(self, exercise: Exercise, party: Party, group: str, sizes: Sequence[int]) -> bool:
+        """One collective with each of its sizes; whether all may go on."""
+        before_s, before_bytes = 0.0, 0
+        for size in exercise.sizes(sizes):
+            expected_s = before_s * size / before_bytes if before_bytes >= 1 << 16 else 0.0
+            entry: dict[str, Any] = {"name": exercise.name, "backend": party.wire.backend, "group": group, "ranks": list(party.ranks)}
+            entry |= {"bytes": size, "by": "", "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
+            entry |= {"bytes_per_s_min": None, "bytes_per_s_max": None, "wrong": None, "digests": [], "error": "", "missing": []}
+            if expected_s > _SIZE_SHARE * self._desk.limit_s:
+                entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, judged by {size_name(before_bytes)}"}
+                self._desk.report.add("collectives", entry)
+                continue
+            what = f"{exercise.name}, {size_name(size)}, {group} of the ranks, {party.wire.backend}"
+            before_s = self._one(exercise, party, entry, what)
+            before_bytes = size
+            self._desk.report.add("collectives", entry)
+            if entry["status"] in ("timeout", "error"):
+                self._desk.report.set(stopped=f"{what} failed")
+                return False
+        return True
+
+    def _one(self, exercise: Exercise, party: Party, entry: dict[str, Any], what: str) -> float:
+        """Fills in the entry; the slowest rank's seconds, the same on all ranks."""
+        desk, roll = self._desk, self._desk.need_group()
+        self._number += 1
+        call = f"collectives/{entry['group']}/{party.ranks[0]}/{self._number}/failed"
+        repeats = _REPEATS if entry["bytes"] <= 1 << 20 else _REPEATS_LARGE
+        seconds: list[float] = []
+
+        def work() -> float:
+            results = []
+            exercise_now = exercise.prepare(party, entry["bytes"])
+            for _ in range(repeats):
+                with desk.report.step(what):
+                    began = time.perf_counter()
+                    result = exercise_now()
+                    if party.wire.device.type == "cuda":
+                        torch.cuda.synchronize(party.wire.device)
+                    seconds.append(time.perf_counter() - began)
+                if result is not None:
+                    desk.faults.corrupt(6, result)
+                    if not entry["wrong"]:
+                        entry["wrong"] = exercise.check(party, entry["bytes"], result)
+                    if exercise.compares_bits:
+                        results.append(digest(result))
+            entry["digests"] = list(dict.fromkeys(results))
+            return party.slowest(max(seconds))
+
+        limit = _LIMIT_SHARE * desk.left
+        slowest = 0.0
+        try:
+            slowest = desk.report.limited(limit, work)
+            entry["by"] = party.substitutes.get(exercise.name, "")
+        except (StepTimeout, RuntimeError, ValueError, OSError) as error:
+            entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
+            entry["error"] = "\n".join(str(error).splitlines()[:12]) or type(error).__name__
+            with desk.report.step(f"ask who is still here after {what} failed"):
+                entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * desk.left)
+            lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""
+            self._bad.append(f"{what}: {sentence(error)}{lost}")
+        if seconds:
+            entry |= {"repeats": len(seconds), "seconds_min": min(seconds), "seconds_max": max(seconds)}
+            if entry["bytes"]:
+                entry |= {"bytes_per_s_min": entry["bytes"] / max(seconds), "bytes_per_s_max": entry["bytes"] / min(seconds)}
+        if entry["wrong"]:
+            wrong = entry["wrong"]
+            entry["status"] = "wrong" if entry["status"] == "ok" else entry["status"]
+            self._bad.append(
+                f"{what}: {wrong['num_wrong']} of {wrong['num_elements']} results are wrong on rank {desk.rank}, "
+                f"the first at {wrong['index']}: {wrong['got']}, expected {wrong['expected']}"
+            )
+        elif len(entry["digests"]) > 1:
+            entry["status"] = "unstable"
+            self._bad.append(f"{what}: {len(entry['digests'])} different sums of the same numbers in {repeats} runs on rank {desk.rank}")
+        return slowest

@@ -1,0 +1,100 @@
+"""What the phases of one child share: its report, its faults, and, once it stands, its process group."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from numscope.doctor.child.faults import Faults
+from numscope.doctor.child.report import Report
+from numscope.doctor.child.rollcall import RollCall
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+class Failed(Exception):
+    """A phase found that something does not work; the message is the phase's sentence."""
+
+
+@dataclass(slots=True)
+class Wire:
+    """One way for tensors between ranks.
+
+    Args:
+        backend: gloo or nccl.
+        device: where it wants its tensors.
+    """
+
+    backend: str
+    group: ProcessGroup
+    device: torch.device
+
+
+@dataclass(slots=True)
+class Desk:
+    """A child's state.
+
+    Args:
+        members: ranks of the process group, ascending; torch's rank of each is its index.
+        wires: of the process group, one a backend.
+    """
+
+    report: Report
+    faults: Faults
+    rank: int
+    import_s: float
+    members: tuple[int, ...] = ()
+    wires: list[Wire] = field(default_factory=list)
+    roll: RollCall | None = None
+    _end: float = 0.0
+    _limit_s: float = 0.0
+
+    def begin(self, phase: int, limit_s: float) -> None:
+        """Starts a phase's clock."""
+        self._limit_s, self._end = limit_s, time.monotonic() + limit_s
+        if self.roll is not None:
+            self.roll.answer_s = self.answer_s
+        self.report.before_step = lambda what: self.faults.strike(phase, what)
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds that the phase has in all."""
+        return self._limit_s
+
+    @property
+    def answer_s(self) -> float:
+        """Seconds that a store may take to answer what needs no waiting."""
+        return max(0.5, 0.1 * self._limit_s)
+
+    @property
+    def left(self) -> float:
+        """Seconds left of them."""
+        return max(0.0, self._end - time.monotonic())
+
+    def need_group(self) -> RollCall:
+        """The roll call of a process group that stands.
+
+        Raises: Failed.
+        """
+        if self.roll is None or not self.wires:
+            raise Failed(f"rank {self.rank} has no process group: its backend did not start")
+        return self.roll
+
+
+def sentence(error: BaseException) -> str:
+    """The first line of an error, without where in torch's sources it was raised and its general advice."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", first).partition(". This is typically")[0][:300]
+
+
+def size_name(num_bytes: int) -> str:
+    """``8 B``, ``1 MiB``, ``64 MiB``."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:g} {unit}"
+    return f"{num_bytes} B"

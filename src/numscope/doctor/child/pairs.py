@@ -1,0 +1,224 @@
+"""Phase 5: this rank's side of the tournament.
+
+A pair that hangs is left behind in its thread (a timeout of gloo's own would close the connections to all other ranks too); the round's end
+is agreed upon in the store, where a rank that hangs itself does not show up and is left out of the following rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
+from numscope.doctor.child.patterns import difference, pattern
+from numscope.doctor.child.report import StepTimeout
+from numscope.doctor.child.rollcall import Present, StoreLost
+from numscope.doctor.child.tournament import opponent, rounds_to_play
+
+_FOREVER = timedelta(hours=1)  # the limit is ours: when gloo's own wait times out, it closes the connections to all ranks
+_NUM_PINGS = 5
+_ROUND_SHARE = 0.25  # of the time that is left, for a pair
+_SIZE_SHARE = 0.2  # of a pair's time, for one size in one direction
+_STOP_SHARE = 0.12  # of the phase: with less left no new round begins
+
+
+def exchange(desk: Desk, arguments: Mapping[str, Any]) -> None:
+    """Plays the rounds.
+
+    Args:
+        arguments: ``members`` that take part in this phase, ``sizes``, ``quick``.
+    """
+    torch.set_num_threads(1)
+    desk.need_group()
+    ranks = tuple(rank for rank in desk.members if rank in arguments["members"])
+    sizes = arguments["sizes"]
+    rounds = rounds_to_play(len(ranks), arguments["quick"])
+    desk.report.set(sizes=sizes, members=list(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
+    bad: list[str] = []
+    missing: set[int] = set()
+    done = 0
+    stopped = ""
+    try:
+        present = _agree(desk, "start", ranks, desk.limit_s * 0.3, len(rounds) > 0)
+        for round_ in rounds:
+            missing |= set(present.missing)
+            if desk.rank not in present.here:
+                stopped = f"the others went on without rank {desk.rank}, which came too late"
+            elif not present.word["go_on"]:
+                stopped = "the phase's time was up" if done < len(rounds) else ""
+            if stopped:
+                break
+            index = opponent(ranks.index(desk.rank), round_, len(ranks))
+            if index is not None:
+                bad += _meet(desk, ranks[index], round_, sizes, present.word["limit_s"], ranks[index] in present.missing)
+            done += 1
+            desk.report.set(rounds_done=done, missing=sorted(missing))
+            present = _agree(desk, f"round{round_}", present.here, present.word["limit_s"] * 1.3, done < len(rounds), present.missing)
+        missing |= set(present.missing)
+    except StoreLost as error:
+        stopped = str(error)
+        missing.add(error.rank)
+    desk.report.set(stopped=stopped, missing=sorted(missing))
+    if bad:
+        raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
+    if missing:
+        raise Failed(stopped or f"rank {', '.join(map(str, sorted(missing)))} did not take part to the end")
+    if stopped and desk.rank not in present.here:
+        raise Failed(stopped)
+
+
+def _agree(desk: Desk, name: str, ranks: Sequence[int], seconds: float, more: bool, gone: tuple[int, ...] = ()) -> Present:
+    """The end of a round: who is still here, and whether and how long to play on; the word of the lowest of the ranks counts."""
+    roll = desk.need_group()
+    seconds = min(seconds, 0.4 * desk.left)  # the others wait twice as long as the rank that calls the roll
+
+    def word(missing: tuple[int, ...]) -> dict[str, Any]:
+        return {"go_on": more and desk.left > _STOP_SHARE * desk.limit_s, "limit_s": max(0.5, _ROUND_SHARE * desk.left)}
+
+    with desk.report.step(f"wait for the other ranks: {name}"):
+        present = roll.gather(f"pairs/{name}", ranks, seconds, seconds, word)
+    return Present(present.here, (*gone, *present.missing), present.word)
+
+
+def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: float, gone: bool) -> list[str]:
+    """One pair over each wire; sentences about what is wrong."""
+    bad = []
+    for wire in desk.wires:
+        pair: dict[str, Any] = {"peer": peer, "backend": wire.backend, "round": round_, "status": "ok", "doing": "", "error": ""}
+        pair |= {"round_trip_s": None, "received": []}
+        if gone:
+            pair |= {"status": "skipped", "error": f"rank {peer} did not show up in an earlier round"}
+        else:
+            match = _Match(desk, wire, peer, round_, sizes, limit_s)
+            try:
+                desk.report.limited(limit_s, match.play)
+            except StepTimeout as error:
+                pair |= {"status": "timeout", "doing": match.doing, "error": str(error)}
+                bad.append(f"{match.doing} was not done within {limit_s:.1f} s")
+            except Exception as error:
+                pair |= {"status": "error", "doing": match.doing, "error": f"{type(error).__name__}: {error}"}
+                bad.append(f"{match.doing}: {sentence(error)}")
+            pair |= {"round_trip_s": match.round_trip_s, "received": list(match.received)}
+            corrupt = [entry for entry in match.received if entry["corrupt"]]
+            if corrupt:
+                what = corrupt[0]["corrupt"]
+                pair["status"] = "corrupt" if pair["status"] == "ok" else pair["status"]
+                bad.append(
+                    f"rank {desk.rank} got {size_name(corrupt[0]['bytes'])} from rank {peer} with {what['num_bits']} wrong bits "
+                    f"in {what['num_bytes']} bytes, the first at offset {what['first_offset']}"
+                )
+        desk.report.add("pairs", pair)
+    return bad
+
+
+class _Match:
+    """One rank's side of a pair.
+
+    The lower rank begins. Before each payload goes a header: its size (0: no more) and how long this side's last reception took, by
+    which the lower rank judges whether the next size is worth its time. The header also starts the receiver's clock.
+    """
+
+    def __init__(self, desk: Desk, wire: Wire, peer: int, round_: int, sizes: Sequence[int], limit_s: float) -> None:
+        self.doing = ""
+        self.round_trip_s: float | None = None
+        self.received: list[dict[str, Any]] = []
+        self._desk, self._wire, self._peer, self._sizes = desk, wire, peer, sizes
+        self._index = desk.members.index(peer)
+        self._tag = round_
+        self._size_s = _SIZE_SHARE * limit_s
+        self._leads = desk.rank < peer
+
+    def play(self) -> None:
+        """Raises: whatever torch does."""
+        self._ping()
+        mine = theirs = 0.0
+        for number, size in enumerate(self._sizes):
+            expected_s = max(mine, theirs) * size / self._sizes[number - 1] if number and self._sizes[number - 1] >= 1 << 16 else 0.0
+            if self._leads:
+                skip = expected_s > self._size_s
+                self._send_header(0 if skip else size, mine)
+                if skip:
+                    return self._skip(number, expected_s)
+                self._send_payload(size)
+                _, theirs = self._receive_header()
+                mine = self._receive_payload(size)
+            else:
+                told, theirs = self._receive_header()
+                if not told:
+                    return self._skip(number, max(mine, theirs) * size / self._sizes[number - 1])
+                mine = self._receive_payload(size)
+                self._send_header(size, mine)
+                self._send_payload(size)
+        return None
+
+    def _ping(self) -> None:
+        trips = []
+        with self._step(f"ping rank {self._peer}"):
+            for _ in range(_NUM_PINGS):
+                began = time.perf_counter()
+                if self._leads:
+                    self._send_header(0, 0.0)
+                    self._receive_header()
+                else:
+                    self._receive_header()
+                    trips.append(time.perf_counter() - began)  # from our last answer to their next question
+                    self._send_header(0, 0.0)
+                if self._leads:
+                    trips.append(time.perf_counter() - began)
+        self.round_trip_s = min(trips[1:])
+
+    def _skip(self, number: int, expected_s: float) -> None:
+        for size in self._sizes[number:]:
+            why = f"it would take {expected_s:.1f} s, judged by {size_name(self._sizes[number - 1])}"
+            self.received.append({"bytes": size, "seconds": None, "bytes_per_s": None, "skipped": why, "corrupt": None})
+
+    def _send_payload(self, size: int) -> None:
+        payload = pattern(size, "pair", self._desk.rank, self._peer, size)
+        self._desk.faults.corrupt(5, payload, self._peer)
+        with self._step(f"send to {self._peer}, {size_name(size)}"):
+            self._send(payload.to(self._wire.device))
+
+    def _receive_payload(self, size: int) -> float:
+        expected = pattern(size, "pair", self._peer, self._desk.rank, size)
+        payload = torch.empty(size, dtype=torch.uint8, device=self._wire.device)
+        with self._step(f"recv from {self._peer}, {size_name(size)}"):
+            began = time.perf_counter()
+            self._receive(payload)
+            seconds = time.perf_counter() - began
+        corrupt = difference(payload.cpu(), expected)
+        entry = {"bytes": size, "seconds": seconds, "bytes_per_s": size / max(seconds, 1e-9), "skipped": "", "corrupt": corrupt}
+        self.received.append(entry)
+        return seconds
+
+    def _send_header(self, size: int, seconds: float) -> None:
+        self._send(torch.tensor([float(size), seconds], dtype=torch.float64, device=self._wire.device))
+
+    def _receive_header(self) -> tuple[int, float]:
+        header = torch.empty(2, dtype=torch.float64, device=self._wire.device)
+        self._receive(header)
+        return int(header[0].item()), float(header[1].item())
+
+    def _send(self, tensor: torch.Tensor) -> None:
+        import torch.distributed as dist
+
+        work = dist.isend(tensor, self._index, group=self._wire.group, tag=self._tag)
+        self._wait(work)
+
+    def _receive(self, tensor: torch.Tensor) -> None:
+        import torch.distributed as dist
+
+        work = dist.irecv(tensor, self._index, group=self._wire.group, tag=self._tag)
+        self._wait(work)
+
+    def _wait(self, work: Any) -> None:
+        work.wait(_FOREVER)
+        if self._wire.device.type == "cuda":
+            torch.cuda.synchronize(self._wire.device)  # NCCL's wait only orders streams
+
+    def _step(self, what: str) -> Any:
+        self.doing = what
+        return self._desk.report.step(what)

@@ -1,0 +1,110 @@
+"""Real children of several ranks on this host, told what to do as their agents would, each in a thread of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from types import ModuleType, TracebackType
+from typing import Any
+from unittest import mock
+
+from numscope.doctor import backend, collectives, compute, pairs
+from numscope.doctor.budget import Deadline
+from numscope.doctor.children import Child
+from numscope.doctor.context import Context, PhaseFailed
+from numscope.doctor.records import Identity, Settings
+
+PHASES: dict[int, ModuleType] = {4: backend, 5: pairs, 6: collectives, 7: compute}
+
+_ENVIRON = threading.Lock()  # several crews may come at once
+
+
+class Told:
+    """A rank's phase: its data, and the sentence it failed with, or ""."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self.data: Mapping[str, Any] = {}
+        self.said: list[str] = []
+
+    def pair(self, peer: int) -> Mapping[str, Any]:
+        (found,) = [pair for pair in self.data["pairs"] if pair["peer"] == peer]
+        return found  # type: ignore[no-any-return]
+
+
+class Crew:
+    """The children of ``num`` ranks.
+
+    Args:
+        fault: as NUMSCOPE_DOCTOR_FAULT.
+    """
+
+    def __init__(self, num: int, fault: str = "", **settings: Any) -> None:
+        self.num = num
+        self.settings = Settings(**settings)
+        self.identities = [Identity(rank=rank, world_size=num, local_rank=rank, local_world_size=num) for rank in range(num)]
+        with _ENVIRON, mock.patch.dict(os.environ, {"NUMSCOPE_DOCTOR_FAULT": fault}):
+            children = [Child(identity, self.settings) for identity in self.identities]
+        self.kept: list[dict[str, Any]] = [{"child": child} for child in children]
+        self.roster: dict[int, Any] = {
+            rank: {"address": "127.0.0.1", "listen": {"address": "", "port": 0, "store_port": child.store_port}}
+            for rank, child in enumerate(children)
+        }
+        self.groups: set[int] = set()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def child(self, rank: int) -> Child:
+        return self.kept[rank]["child"]  # type: ignore[no-any-return]
+
+    def run(self, phase: int, seconds: float, ranks: tuple[int, ...] = (), alive: tuple[int, ...] = ()) -> list[Told]:
+        """What the ranks (all) tell of a phase."""
+        told = [Told() for _ in range(self.num)]
+
+        def one(rank: int) -> None:
+            context = Context(
+                identity=self.identities[rank],
+                settings=self.settings,
+                roster=self.roster,
+                deadline=Deadline(seconds),
+                say=told[rank].said.append,
+                alive=alive or tuple(range(self.num)),
+                kept=self.kept[rank],
+            )
+            try:
+                told[rank].data = PHASES[phase].run(context)
+            except PhaseFailed as failed:
+                told[rank].error, told[rank].data = failed.sentence, failed.data
+
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in ranks or range(self.num)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.groups |= {self.child(rank).process_group for rank in range(self.num)}
+        return told
+
+    def close(self) -> None:
+        self.groups |= {self.child(rank).process_group for rank in range(self.num)}
+        for kept in self.kept:
+            kept["child"].close()
+
+
+def is_gone(group: int, seconds: float = 10.0) -> bool:
+    """Whether no process of a group is left, waiting for it a little."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    os.killpg(group, signal.SIGKILL)
+    return False
