@@ -1,0 +1,211 @@
+"""From all that was seen to what is wrong, whose fault it is, and how sure that is. A pure function: no clock, no file, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from numscope.doctor.attendance import attendance, conclude
+from numscope.doctor.baseline import slower
+from numscope.doctor.blame import Blame, finding, hosts_of, listed, named
+from numscope.doctor.diagnose.differing import compared
+from numscope.doctor.diagnose.local import local_facts
+from numscope.doctor.diagnose.network import broken_links
+from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
+from numscope.doctor.diagnose.start import backend, children_gone
+from numscope.doctor.diagnose.transfers import collectives, pairs
+from numscope.doctor.records import PHASES, Confidence, Examined, Finding, PhaseResult, Verdict
+
+_ORDER = ("fault", "degraded", "note")
+_SURE = ("certain", "likely", "possible")
+# Of the findings that a phase's failure would make faults: those that keep torch's backends from starting.
+_CULPRITS = (
+    "name-resolves-to-loopback",
+    "wrong-interface",
+    "name-unresolved",
+    "environment-differs",
+    "shm-too-small",
+    "mtu-differs",
+    "address-translated",
+)
+_TOGETHER = (4, 5, 6)  # phases in which each rank needs all others
+_TEXT = 300
+
+__all__ = ["diagnose"]
+
+
+def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verdict:
+    """The verdict on all that was seen.
+
+    Causes are looked for phase after phase; who failed only because of one that is known already is a victim and no finding.
+
+    Args:
+        baseline: an earlier report's JSON values, to compare with.
+    """
+    seconds = float(examined.hub.get("seconds", 0.0))
+    present = attendance(examined)
+    if not examined.hub.get("reached", True) or examined.hub.get("lost") or not examined.roster:
+        return conclude(examined, present, seconds)
+    blame = Blame(hosts_of(examined))
+    blame.take(present)
+    links, about_lost = broken_links(examined, blame)
+    found = _with_evidence(present, about_lost, examined)
+    found, links = _silenced_by_links(found, links, blame)
+    blame.take(links)
+    found += links
+    found += children_gone(examined, blame)
+    found += pairs(examined, blame)
+    before_start = len(found)
+    local = [*local_facts(examined, blame), *compared(examined, blame)]
+    blame.take(each for each in local if each.severity == "fault")
+    local, found = _promote(local, found, examined, blame)
+    found += backend(examined, blame) if not any(each.severity == "fault" and each.id in _CULPRITS for each in local) else []
+    blame.take(found[before_start:])
+    found += collectives(examined, blame)
+    blame.take(found[before_start:])
+    found += local
+    found += _stuck(examined, blame)
+    found += slow_links(examined, blame)
+    found += slow_pairs(examined, blame)
+    found += stragglers(examined, blame)
+    found += slower(examined, baseline) if baseline else []
+    victims, unexplained = _sort_failures(examined, blame, found)
+    if unexplained and not any(each.severity == "fault" for each in found):
+        found.append(_could_not_tell(unexplained, blame))
+    found = sorted(found, key=lambda each: (_ORDER.index(each.severity), _SURE.index(each.confidence)))  # stable: by phase within
+    verdict = conclude(examined, found, seconds)
+    if verdict.exit_code == 5:
+        found.append(_incomplete(examined))
+    return replace(verdict, findings=tuple(found), ok=_ok(examined, found, victims, blame))
+
+
+def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[Finding]:
+    """The findings about lost ranks, with what others saw of their node."""
+    node_of = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
+    told = []
+    for each in present:
+        lines = [line for node in {node_of.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
+        told.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
+    return told
+
+
+def _silenced_by_links(present: list[Finding], links: list[Finding], blame: Blame) -> tuple[list[Finding], list[Finding]]:
+    """A rank whose heartbeat stopped because the link between its host and the hub's broke is the link's victim."""
+    hub = blame.hosts.get(0, "")
+    told = []
+    for each in present:
+        by = next(
+            (at for at, link in enumerate(links) if each.id == "rank-silent" and link.links and {hub, *each.hosts} <= set(link.hosts)), None
+        )
+        if by is None:
+            told.append(each)
+            continue
+        links[by] = replace(links[by], evidence=(*links[by].evidence, f"so the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"))
+        blame.ranks -= set(each.ranks)
+        blame.faults = [fault for fault in blame.faults if fault is not each]
+    return told, links
+
+
+def _promote(local: list[Finding], found: list[Finding], examined: Examined, blame: Blame) -> tuple[list[Finding], list[Finding]]:
+    """Where torch's phases failed and nothing that was seen broken explains it, what is odd about the hosts does."""
+    failed = [result for phase in (4, 5) for result in examined.of(phase).values() if result.status in ("failed", "timeout")]
+    sure = [each for each in found if each.severity == "fault" and each.confidence != "possible"]
+    if not failed or blame.faults or sure:
+        return local, found
+    for id in _CULPRITS:
+        at = next((at for at, each in enumerate(local) if each.id == id), None)
+        if at is not None:
+            errors = tuple(dict.fromkeys(f"and phase {result.phase} failed: {result.error[:_TEXT]}" for result in failed))[:3]
+            confidence: Confidence = "likely" if id in _CULPRITS[:3] else "possible"
+            local[at] = replace(local[at], severity="fault", confidence=confidence, evidence=(*local[at].evidence, *errors))
+            blame.take([local[at]])
+            # What only described the symptom is said by the evidence now.
+            return local, [each for each in found if each.confidence != "possible"] if confidence == "likely" else found
+    return local, found
+
+
+def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
+    """Ranks that beat and are not done with a phase for which they need nobody."""
+    found = []
+    for phase in (0, 2, 3, 7):
+        for rank, result in sorted(examined.of(phase).items()):
+            if result.status == "timeout" and rank not in blame.ranks:
+                host = blame.hosts.get(rank, "")
+                found.append(
+                    finding(
+                        "rank-stuck",
+                        f"Rank {rank} on {host} is not done with phase {phase} ({PHASES[phase]})"
+                        + (f": {result.doing}." if result.doing else "."),
+                        ranks=(rank,),
+                        hosts=(host,),
+                        evidence=(result.error,),
+                        confidence="likely" if len(examined.of(phase)) > 1 else "possible",
+                    )
+                )
+    blame.take(found)
+    return found
+
+
+def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tuple[set[int], list[PhaseResult]]:
+    """Ranks that failed only as victims, and the failures that nothing explains."""
+    victims: set[int] = set()
+    unexplained = []
+    links = [each for each in found if each.severity == "fault"]
+    for result in examined.results:
+        if result.status not in ("failed", "timeout", "silent") or result.rank in blame.ranks:
+            continue
+        explained = bool(blame.faults) if result.phase in _TOGETHER else bool(links) if result.phase == 3 else False
+        if explained:
+            victims.add(result.rank)
+        else:
+            unexplained.append(result)
+    return victims, unexplained
+
+
+def _could_not_tell(unexplained: list[PhaseResult], blame: Blame) -> Finding:
+    phases = sorted({result.phase for result in unexplained})
+    ranks = sorted({result.rank for result in unexplained})
+    lines = [f"rank {result.rank}, {result.name}, {result.status}: {result.error[:_TEXT]}" for result in unexplained]
+    which = listed(f"phase {phase} ({PHASES[phase]})" for phase in phases)
+    return finding(
+        "could-not-tell",
+        f"{which[0].upper()}{which[1:]} failed on {named(ranks)}; what was seen does not say whose fault it is.",
+        ranks=ranks,
+        hosts={blame.hosts.get(rank, "") for rank in ranks},
+        evidence=lines,
+        confidence="possible",
+        remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),
+    )
+
+
+def _incomplete(examined: Examined) -> Finding:
+    skipped = {result.phase: result.error for result in examined.results if result.status == "skipped"}
+    lines = [f"phase {phase} ({PHASES[phase]}) was skipped: {why}" for phase, why in sorted(skipped.items())]
+    why = examined.hub.get("interrupted")
+    return finding(
+        "incomplete",
+        "Not all that was asked for was examined" + (f": it was ended by {why}." if why else "."),
+        evidence=lines or ("no phase came to a result",),
+        confidence="certain",
+    )
+
+
+def _ok(examined: Examined, found: list[Finding], victims: set[int], blame: Blame) -> tuple[int, ...]:
+    """Ranks against which nothing speaks: whose failures, if there are any, have their cause elsewhere."""
+    faults = [each for each in found if each.severity == "fault"]
+    sick = {rank for each in faults for rank in each.ranks}
+    unsure = any(each.confidence == "possible" for each in faults)
+    ends = {host for each in faults for link in each.links for host in link}
+    done: dict[int, bool] = dict.fromkeys(examined.roster, True)
+    for result in examined.results:
+        fine = result.status == "ok" or (bool(blame.faults) and not unsure and (result.rank in victims or result.status == "skipped"))
+        done[result.rank] = done.get(result.rank, False) and fine
+    named_ranks = {result.rank for result in examined.results}
+    return tuple(
+        sorted(
+            rank
+            for rank in examined.roster
+            if done[rank] and rank in named_ranks and rank not in sick and blame.hosts.get(rank) not in ends
+        )
+    )

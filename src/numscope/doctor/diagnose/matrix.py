@@ -1,0 +1,222 @@
+"""From a matrix of who reaches whom to the smallest set of causes that explains it.
+
+A cause (a node, all that goes into or out of a node, a link, one direction of a link) explains the cells that it spans, and can be
+true only if every examined cell among them failed. The smallest sets of causes that cover all failed cells are searched for, exactly:
+a cell that only one cause explains settles that one; what is left is tried out to a bounded depth. If several sets are equally small, only
+what they have in common is attributed, and the rest stays unexplained: could not tell.
+
+A cause is certain if every explanation without it needs at least two causes more.
+*Cost:* linear in the cells for a single fault; at most some thousand tries of a set for what is left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from numscope.doctor.records import Confidence
+
+Kind = Literal["node", "inbound", "outbound", "link", "direction", "split", "everything"]
+Cell = tuple[Any, Any]  # from and to: numbers or names, all of one kind
+
+_RANK = ("everything", "split", "node", "inbound", "outbound", "link", "direction")  # of two that span the same cells the first is said
+_MOST_CAUSES = 4  # beside the settled ones
+_MOST_TRIES = 20_000
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What would make all of its cells fail.
+
+    Args:
+        nodes: the node; of a link both ends, sorted; of a direction from and to; of a split, none.
+        cells: (from, to) that were examined, all failed.
+        sides: of a split, the groups that reach only themselves.
+    """
+
+    kind: Kind
+    nodes: tuple[Any, ...]
+    cells: frozenset[Cell]
+    confidence: Confidence = "likely"
+    sides: tuple[tuple[Any, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The causes, and the failed cells for which there is no single smallest explanation."""
+
+    causes: tuple[Cause, ...] = ()
+    unexplained: frozenset[Cell] = frozenset()
+
+
+def attribute(cells: Mapping[Cell, bool]) -> Attribution:
+    """What explains the failed cells.
+
+    Args:
+        cells: whether (from, to) works, of those that were examined.
+    """
+    failed = frozenset(cell for cell, works in cells.items() if not works)
+    if not failed:
+        return Attribution()
+    nodes = sorted({node for cell in cells for node in cell})
+    if len(failed) == len(cells) and len(nodes) > 2:
+        return Attribution((Cause("everything", tuple(nodes), failed, "possible"),))
+    sides = _sides(cells, nodes)
+    if sides:
+        return Attribution((Cause("split", (), failed, "certain" if min(map(len, sides)) > 1 else "likely", sides),))
+    return _explain(cells, failed)
+
+
+def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution:
+    possible = _possible(cells, failed)
+    covers = _smallest(failed, _widest(possible), _MOST_CAUSES)
+    if not covers:
+        return Attribution((), failed)
+    common = frozenset.intersection(*covers)
+    size = len(next(iter(covers)))
+    found = sorted(common, key=_place)
+    if len(covers) == 1:
+        # Each says no more than it must: of a node whose cells others explain too, only what is its own. Widest first.
+        for at, cause in enumerate(found):
+            own = cause.cells.difference(*(other.cells for other in found if other is not cause))
+            found[at] = min((c for c in possible if own <= c.cells), key=lambda c: (len(c.cells), _RANK.index(c.kind)))
+        shared = {cell for one in common for other in common if one is not other for cell in one.cells & other.cells}
+        for at, cause in enumerate(found):
+            touched = cause not in common or (cause.kind in ("link", "direction") and shared & cause.cells)
+            found[at] = replace(cause, confidence="likely" if touched else _confidence(cause, cells, failed, possible, size))
+    if len(covers) == 1:
+        return Attribution(tuple(found))
+    covered = frozenset[Cell]().union(*(cause.cells for cause in common))
+    if not covered:
+        return Attribution((), failed)
+    # What the common causes explain says nothing of the rest: as if it had not been examined.
+    more = _explain({cell: works for cell, works in cells.items() if cell not in covered}, failed - covered)
+    return Attribution((*found, *(replace(cause, confidence="likely") for cause in more.causes)), more.unexplained)
+
+
+def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]:
+    """All causes that no working cell speaks against."""
+    into: dict[Any, list[Cell]] = defaultdict(list)
+    out: dict[Any, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        out[cell[0]].append(cell)
+        into[cell[1]].append(cell)
+    found: list[Cause] = []
+
+    def add(kind: Kind, nodes: tuple[Any, ...], spanned: Iterable[Cell], fewest: int) -> None:
+        span = frozenset(spanned)
+        if len({frozenset(cell) for cell in span}) >= fewest and not any(cells[cell] for cell in span):
+            found.append(Cause(kind, nodes, span))
+
+    for node in sorted({node for cell in failed for node in cell}):
+        # One neighbor alone does not tell a node from the link to it.
+        add("node", (node,), (*into[node], *out[node]), 2)
+        add("inbound", (node,), into[node], 2)
+        add("outbound", (node,), out[node], 2)
+    for cell in sorted(failed):
+        back = (cell[1], cell[0])
+        if cell[0] < cell[1] or back not in cells:
+            add("link", (min(cell), max(cell)), [each for each in (cell, back) if each in cells], 1)
+        add("direction", cell, [cell], 1)
+    return [cause for cause in found if not (cause.kind == "link" and len(cause.cells) < 2)]
+
+
+def _widest(possible: list[Cause]) -> list[Cause]:
+    """Without those whose cells another one spans too."""
+    by_cell: dict[Cell, list[Cause]] = defaultdict(list)
+    for cause in possible:
+        for cell in cause.cells:
+            by_cell[cell].append(cause)
+
+    def lesser(cause: Cause) -> bool:
+        rivals = by_cell[next(iter(cause.cells))]
+        return any(
+            cause.cells < rival.cells or (cause.cells == rival.cells and _RANK.index(rival.kind) < _RANK.index(cause.kind))
+            for rival in rivals
+        )
+
+    return [cause for cause in possible if not lesser(cause)]
+
+
+def _smallest(failed: frozenset[Cell], causes: list[Cause], most: int) -> list[frozenset[Cause]]:
+    """All smallest sets of causes that cover the failed cells, with at most so many beside the settled ones; none if there is none."""
+    settled: set[Cause] = set()
+    by_cell: dict[Cell, list[Cause]] = {cell: [] for cell in failed}
+    for cause in causes:
+        for cell in cause.cells:
+            by_cell[cell].append(cause)
+    for cell in failed:
+        if not by_cell[cell]:
+            return []
+        if len(by_cell[cell]) == 1:
+            settled.add(by_cell[cell][0])
+    left = failed.difference(*(cause.cells for cause in settled))
+    tries = 0
+
+    def search(left: frozenset[Cell], depth: int) -> list[frozenset[Cause]]:
+        nonlocal tries
+        tries += 1
+        if not left:
+            return [frozenset()]
+        if depth == 0 or tries > _MOST_TRIES:
+            return []
+        cell = min(left, key=lambda cell: (len(by_cell[cell]), cell))
+        return [rest | {cause} for cause in by_cell[cell] for rest in search(left - cause.cells, depth - 1)]
+
+    for depth in range(most + 1):
+        found = search(left, depth)
+        if tries > _MOST_TRIES:
+            return []
+        if found:
+            return [cover | settled for cover in dict.fromkeys(found)]
+    return []
+
+
+def _confidence(cause: Cause, cells: Mapping[Cell, bool], failed: frozenset[Cell], possible: list[Cause], size: int) -> Confidence:
+    if cause.kind in ("link", "direction"):
+        # Each end must be seen to work with somebody else: otherwise it may be the node.
+        working = [cell for cell, works in cells.items() if works and set(cell) != set(cause.nodes)]
+        ends = {node for cell in working for node in cell}
+        if cause.kind == "direction":
+            ends = {cell[0] for cell in working} & {cause.nodes[0]} | {cell[1] for cell in working} & {cause.nodes[1]}
+        if not set(cause.nodes) <= ends:
+            return "likely"
+    others = [other for other in possible if not _same_place(cause, other)]
+    found = _smallest(failed, _widest(others), size + 1)
+    return "certain" if not found or len(found[0]) >= size + 2 else "likely"
+
+
+def _same_place(cause: Cause, other: Cause) -> bool:
+    """Whether two causes are about the same node or link, so that neither speaks against the other."""
+    if cause.kind in ("link", "direction"):
+        return other.kind in ("link", "direction") and set(cause.nodes) == set(other.nodes)
+    return cause.nodes == other.nodes
+
+
+def _place(cause: Cause) -> tuple[int, str]:
+    return _RANK.index(cause.kind), str(cause.nodes)
+
+
+def _sides(cells: Mapping[Cell, bool], nodes: list[Any]) -> tuple[tuple[Any, ...], ...]:
+    """The groups of a network that fell apart: all works within each, nothing between them, and each has two nodes or more."""
+    side = {node: node for node in nodes}
+
+    def find(node: Any) -> Any:
+        while side[node] != node:
+            node = side[node]
+        return node
+
+    for (one, other), works in cells.items():
+        if works:
+            low, high = sorted((find(one), find(other)))
+            side[high] = low
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    for node in nodes:
+        groups[find(node)].append(node)
+    if len(groups) < 2 or min(map(len, groups.values())) < 2:
+        return ()
+    if any(works != (find(one) == find(other)) for (one, other), works in cells.items()):
+        return ()
+    return tuple(tuple(sorted(group)) for group in groups.values())

@@ -1,0 +1,231 @@
+"""Who is slower, loses more or waits longer than the others (phases 3, 5 and 7). Comparison only: no number is good or bad by itself,
+but one: between two hosts there is nothing to compare with, and 100 Mbit/s is too little for any of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numscope.doctor.blame import Blame, finding, named
+from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.diagnose.network import Cell, Links, links_of
+from numscope.doctor.diagnose.transfers import pair_cells
+from numscope.doctor.records import Examined, Finding
+
+SLOW_LINK = 2.5  # of the quick quarter of all: sockets served by Python on a loaded host vary by a factor of two
+SLOW_PAIR = 4.0  # smaller messages, and neighbors on the same cores
+SLOW_RANK = 1.5
+FLOOR_BYTES_PER_S = 12.5e6
+LOSS, LOSS_RATIO, FEWEST_LOST, FEWEST_SEGMENTS = 0.003, 4.0, 3, 200
+LATE_RATIO, LATE_S = 5.0, 2e-3
+_PAIR_BYTES = 1 << 20  # below, latency is measured, not bandwidth
+
+
+def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
+    """Links that are slow, lossy or late, compared with the others."""
+    links = links_of(examined, blame)
+    cells = {pair: cell for pair, cell in links.examined.items() if cell["status"] == "ok"}
+    speeds = {pair: float(cell["bytes_per_s"]) for pair, cell in cells.items() if cell.get("bytes_per_s")}
+    found: list[Finding] = []
+    slow: set[Cell] = set()
+    if speeds:
+        quick = _quantile(list(speeds.values()), 0.75)
+        # Two directions between two hosts say little of each other, unless they are far apart.
+        compared = len(speeds) > 2 or max(speeds.values()) > 2 * SLOW_LINK * min(speeds.values())
+        limit = quick / SLOW_LINK if compared else FLOOR_BYTES_PER_S
+        slow = {pair for pair, speed in speeds.items() if speed < limit}
+        usual = (
+            f"the quickest quarter of the links has {_rate(quick)} and more"
+            if compared
+            else f"less than {_rate(FLOOR_BYTES_PER_S)} for any job"
+        )
+        found += _matrix_findings("slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual)
+    losses = {
+        pair: float(cell["loss"])
+        for pair, cell in cells.items()
+        if "loss" in cell and cell.get("segments", 0) >= FEWEST_SEGMENTS and pair not in slow
+    }
+    if losses:
+        usual_loss = statistics.median_low(losses.values()) if len(losses) > 2 else 0.0
+        lossy = {
+            pair
+            for pair, loss in losses.items()
+            if loss >= max(LOSS, LOSS_RATIO * usual_loss) and cells[pair].get("retransmitted", 0) >= FEWEST_LOST
+        }
+        found += _matrix_findings(
+            "lossy", lossy, losses, links, lambda pair: f"{losses[pair]:.2%} of the segments were lost", f"the others lose {usual_loss:.2%}"
+        )
+    times = {pair: float(cell["rtt_min_s"]) for pair, cell in cells.items() if cell.get("rtt_min_s")}
+    if len(times) > 2:
+        usual_s = _quantile(list(times.values()), 0.25)
+        late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
+        found += _matrix_findings(
+            "late", late, times, links, lambda pair: f"a round trip takes {times[pair] * 1e3:.1f} ms", f"{usual_s * 1e3:.2f} ms is usual"
+        )
+    return found
+
+
+def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
+    """Pairs of ranks between which torch's transfers are slower than between the others (same host apart from other hosts)."""
+    found: list[Finding] = []
+    named_slow = {rank for rank in blame.hosts for each in blame.faults if rank in each.ranks}
+    for backend, cells in sorted(pair_cells(examined).items()):
+        groups: dict[bool, dict[Cell, float]] = defaultdict(dict)
+        for pair, cell in cells.items():
+            speeds = [
+                float(each["bytes_per_s"]) for each in cell.get("received", ()) if each.get("bytes_per_s") and each["bytes"] >= _PAIR_BYTES
+            ]
+            if speeds and not set(pair) & named_slow:
+                groups[blame.hosts.get(pair[0]) == blame.hosts.get(pair[1])][pair] = max(speeds)
+        for within, all_speeds in groups.items():
+            if len(all_speeds) < 6:
+                continue
+            usual = statistics.median(all_speeds.values())
+            slow = {pair for pair, speed in all_speeds.items() if speed * SLOW_PAIR < usual}
+            for cause in attribute({pair: pair not in slow for pair in all_speeds}).causes:
+                lines = [f"rank {one} to rank {other}: {_rate(all_speeds[one, other])}" for one, other in sorted(cause.cells)]
+                where = named(cause.nodes) if cause.kind in ("node", "inbound", "outbound", "link", "direction") else "several pairs"
+                found.append(
+                    finding(
+                        "pair-slow",
+                        f"Transfers of {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
+                        f"{'on a host' if within else 'between hosts'}.",
+                        ranks=cause.nodes,
+                        hosts={blame.hosts.get(rank, "") for rank in cause.nodes},
+                        evidence=[*lines, f"{_rate(usual)} is usual"],
+                        confidence="possible" if cause.confidence == "possible" else "likely",
+                    )
+                )
+    return found
+
+
+def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
+    """Ranks that compute or copy more slowly than the others of the same kind of device, alone or for their neighbors' load."""
+    by_device: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for rank, result in sorted(examined.of(7).items()):
+        if result.data.get("gemm") and result.data.get("copy"):
+            by_device[str(result.data.get("device", "cpu")).partition(":")[0]][rank] = result.data
+    found: list[Finding] = []
+    for device, data in by_device.items():
+        slow: dict[int, list[str]] = defaultdict(list)
+        busy: dict[int, list[str]] = defaultdict(list)
+        for probe, what in (("gemm", "a matrix product"), ("copy", "a memory copy")):
+            # Of the same size only: a slow rank may have taken a smaller one, so seconds a unit of work are compared.
+            best = {rank: _unit_s(each[probe], "min_s") for rank, each in data.items()}
+            middle = {rank: _unit_s(each[probe], "median_s") for rank, each in data.items()}
+            for rank in data:
+                others = [seconds for other, seconds in best.items() if other != rank]
+                other_middles = [seconds for other, seconds in middle.items() if other != rank]
+                if not others:
+                    continue
+                usual, usual_middle = statistics.median(others), statistics.median(other_middles)
+                at_best, on_the_whole = best[rank] / usual, middle[rank] / usual_middle
+                line = f"{what} takes {at_best:.1f} × as long as on the others at best, {on_the_whole:.1f} × on the whole"
+                fewest = SLOW_RANK if len(others) > 1 else 2 * SLOW_RANK  # one other alone may be the odd one
+                if best[rank] > fewest * usual and best[rank] > 1.2 * max(others):
+                    slow[rank].append(line)
+                elif middle[rank] > 2 * SLOW_RANK * usual_middle and middle[rank] > 1.2 * max(other_middles):
+                    busy[rank].append(line)
+        for ranks, id, word in (
+            (slow, "rank-slow", "slower than the others"),
+            (busy, "host-busy", "held up by something else on its host"),
+        ):
+            for rank, lines in ranks.items():
+                if id == "host-busy" and rank in slow:
+                    continue
+                host, own = blame.hosts.get(rank, ""), data[rank]
+                load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
+                found.append(
+                    finding(
+                        id,
+                        f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
+                        ranks=(rank,),
+                        hosts=(host,),
+                        evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
+                        confidence="likely" if len(data) > 2 else "possible",
+                        remedy=(f"srun --exclude={host} …",) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
+                    )
+                )
+    return found
+
+
+def _unit_s(probe: Mapping[str, Any], key: str) -> float:
+    """Seconds for a unit of work, so that different sizes compare."""
+    work = float(probe["n"]) ** 3 if "n" in probe else float(probe.get("bytes", 1))
+    return float(probe[key]) / max(work, 1.0)
+
+
+_WORDS = {
+    "slow": ("link-slow", "is slow"),
+    "lossy": ("link-lossy", "loses packets"),
+    "late": ("link-late", "answers late"),
+}
+
+
+def _matrix_findings(
+    kind: str, bad: set[Cell], cells: Mapping[Cell, float], links: Links, line: Callable[[Cell], str], usual: str
+) -> list[Finding]:
+    """A finding for each node or link that the bad cells amount to."""
+    if not bad:
+        return []
+    id, word = _WORDS[kind]
+    told = attribute({pair: pair not in bad for pair in cells})
+    causes = list(told.causes) + ([Cause("everything", (), told.unexplained, "possible")] if told.unexplained else [])
+    found = []
+    for cause in causes:
+        hosts = tuple(links.hosts[node] for node in cause.nodes)
+        evidence = [f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)]
+        if cause.kind in ("node", "inbound", "outbound"):
+            way = {"node": "network of {}", "inbound": "network into {}", "outbound": "network out of {}"}[cause.kind].format(hosts[0])
+            found.append(
+                finding(
+                    id,
+                    f"The {way} {word}.",
+                    ranks=links.ranks.get(cause.nodes[0], ()),
+                    hosts=hosts,
+                    evidence=[*evidence, usual],
+                    confidence=cause.confidence,
+                    remedy=("ethtool INTERFACE | grep -i speed  # and ip -s link, on " + hosts[0], f"srun --exclude={hosts[0]} …"),
+                )
+            )
+            continue
+        if cause.kind == "link":
+            pairs: tuple[tuple[str, str], ...]
+            summary, pairs = f"The link between {hosts[0]} and {hosts[1]} {word}.", ((hosts[0], hosts[1]), (hosts[1], hosts[0]))
+        elif cause.kind == "direction":
+            summary, pairs = f"The link from {hosts[0]} to {hosts[1]} {word}.", ((hosts[0], hosts[1]),)
+        else:
+            summary = f"The network {word}, in {len(cause.cells)} of {len(cells)} directions."
+            pairs = tuple((links.hosts[one], links.hosts[other]) for one, other in sorted(cause.cells))
+        found.append(
+            finding(
+                id,
+                summary,
+                hosts=hosts,
+                links=pairs,
+                evidence=[*evidence, usual],
+                confidence=cause.confidence if len(cells) > 2 else "likely",
+                remedy=(f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {_joined(hosts)}",),
+            )
+        )
+    return found
+
+
+def _joined(hosts: tuple[str, ...]) -> str:
+    return " and ".join(hosts[:2]) if len(hosts) < 3 else "all hosts"
+
+
+def _losses(cell: Mapping[str, Any]) -> str:
+    return f", {float(cell['loss']):.2%} of the segments were lost" if float(cell.get("loss", 0)) >= LOSS else ""
+
+
+def _rate(bytes_per_s: float) -> str:
+    bits = bytes_per_s * 8
+    return f"{bits / 1e9:,.1f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:,.0f} Mbit/s"
+
+
+def _quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]

@@ -1,0 +1,182 @@
+"""Why torch's process group did not start (phase 4), and whose child died or hung (phases 4 to 7)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from numscope.doctor.blame import Blame, finding, named
+from numscope.doctor.records import PHASES, Examined, Finding, PhaseResult
+
+_TEXT = 300
+_MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
+
+
+def children_gone(examined: Examined, blame: Blame) -> list[Finding]:
+    """Ranks whose torch process died, and those that hung while others did not.
+
+    A child that hangs often only waits: where all hang, or in a step with a peer, its hanging is no cause by itself.
+    """
+    found: list[Finding] = []
+    for phase in (4, 5, 6, 7):
+        gone = {rank: result for rank, result in examined.of(phase).items() if result.data.get("child") and rank not in blame.ranks}
+        # A phase later the same child is still gone: said once.
+        gone = {rank: result for rank, result in gone.items() if "was gone before" not in result.error}
+        died = {rank: result for rank, result in gone.items() if not result.data["child"].get("hung")}
+        hung = {rank: result for rank, result in gone.items() if result.data["child"].get("hung")}
+        for rank, result in sorted(died.items()):
+            found.append(_died(rank, result, blame))
+            blame.take(found[-1:])
+        others = [rank for rank, result in examined.of(phase).items() if rank not in hung and result.status != "skipped"]
+        accused = _accused(examined, phase)
+        stuck = {rank for rank in hung if accused[rank] or phase == 7 or len(hung) * 2 < len(others) + len(hung)}
+        if accused and any(accused[rank] for rank in hung):
+            stuck = {rank for rank in stuck if accused[rank] * 2 >= max(accused[rank] for rank in hung)}
+        for rank in sorted(stuck):
+            child = hung[rank].data["child"]
+            says = [f"{accused[rank]} other rank(s) say that it did not come"] if accused[rank] else []
+            found.append(
+                finding(
+                    "child-hung",
+                    f"Rank {rank} on {blame.hosts.get(rank, '')} hung in phase {phase} ({PHASES[phase]}): {child.get('doing', '')}.",
+                    ranks=(rank,),
+                    hosts=(blame.hosts.get(rank, ""),),
+                    evidence=(_line(hung[rank]), *says, *_stderr(hung[rank])),
+                    confidence="certain" if len(stuck) == 1 and others else "likely",
+                    remedy=(
+                        f"srun --exclude={blame.hosts.get(rank, '')} …",
+                        "py-spy dump --pid PID  # of the training process that hangs the same way",
+                    ),
+                )
+            )
+        blame.take(found)
+    return found
+
+
+def backend(examined: Examined, blame: Blame) -> list[Finding]:
+    """Why the process group did not start, where no rank, link or child is known to be broken."""
+    results = examined.of(4)
+    failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
+    if not failed:
+        return []
+    if blame.anything:
+        return []
+    missing = _accused(examined, 4)
+    found: list[Finding] = []
+    if missing:
+        worst = max(missing.values())
+        ranks = [rank for rank, count in missing.items() if count == worst]
+        everybody = len(ranks) >= len(results)
+        found.append(
+            finding(
+                "backend-rank-missing",
+                f"{named(ranks).capitalize()} did not come to torch's process group.",
+                ranks=() if everybody else ranks,
+                hosts={blame.hosts.get(rank, "") for rank in ranks},
+                evidence=[f"{count} rank(s) miss rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
+                confidence="possible" if everybody else "likely" if worst > 1 or len(results) == 2 else "possible",
+            )
+        )
+        if not everybody:
+            return found
+    unmet = {rank: result for rank, result in failed.items() if result.data.get("store", {}).get("error")}
+    if unmet:
+        store = next(iter(unmet.values())).data["store"]
+        host = blame.hosts.get(int(store["rank"]), "")
+        away = {blame.hosts.get(rank, "") for rank in unmet}
+        alone = away == {host}
+        found.append(
+            finding(
+                "store-unreachable",
+                f"{named(unmet).capitalize()} can't reach torch's store of rank {store['rank']} on {host} at "
+                f"{store['address']}:{store['port']}, "
+                "though the hub could be reached: that port is blocked, or the address is not that host's.",
+                ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
+                hosts={host, *away},
+                links=[] if alone else [(other, host) for other in sorted(away) if other != host],
+                evidence=_errors(unmet),
+                confidence="likely",
+                remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + host,),
+            )
+        )
+        return found
+    for name in ("gloo", "nccl"):
+        broken = {r: result for r, result in failed.items() if result.data.get("groups", {}).get(name, {}).get("error")}
+        if not broken:
+            continue
+        blamed = Counter(rank for result in broken.values() for rank in result.data["groups"][name].get("not_ready", ()))
+        only = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else list(broken)
+        told = len(only) < len(results)
+        found.append(
+            finding(
+                f"{name}-start-failed",
+                f"{name} does not start"
+                + (
+                    f": {named(only)} is not ready"
+                    if told and len(only) == 1
+                    else f": {named(only)} are not ready"
+                    if told
+                    else " on any rank"
+                )
+                + ".",
+                ranks=only if told else (),
+                hosts={blame.hosts.get(rank, "") for rank in only} if told else (),
+                evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:_TEXT]}" for rank, result in sorted(broken.items())],
+                confidence="likely" if told else "possible",
+                remedy=("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else (),
+            )
+        )
+    return found
+
+
+def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
+    child = result.data["child"]
+    host = blame.hosts.get(rank, "")
+    text = "\n".join(map(str, child.get("stderr", ())))
+    remedy: tuple[str, ...] = (f"srun --exclude={host} …",)
+    why = ""
+    if "No module named 'torch'" in text:
+        why, remedy = ": torch is not installed there", ("pip install torch  # the version that the other ranks have",)
+    elif "SIGKILL" in str(child.get("how")) or any(word in text for word in _MEMORY_WORDS):
+        why, remedy = ", most likely for want of memory", (f"dmesg -T | grep -i 'killed process'  # on {host}",)
+    elif "SIGBUS" in str(child.get("how")):
+        why, remedy = ", most likely because /dev/shm is full", ("docker run --shm-size=8g …  # or --ipc=host",)
+    return finding(
+        "child-died",
+        f"The torch process of rank {rank} on {host} died in phase {result.phase} ({result.name}): {child.get('how', '')}{why}.",
+        ranks=(rank,),
+        hosts=(host,),
+        evidence=(_line(result), *_stderr(result)),
+        confidence="certain",
+        remedy=remedy,
+    )
+
+
+def _accused(examined: Examined, phase: int) -> Counter[int]:
+    """How many other ranks say of each that it did not come."""
+    counts: Counter[int] = Counter()
+    for rank, result in examined.of(phase).items():
+        missing: set[int] = set(result.data.get("missing", ()))
+        for each in result.data.get("collectives", ()):
+            missing |= set(each.get("missing", ()))
+        for group in dict[str, Any](result.data.get("groups", {})).values():
+            missing |= set(group.get("not_ready", ()))
+        counts.update(missing - {rank})
+    return counts
+
+
+def _line(result: PhaseResult) -> str:
+    child = result.data["child"]
+    return f"rank {result.rank}: {child.get('how', '')}, while it did: {child.get('doing', '')}, for {float(child.get('doing_s', 0)):.1f} s"
+
+
+def _stderr(result: PhaseResult) -> list[str]:
+    return [str(line)[:_TEXT] for line in result.data["child"].get("stderr", ()) if str(line).strip()][-4:]
+
+
+def _errors(results: dict[int, PhaseResult]) -> list[str]:
+    told: dict[str, list[int]] = {}
+    for rank, result in sorted(results.items()):
+        store = result.data.get("store", {})
+        told.setdefault(str(store.get("error") or result.error)[:_TEXT], []).append(rank)
+    return [f"{named(ranks)}: {text}" for text, ranks in told.items()]

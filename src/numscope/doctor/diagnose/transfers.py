@@ -1,0 +1,298 @@
+"""Which rank, or which two, fail to exchange data, or exchange wrong data (phases 5 and 6)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from numscope.doctor.blame import Blame, finding, listed, named
+from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.records import Examined, Finding
+
+Pair = tuple[int, int]
+_TEXT = 300
+
+
+def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
+    """Of each backend, what each receiver says of (sender, receiver)."""
+    cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
+    for rank, result in sorted(examined.of(5).items()):
+        for pair in result.data.get("pairs", ()):
+            cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
+    return dict(cells)
+
+
+def pairs(examined: Examined, blame: Blame) -> list[Finding]:
+    """Corrupt payloads, and pairs that do not work."""
+    found: list[Finding] = []
+    for backend, cells in sorted(pair_cells(examined).items()):
+        done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
+        wrong = {pair: cell["status"] != "corrupt" for pair, cell in done.items() if cell["status"] in ("ok", "corrupt")}
+        found += [_corrupt(backend, cause, done, blame) for cause in attribute(wrong).causes]
+        told = attribute(wrong)
+        if told.unexplained:
+            found.append(_corrupt(backend, Cause("everything", (), told.unexplained), done, blame))
+        blame.take(found)
+        works = {pair: cell["status"] in ("ok", "corrupt") for pair, cell in done.items() if not blame.between(*pair)}
+        found += _failing(backend, works, done, blame)
+    blame.take(found)
+    return found
+
+
+def collectives(examined: Examined, blame: Blame) -> list[Finding]:
+    """Wrong results, unstable results, memory that could not be had, and collectives that did not end."""
+    found = [*_memory(examined, blame), *_unstable(examined, blame)]
+    wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    num_ranks = len(examined.of(6))
+    for rank, result in sorted(examined.of(6).items()):
+        for each in result.data.get("collectives", ()):
+            key = (str(each["name"]), str(each["backend"]))
+            if each["status"] == "wrong":
+                wrong[key].setdefault(rank, each)
+            elif each["status"] in ("timeout", "error"):
+                broken[key].setdefault(rank, each)
+    corrupt = [each for each in blame.faults if each.id == "payload-corrupted"]
+    if wrong and not corrupt:
+        ranks = {rank for each in wrong.values() for rank in each}
+        few = len(ranks) * 2 < num_ranks
+        lines = []
+        for (name, backend), each in wrong.items():
+            rank, first = next(iter(each.items()))
+            what = first.get("wrong") or {}
+            seen = f"element {what.get('index')} is {what.get('got')}, not {what.get('expected')}"
+            seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
+            lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
+        found.append(
+            finding(
+                "collective-wrong",
+                f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}"
+                + ("." if few else "; who made them so can't be told."),
+                ranks=ranks if few else (),
+                hosts={blame.hosts.get(rank, "") for rank in ranks} if few else (),
+                evidence=lines,
+                confidence="likely" if few else "possible",
+                remedy=[f"srun --exclude={blame.hosts.get(rank, '')} …" for rank in sorted(ranks)[:1]] if few else (),
+            )
+        )
+    if broken and not blame.anything:
+        found.append(_broken(broken, num_ranks, blame))
+    return found
+
+
+def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Finding:
+    lines = []
+    ranks: tuple[int, ...]
+    for one, other in sorted(cause.cells):
+        for received in cells[one, other].get("received", ()):
+            what = received.get("corrupt")
+            if what:
+                size = f"{received['bytes']:,} bytes, from byte {what['first_offset']:,}: {what['num_bytes']:,} bytes differ"
+                lines.append(f"{backend}, rank {one} to rank {other}: of {size}")
+    if cause.kind in ("node", "inbound", "outbound"):
+        (rank,) = cause.nodes
+        what = {"node": "sent or received by", "inbound": "received by", "outbound": "sent by"}[cause.kind]
+        summary, ranks = (
+            f"Data {what} rank {rank} on {blame.hosts.get(rank, '')} arrive with wrong bits, though all others arrive whole.",
+            (rank,),
+        )
+        if cause.kind == "node":
+            summary = f"All data that rank {rank} on {blame.hosts.get(rank, '')} sends or receives arrive with wrong bits."
+        confidence = cause.confidence
+    elif cause.kind in ("link", "direction"):
+        one, other = cause.nodes
+        arrow = "between" if cause.kind == "link" else "from"
+        joint = "and" if cause.kind == "link" else "to"
+        ends = f"rank {one} ({blame.hosts.get(one, '')}) {joint} rank {other} ({blame.hosts.get(other, '')})"
+        summary = f"Data {arrow} {ends} arrive with wrong bits."
+        ranks, confidence = cause.nodes, cause.confidence
+    else:
+        summary, ranks, confidence = "Data arrive with wrong bits, and whose fault it is can't be told.", (), "possible"
+    return finding(
+        "payload-corrupted",
+        summary,
+        ranks=ranks,
+        hosts={blame.hosts.get(rank, "") for rank in ranks},
+        links=[(blame.hosts.get(one, ""), blame.hosts.get(other, "")) for one, other in sorted(cause.cells)] if len(ranks) == 2 else (),
+        evidence=lines,
+        confidence=confidence,
+        remedy=(
+            *(f"srun --exclude={blame.hosts.get(rank, '')} …" for rank in ranks[:1]),
+            *(("export NCCL_P2P_DISABLE=1  # to see whether it is the direct path between GPUs",) if backend == "nccl" else ()),
+        ),
+    )
+
+
+def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> list[Finding]:
+    """Pairs that do not work, by host if whole hosts fail, else by rank."""
+    if all(works.values()):
+        return []
+    by_host: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for (one, other), ok in works.items():
+        if blame.hosts.get(one) != blame.hosts.get(other):
+            by_host[blame.hosts.get(one, ""), blame.hosts.get(other, "")].append(ok)
+    within = [ok for (one, other), ok in works.items() if blame.hosts.get(one) == blame.hosts.get(other)]
+    hosts = {host for pair in by_host for host in pair}
+    if len(hosts) > 1 and len(hosts) < len(blame.hosts) and all(within) and all(len(set(oks)) == 1 for oks in by_host.values()):
+        told = attribute({pair: oks[0] for pair, oks in by_host.items()})
+
+        def ranks_of(host: str) -> tuple[int, ...]:
+            return tuple(rank for rank, name in blame.hosts.items() if name == host)
+
+        return [
+            *(_pair_finding(backend, cause, _lines_of_hosts(backend, cause.cells, cells, blame), ranks_of, str) for cause in told.causes),
+            *_untold(backend, [pair for pair, ok in works.items() if not ok], cells, bool(told.unexplained)),
+        ]
+    of_ranks = attribute(works)
+    return [
+        *(
+            _pair_finding(backend, cause, _lines(backend, cause.cells, cells), lambda rank: (rank,), lambda rank: blame.hosts.get(rank, ""))
+            for cause in of_ranks.causes
+        ),
+        *_untold(backend, of_ranks.unexplained, cells, bool(of_ranks.unexplained)),
+    ]
+
+
+def _pair_finding(
+    backend: str, cause: Cause, lines: list[str], ranks_of: Callable[[Any], tuple[int, ...]], host_of: Callable[[Any], str]
+) -> Finding:
+    def word(node: Any) -> str:
+        return f"rank {node} on {host_of(node)}" if isinstance(node, int) else str(node)
+
+    remedy: list[str] = []
+    if backend == "nccl":
+        remedy.append(
+            "export NCCL_P2P_DISABLE=1  # to see whether it is the direct path between GPUs; or NCCL_IB_DISABLE=1 for the network"
+        )
+    if cause.kind in ("node", "inbound", "outbound"):
+        (node,) = cause.nodes
+        way = {"node": "with anybody", "inbound": "as receiver", "outbound": "as sender"}[cause.kind]
+        return finding(
+            "rank-exchanges-nothing",
+            f"{word(node).capitalize() if isinstance(node, int) else word(node)} exchanges no data {way} over {backend}, all others do.",
+            ranks=ranks_of(node),
+            hosts=(host_of(node),),
+            evidence=lines,
+            confidence=cause.confidence,
+            remedy=(f"srun --exclude={host_of(node)} …", *remedy),
+        )
+    if cause.kind in ("link", "direction"):
+        one, other = cause.nodes
+        hosts = (host_of(one), host_of(other))
+        ranks = (*ranks_of(one), *ranks_of(other))
+        arrow, joint = ("Between", "and") if cause.kind == "link" else ("From", "to")
+        return finding(
+            "pair-failed",
+            f"{arrow} {word(one)} {joint} {word(other)} no data pass over {backend}.",
+            ranks=ranks if hosts[0] == hosts[1] else (),
+            hosts=hosts,
+            links=() if hosts[0] == hosts[1] else (hosts, hosts[::-1]) if cause.kind == "link" else (hosts,),
+            evidence=lines,
+            confidence=cause.confidence,
+            remedy=remedy,
+        )
+    summary = (
+        f"No two ranks exchange data over {backend}." if cause.kind == "everything" else f"Over {backend} the ranks fell apart into groups."
+    )
+    return finding("pairs-failing", summary, evidence=lines, confidence="possible", remedy=remedy)
+
+
+def _untold(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[str, Any]], wanted: bool) -> list[Finding]:
+    if not wanted:
+        return []
+    lines = _lines(backend, failed, cells)
+    return [
+        finding(
+            "pairs-failing",
+            f"Several pairs of ranks do not exchange data over {backend}; whose fault it is can't be told.",
+            evidence=lines,
+            confidence="possible",
+        )
+    ]
+
+
+def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[str, Any]]) -> list[str]:
+    told = []
+    for one, other in sorted(failed):
+        cell = cells[one, other]
+        told.append(
+            f"{backend}, rank {one} to rank {other}: {cell['status']}, {cell.get('doing', '')}; {str(cell.get('error', ''))[:_TEXT]}"
+        )
+    return told
+
+
+def _lines_of_hosts(backend: str, pairs: Iterable[tuple[str, str]], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> list[str]:
+    wanted = set(pairs)
+    return _lines(backend, [(a, b) for a, b in cells if (blame.hosts.get(a, ""), blame.hosts.get(b, "")) in wanted], cells)
+
+
+def _memory(examined: Examined, blame: Blame) -> list[Finding]:
+    found = []
+    for rank, result in sorted(examined.of(6).items()):
+        memory = result.data.get("memory") or {}
+        if memory.get("error"):
+            host = blame.hosts.get(rank, "")
+            found.append(
+                finding(
+                    "memory-unavailable",
+                    f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
+                    ranks=(rank,),
+                    hosts=(host,),
+                    evidence=(str(memory["error"])[:_TEXT],),
+                    confidence="certain",
+                    remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: what holds it?",),
+                )
+            )
+    return found
+
+
+def _unstable(examined: Examined, blame: Blame) -> list[Finding]:
+    """The same sum with other bits: from one repetition to the next, or from rank to rank."""
+    within: dict[str, list[int]] = defaultdict(list)
+    digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
+    for rank, result in sorted(examined.of(6).items()):
+        for each in result.data.get("collectives", ()):
+            if each["status"] == "unstable":
+                within[f"{each['backend']} {each['name']}"].append(rank)
+            if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
+                digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
+    lines = [f"{name}: other bits in each repetition, on {named(ranks)}" for name, ranks in within.items()]
+    for name, each in digests.items():
+        if len(set(each.values())) > 1:
+            lines.append(
+                f"{name}: "
+                + "; ".join(f"{named([r for r in each if each[r] == value])}: {listed(value)}" for value in sorted(set(each.values())))
+            )
+    if not lines:
+        return []
+    return [
+        finding(
+            "collective-unstable",
+            "Sums of the same numbers have other bits from one time or rank to the next: a run can't be repeated exactly.",
+            evidence=lines,
+            confidence="certain",
+            remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # one fixed order of adding, where bits must be the same",),
+        )
+    ]
+
+
+def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> Finding:
+    (name, backend), first = next(iter(broken.items()))
+    accused: dict[int, int] = defaultdict(int)
+    for each in first.values():
+        for rank in each.get("missing", ()):
+            accused[int(rank)] += 1
+    worst = [rank for rank, count in accused.items() if count == max(accused.values())]
+    told = 0 < len(worst) < num_ranks
+    lines = [
+        f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:_TEXT]}" for rank, each in sorted(first.items())
+    ]
+    return finding(
+        "collective-failed",
+        f"{backend} {name} does not end" + (f": {named(worst)} did not enter it." if told else "; who holds it up can't be told."),
+        ranks=worst if told else (),
+        hosts={blame.hosts.get(rank, "") for rank in worst} if told else (),
+        evidence=lines,
+        confidence="likely" if told else "possible",
+    )

@@ -1,0 +1,81 @@
+"""Which GPUs there are, asked in a child that can be killed: on a broken driver the question itself hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from numscope.doctor.budget import Deadline
+
+_QUERY = ("--query-gpu=index,name,uuid,memory.total,driver_version", "--format=csv,noheader,nounits")
+_ERROR_CHARACTERS = 300
+
+
+class GpuQuery:
+    """Asks nvidia-smi as soon as it is made; the answer is awaited later.
+
+    Args:
+        environ: of the child; which GPUs CUDA_VISIBLE_DEVICES hides does not matter to nvidia-smi.
+        command: what to ask instead, for tests.
+    """
+
+    def __init__(self, environ: Mapping[str, str], command: tuple[str, ...] | None = None) -> None:
+        self._child: subprocess.Popen[str] | None = None
+        self._error = ""
+        program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+        if command is None:
+            if program is None:
+                return
+            command = (program, *_QUERY)
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=dict(environ),
+                start_new_session=True,  # so that what it starts is killed with it
+            )
+        except OSError as error:
+            self._error = str(error)
+
+    def answer(self, deadline: Deadline) -> dict[str, Any]:
+        """The GPUs, as ``facts.py`` says."""
+        if self._child is None:
+            return {"status": "failed" if self._error else "none", "error": self._error, "devices": []}
+        try:
+            text, _ = self._child.communicate(timeout=max(deadline.left, 0.01))
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+            # Not waited for: a process that hangs in the driver can't even be killed.
+            if self._child.stdout is not None:
+                self._child.stdout.close()
+            return {"status": "timeout", "error": f"nvidia-smi did not end within {deadline.seconds:.1f} s", "devices": []}
+        if self._child.returncode != 0:
+            if "No devices were found" in text:
+                return {"status": "none", "error": "", "devices": []}
+            told = " ".join(text.split())[:_ERROR_CHARACTERS]
+            return {"status": "failed", "error": f"nvidia-smi ended with {self._child.returncode}: {told}", "devices": []}
+        devices, driver = parse(text)
+        return {"status": "ok" if devices else "none", "error": "", "driver": driver, "devices": devices}
+
+
+def parse(text: str) -> tuple[list[dict[str, Any]], str]:
+    """nvidia-smi's lines as devices, and the driver's version; lines that are none (warnings) are left out."""
+    devices, driver = [], ""
+    for line in text.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) != 5 or not words[0].isdigit():
+            continue
+        memory = int(words[3]) << 20 if words[3].isdigit() else 0
+        devices.append({"index": int(words[0]), "name": words[1], "uuid": words[2], "memory_bytes": memory})
+        driver = words[4]
+    return devices, driver
