@@ -1,0 +1,42 @@
+"""``numscope doctor explain``: exit codes, JSON, and what it does not load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numscope.doctor.explain.command import run
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def test_it_ends_with_the_code_of_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([str(SAMPLES / "torchrun" / "sigkill.log")]) == 1
+    assert "fault rank-killed" in capsys.readouterr().out
+    assert run([str(SAMPLES / "flight_recorder" / "ok")]) == 0
+
+
+def test_no_path_that_exists_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["nowhere.log"]) == 2
+    assert capsys.readouterr().err == "numscope doctor explain: PATH: got 'nowhere.log', expected files or folders that exist.\n"
+
+
+def test_json_goes_to_its_file_or_alone_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = str(SAMPLES / "flight_recorder" / "op")
+    assert run([sample], str(tmp_path / "out.json")) == 1
+    written = json.loads((tmp_path / "out.json").read_text())
+    capsys.readouterr()
+    run([sample], "-")
+    assert json.loads(capsys.readouterr().out) == written
+    assert written["findings"][0]["id"] == "collective-mismatch"
+    assert run([sample], str(tmp_path / "no" / "folder.json")) == 2
+
+
+def test_it_loads_neither_torch_nor_pickle_machinery_of_torch() -> None:
+    script = "import sys\nfrom numscope.doctor.explain.command import run\nrun(sys.argv[1:])\nprint(*(name in sys.modules for name in ('torch', 'numpy')))"
+    done = subprocess.run([sys.executable, "-c", script, str(SAMPLES)], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "False False", done.stderr
