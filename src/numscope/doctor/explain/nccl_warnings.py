@@ -128,7 +128,7 @@ def _closed(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     return finding(
         "nccl-peer-closed",
         f"The connection to {', '.join(sorted(peers)[:4]) or 'another rank'} was closed from its side: look there for what came "
-        f"first ({named(ranks)} only noticed).",
+        f"first ({named(ranks) if ranks else 'this one'} only noticed).",
         ranks=ranks,
         hosts=hosts,
         links=links,
