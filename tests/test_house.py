@@ -63,6 +63,7 @@ FLOORS = {
     "joint": 4,
     "planning": 4,
     "recorder": 4,
+    "unmatched": 4,
     "local": 4,
     "remedy": 4,
     "scope": 4,

@@ -154,7 +154,7 @@ class SelectionCheck(optimizer_probe.StepListener):
     def check(self) -> None:
         """Once: later models are the user's second thoughts."""
         optimizer_probe.unlisten(self)
-        from numscope.inspector import place_of, refuse_unmatched
+        from numscope.unmatched import place_of, refuse_unmatched
 
         missing: list[str] = []
         found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]

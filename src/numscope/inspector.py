@@ -13,23 +13,21 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.config import resolve
-from numscope.distributed import agree
 from numscope.distributed.agree import spread
 from numscope.dynamics import Dynamics
-from numscope.errors import UsageError
 from numscope.inspection import Inspection, Site
 from numscope.joint import Joint
 from numscope.observation import Observation
 from numscope.options import WatchOptions
-from numscope.plan.plan import Layer, Switch
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.layer_names import layers_of
+from numscope.probe.layer_names import Structure, layers_of
 from numscope.probe.layers import LayerProbe
 from numscope.probe.module import in_backward
 from numscope.probe.naming import class_name
 from numscope.recorder import Recorder
 from numscope.tally import Seen, Tally
 from numscope.trained import ids_of
+from numscope.unmatched import refuse_unmatched, unmet
 
 log = logging.getLogger("numscope")
 
@@ -64,17 +62,13 @@ class Inspector:
         self.closed = False
         self._model = model
         self._explicit = explicit
+        self._prefix = ""
         try:
             self._resolve(strict)
         except BaseException:
             if self._own_recorder is not None:
                 self._own_recorder.close()
             raise
-        sites = self._inspection.sites
-        self._tally = Tally([site.layout for site in sites])
-        self._probe = LayerProbe(self._observe, self.failed)
-        self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
-        self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
         self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._met = False  # in this step, the other ranks
         self._joint = Joint(model, wrapper, recorder, self._prefix)
@@ -92,17 +86,34 @@ class Inspector:
         optimizer_probe.listen(self)
         self._begin()
 
-    def _resolve(self, strict: bool) -> None:
-        """Find the plan's layers in the model."""
+    def _resolve(self, strict: bool, again: bool = False) -> None:
+        """Find the plan's layers in the model; ``again`` where it has other modules than before."""
+        self._structure = Structure(self._model)
         names = layers_of(self._model)
         self._modules = {layer: module for module, layer in names.items()}
         self.resolved = resolve(self.recorder.plan, list(self._modules), strict=strict and not spread())
         if strict and spread():
             refuse_unmatched(self.resolved.unmatched)
         self._inspection = Inspection(self.resolved.collects, self.resolved.customs, self.recorder.plugins)
-        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), self._inspection.selected())
+        known_by = self._prefix if again else None
+        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), self._inspection.selected(), known_by)
         for switch, layers in self.resolved.switches:
             self.recorder.say_once(("switch", switch), unmet(switch, layers))
+        sites = self._inspection.sites
+        self._tally = Tally([site.layout for site in sites])
+        self._probe = LayerProbe(self._observe, self.failed)  # a graph compiled before finds the one before no more
+        self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
+        self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
+
+    def _resolve_again(self) -> None:
+        """Modules have come or gone, as adapters do: layers' names and sites are other ones from this step on."""
+        self._probe.disarm()
+        self._resolve(strict=False, again=True)
+        for line in self.resolved.unmatched:
+            self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
+        self._joint.forget_sites()
+        self._known.clear()
+        self._active = ()
 
     # ---- what users call
 
@@ -168,6 +179,9 @@ class Inspector:
     def _begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
         active = self._inspection.active(self.step_number)
+        if active and self._structure.has_changed():
+            self._resolve_again()
+            active = self._inspection.active(self.step_number)
         if active is self._active and self._probe.armed:
             return  # as in the step before
         self._active = active
@@ -423,26 +437,3 @@ def own_parameter(module: nn.Module, name: str) -> nn.Parameter | None:
     """A module's parameter as it is now: adapters, tying and sharding put others in its place."""
     own = module._parameters
     return own.get(name) if isinstance(own, dict) else own[name] if name in own else None  # a scripted module's is no dict
-
-
-def refuse_unmatched(unmatched: Sequence[str]) -> None:
-    """Raise UsageError for what no rank's model has. A pipeline's stage need not have what another one has.
-
-    *Cost:* where this rank's model lacks something, it waits for what the other ranks say.
-    """
-    places = [place_of(line) for line in unmatched]
-    everywhere = agree.in_all_ranks(places, "unmatched")
-    missing = [line for line, place in zip(unmatched, places, strict=True) if place in everywhere]
-    if missing:
-        raise UsageError("\n".join(missing))
-
-
-def place_of(line: str) -> str:
-    """File and key of a message about a configuration."""
-    return ": ".join(line.split(": ")[:2])
-
-
-def unmet(switch: Switch, layers: Sequence[Layer]) -> str:
-    """What the log says of a precision feature on layers that compute in high precision."""
-    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
-    return f"{switch.section}.{switch.feature}: nothing to do on {names}: these layers compute in high precision, nothing there is fp8"

@@ -70,6 +70,10 @@ class Joint:
             for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
         ]
 
+    def forget_sites(self) -> None:
+        """The model's sites are other ones from now on."""
+        self._groups.clear()
+
     def set_group(self, group: Any, layer: str | None) -> None:
         """Merge over a process group instead of those found: for all layers, or for one by name."""
         reducer = self._find()

@@ -111,19 +111,20 @@ class Recorder:
             **{"first_step": options.first_step, **more},
         )
 
-    def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]]) -> str:
-        """A model is watched from now on.
+    def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]], known_by: str | None = None) -> str:
+        """A model is watched from now on, or has got other modules.
 
         Args:
             model: its class's name.
             selected: for each selected layer what is wanted of it, a line each.
+            known_by: what was returned for it before; None: it is new.
 
         Returns: what stands before its layers' names, "" unless another model has layers of the same names.
         """
-        prefix, count = "", 1
+        prefix, count = known_by or "", 1
         named = {layer for layer in layers if layer.owns_parameters or layer in selected}  # all roots are called alike: no clash
         taken = {name for recorder in _open if recorder.shares_files_with(self) for name in recorder._names}
-        while any(prefix + layer.name in taken for layer in named):
+        while known_by is None and any(prefix + layer.name in taken for layer in named):
             prefix = f"{model}." if count == 1 else f"{model}_{count}."
             count += 1
         self._names.update({prefix + layer.name: model for layer in named})

@@ -1,0 +1,32 @@
+"""What of a plan finds nothing in a model: refused, or said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from numscope.distributed import agree
+from numscope.errors import UsageError
+from numscope.plan.plan import Layer, Switch
+
+
+def refuse_unmatched(unmatched: Sequence[str]) -> None:
+    """Raise UsageError for what no rank's model has. A pipeline's stage need not have what another one has.
+
+    *Cost:* where this rank's model lacks something, it waits for what the other ranks say.
+    """
+    places = [place_of(line) for line in unmatched]
+    everywhere = agree.in_all_ranks(places, "unmatched")
+    missing = [line for line, place in zip(unmatched, places, strict=True) if place in everywhere]
+    if missing:
+        raise UsageError("\n".join(missing))
+
+
+def place_of(line: str) -> str:
+    """File and key of a message about a configuration."""
+    return ": ".join(line.split(": ")[:2])
+
+
+def unmet(switch: Switch, layers: Sequence[Layer]) -> str:
+    """What the log says of a precision feature on layers that compute in high precision."""
+    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
+    return f"{switch.section}.{switch.feature}: nothing to do on {names}: these layers compute in high precision, nothing there is fp8"
