@@ -36,7 +36,7 @@ def test_json_goes_to_its_file_or_alone_to_standard_output(tmp_path: Path, capsy
     assert run([sample], str(tmp_path / "no" / "folder.json")) == 2
 
 
-def test_it_loads_neither_torch_nor_numpy() -> None:
-    script = "import sys\nfrom numscope.doctor.explain.command import run\nrun(sys.argv[1:])\nprint('torch' in sys.modules, 'numpy' in sys.modules)"
+def test_it_does_not_load_torch() -> None:
+    script = "import sys\nfrom numscope.doctor.explain.command import run\nrun(sys.argv[1:])\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, str(SAMPLES)], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == "False False", done.stderr
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
