@@ -160,11 +160,13 @@ def doctor(
     if ctx.invoked_subcommand is not None:
         return None
     settings = Settings(**{name: value for name, value in options.items() if value is not None})
-    _check_numbers({"--nproc": (nproc, 1), "--nnodes": (nnodes, 1), "--node-rank": (node_rank, 0)})
+    for name, value, least in (("nproc", nproc, 1), ("nnodes", nnodes, 1), ("node_rank", node_rank, 0)):
+        if value is not None and value < least:
+            _refuse(ctx, name, f"got {value}, expected a whole number, at least {least}.")
     if node_rank is not None and nnodes is None:
-        raise click.UsageError(f"--node-rank: got {node_rank} without --nnodes, expected both. Add --nnodes N.")
+        _refuse(ctx, "node_rank", f"got {node_rank} without --nnodes, expected both. Add --nnodes N.")
     if node_rank is not None and nnodes is not None and node_rank >= nnodes:
-        raise click.UsageError(f"--node-rank: got {node_rank}, expected one of 0 to {nnodes - 1}, as --nnodes {nnodes} says.")
+        _refuse(ctx, "node_rank", f"got {node_rank}, expected one of 0 to {nnodes - 1}, as --nnodes {nnodes} says.")
     return partial(_examine, settings, json_path or "", baseline or {}, nproc, nnodes, node_rank)
 
 
@@ -226,7 +228,7 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _check_numbers(given: Mapping[str, tuple[int | None, int]]) -> None:
-    for name, (value, least) in given.items():
-        if value is not None and value < least:
-            raise click.UsageError(f"{name}: got {value}, expected a whole number, at least {least}.")
+def _refuse(ctx: click.Context, name: str, message: str) -> NoReturn:
+    """Refuses an option's value that is wrong beside another option."""
+    param = next(param for param in ctx.command.params if param.name == name)
+    raise click.BadParameter(message, ctx=ctx, param=param)

@@ -1,0 +1,66 @@
+"""The words of ``numscope doctor``: what is refused, and how."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.doctor.fleet import environment
+
+
+def refusal(*words: str, **environ: str) -> str:
+    command = [sys.executable, "-m", "numscope", "doctor", *words]
+    ended = subprocess.run(command, env=environment(**environ), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2, ended
+    assert not ended.stdout
+    return ended.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--phases", "linsk"], "numscope doctor: --phases: got 'linsk', expected one of 0 (facts), 1 (rendezvous), 2 (compare), "),
+        (["--deadline", "3"], "numscope doctor: --deadline: got '3', expected seconds, at least 10."),
+        (["--timeout-scale", "x"], "numscope doctor: --timeout-scale: got 'x', expected a factor, at least 0.01."),
+        (["--sizes", "1M,z"], "numscope doctor: --sizes: got '1M,z', expected sizes from 8 bytes to 4G with commas in between"),
+        (["--backend", "ncl"], "numscope doctor: --backend: got 'ncl', expected gloo, nccl or both"),
+        (["--node-rank", "1"], "numscope doctor: --node-rank: got 1 without --nnodes, expected both. Add --nnodes N."),
+        (["--nnodes", "2", "--node-rank", "2"], "numscope doctor: --node-rank: got 2, expected one of 0 to 1, as --nnodes 2 says."),
+        (["--nnodes", "2"], "numscope doctor: --endpoint: got nothing, expected HOST:PORT of one of the nodes"),
+        (["--nproc", "0"], "numscope doctor: --nproc: got 0, expected a whole number, at least 1."),
+        (["--baseline", "absent.json"], "numscope doctor: --baseline: got 'absent.json', expected a file that numscope doctor --json has"),
+        (["--quik"], "numscope doctor: got '--quik', expected one of --backend, "),
+        (["explian", "x"], "numscope doctor: got 'explian', expected one of explain."),
+    ],
+)
+def test_wrong_words_are_refused_with_what_is_expected(words: list[str], said: str) -> None:
+    assert refusal(*words).startswith(said)
+
+
+def test_mistyped_phase_suggests_the_nearest() -> None:
+    assert refusal("--phases", "linsk").endswith("Did you mean 'links'?")
+
+
+def test_nproc_under_a_launcher_is_refused() -> None:
+    said = refusal("--nproc", "2", RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    assert "--nproc: got 2, but torchrun has started rank 0 of 1 already" in said
+
+
+def test_contradicting_launchers_are_refused() -> None:
+    assert "WORLD_SIZE: got nothing, but RANK=0" in refusal(RANK="0")
+
+
+def test_batch_script_without_srun_is_refused() -> None:
+    said = refusal(SLURM_JOB_ID="1", SLURM_PROCID="0", SLURM_NTASKS="4")
+    assert "Say srun numscope doctor" in said
+
+
+def test_baseline_that_is_no_report_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(json.dumps([1]))
+    assert "It holds no JSON object" in refusal("--baseline", str(tmp_path / "list.json"))
+    (tmp_path / "text.json").write_text("nothing")
+    assert "It is no JSON" in refusal("--baseline", str(tmp_path / "text.json"))

@@ -1,0 +1,199 @@
+"""Who a rank is and where it meets the others, by each launcher's environment; contradictions are refused with the reason."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numscope.doctor.identity import expand_nodes, identify, in_batch_script
+from numscope.doctor.meeting import is_here, meet, split_endpoint
+from numscope.doctor.records import Identity, Settings
+from numscope.errors import UsageError
+
+TORCHRUN = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "GROUP_RANK": "1",
+    "GROUP_WORLD_SIZE": "2",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "17",
+}
+SLURM = {
+    "SLURM_JOB_ID": "99",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "3",
+    "SLURM_NTASKS": "4",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_JOB_NODELIST": "gpu[07-08]",
+    "SLURM_TASKS_PER_NODE": "2(x2)",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "2",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+
+
+def test_no_launcher_is_no_identity() -> None:
+    assert identify({"PATH": "x"}, "h") is None
+
+
+def test_torchruns_numbers() -> None:
+    assert identify(TORCHRUN, "h") == Identity(5, 8, 1, 4, 1, 2, "h", "torchrun")
+
+
+def test_sruns_numbers() -> None:
+    assert identify(SLURM, "gpu08") == Identity(3, 4, 1, 2, 1, 2, "gpu08", "slurm")
+
+
+def test_mpiruns_numbers() -> None:
+    assert identify(OPEN_MPI, "h") == Identity(2, 4, 0, 2, 1, 2, "h", "mpi")
+    assert identify({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, "h") == Identity(
+        1, 2, 1, 2, 0, 1, "h", "mpi"
+    )
+
+
+def test_torchrun_in_a_slurm_step_of_one_task_a_node_is_torchruns() -> None:
+    identity = identify({**SLURM, "SLURM_PROCID": "1", "SLURM_NTASKS": "2", **TORCHRUN}, "h")
+    assert identity is not None
+    assert (identity.rank, identity.world_size, identity.launcher) == (5, 8, "torchrun")
+
+
+def test_torchrun_started_once_a_rank_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"torchrun: got 2 node\(s\) of 4 rank\(s\), but srun started torchrun 8 times.*--nnodes 8"):
+        identify({**SLURM, "SLURM_NTASKS": "8", **TORCHRUN}, "h")
+
+
+def test_ranks_set_by_hand_agree_with_sruns_or_are_refused() -> None:
+    by_hand = {"RANK": "3", "WORLD_SIZE": "4"}
+    identity = identify({**SLURM, **by_hand}, "h")
+    assert identity is not None and (identity.rank, identity.world_size) == (3, 4)
+    with pytest.raises(UsageError, match="RANK: got rank 2 of 4, but srun says rank 3 of 4, expected the same"):
+        identify({**SLURM, "RANK": "2", "WORLD_SIZE": "4"}, "h")
+
+
+def test_mpirun_in_a_slurm_job_is_mpiruns() -> None:
+    identity = identify({**SLURM, **OPEN_MPI}, "h")
+    assert identity is not None and (identity.rank, identity.launcher) == (2, "mpi")
+
+
+def test_srun_with_its_pmi_plugin_is_sruns() -> None:
+    identity = identify({**SLURM, "PMI_RANK": "3", "PMI_SIZE": "4"}, "h")
+    assert identity is not None and identity.launcher == "slurm"
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"RANK": "1"}, "WORLD_SIZE: got nothing, but RANK=1, expected both or neither"),
+        ({"WORLD_SIZE": "1"}, "RANK: got nothing, but WORLD_SIZE=1"),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK: got 'x', expected a whole number"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK: got 2, expected one of 0 to 1, as WORLD_SIZE=2 says"),
+        ({**SLURM, "SLURM_JOB_NODELIST": "gpu[07-"}, "a bracket does not close"),
+    ],
+)
+def test_wrong_numbers_are_refused_with_the_variables_name(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        identify(environ, "h")
+    assert message in str(raised.value)
+
+
+def test_batch_script_without_srun_is_no_rank_and_says_so() -> None:
+    batch = {**SLURM, "SLURM_STEP_ID": "4294967291", "SLURM_PROCID": "0"}
+    assert identify(batch, "h") is None
+    assert "srun numscope doctor" in in_batch_script(batch)
+    assert in_batch_script({**batch, "SLURM_NTASKS": "1"}) == ""
+    assert in_batch_script({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("short", "hosts"),
+    [
+        ("a", ["a"]),
+        ("node[01-03,7]", ["node01", "node02", "node03", "node7"]),
+        ("a[1-2],b,c[009-011]x", ["a1", "a2", "b", "c009x", "c010x", "c011x"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("", []),
+    ],
+)
+def test_nodelist_is_spelled_out(short: str, hosts: list[str]) -> None:
+    assert expand_nodes(short) == hosts
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1, max_size=5), st.integers(1, 5))
+def test_ranges_are_spelled_out_in_order(ranges: list[tuple[int, int]], width: int) -> None:
+    short = ",".join(f"{first:0{width}d}-{first + more:0{width}d}" for first, more in ranges)
+    expected = [f"n{number:0{width}d}" for first, more in ranges for number in range(first, first + more + 1)]
+    assert expand_nodes(f"n[{short}]") == expected
+
+
+# ---- where they meet ----------------------------------------------------------------------------------------------------------
+
+
+def identity_of(environ: dict[str, str]) -> Identity:
+    identity = identify(environ, "h")
+    assert identity is not None
+    return identity
+
+
+def test_all_ranks_of_torchrun_work_out_the_same_meeting_and_rank_0_hosts() -> None:
+    meetings = []
+    for rank in range(8):
+        environ = {**TORCHRUN, "RANK": str(rank)}
+        meetings.append(meet(identity_of(environ), Settings(), environ))
+    assert {(m.host, m.ports, m.token) for m in meetings} == {("node0", (29501, 29502, 29503), meetings[0].token)}
+    assert [m.hosted for m in meetings] == [True] + [False] * 7
+
+
+def test_master_port_at_the_end_of_the_range_stays_a_port() -> None:
+    environ = {**TORCHRUN, "MASTER_PORT": "65534"}
+    assert meet(identity_of(environ), Settings(), environ).ports == (65535, 1024, 1025)
+
+
+def test_slurm_meets_on_its_first_host_at_a_port_by_the_jobs_number() -> None:
+    one, same = (meet(identity_of({**SLURM, "SLURM_PROCID": p}), Settings(), {**SLURM, "SLURM_PROCID": p}) for p in ("0", "3"))
+    other = meet(identity_of(SLURM), Settings(), {**SLURM, "SLURM_JOB_ID": "100"})
+    assert one.host == "gpu07" and one.hosted and not same.hosted
+    assert (one.ports, one.token) == (same.ports, same.token) != (other.ports, other.token)
+    assert all(20000 <= port < 32768 for port in one.ports)
+
+
+def test_mpi_over_several_hosts_needs_an_endpoint() -> None:
+    with pytest.raises(UsageError, match=r"MASTER_ADDR: got nothing, expected the host of rank 0.*--endpoint HOST:PORT"):
+        meet(identity_of(OPEN_MPI), Settings(), OPEN_MPI)
+    meeting = meet(identity_of(OPEN_MPI), Settings(endpoint="a:5000"), OPEN_MPI)
+    assert (meeting.host, meeting.ports) == ("a", (5000,))
+    here = {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
+    assert meet(identity_of(here), Settings(), here).host == "127.0.0.1"
+
+
+def test_token_of_the_environment_comes_before_a_derived_one() -> None:
+    environ = {**TORCHRUN, "NUMSCOPE_DOCTOR_TOKEN": "secret"}
+    assert meet(identity_of(environ), Settings(), environ).token == "secret"
+    assert meet(identity_of(TORCHRUN), Settings(), TORCHRUN).token not in ("", "17", "secret")
+
+
+@pytest.mark.parametrize("endpoint", ["host", "host:", ":5", "host:0", "host:70000", "fd00::1:5x", "a:b:c", "host:port"])
+def test_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+    with pytest.raises(UsageError, match=r"--endpoint: got .*, expected HOST:PORT, such as node1:29400 or \[fd00::1\]:29400"):
+        split_endpoint(endpoint)
+
+
+def test_endpoint_is_host_and_port() -> None:
+    assert split_endpoint("node1:29400") == ("node1", 29400)
+    assert split_endpoint("[fd00::1]:29400") == ("fd00::1", 29400)
+
+
+def test_only_a_name_of_this_host_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    assert is_here("localhost") and is_here("127.0.0.1") and is_here(socket.gethostname())
+    assert not is_here("no-such-host.invalid")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.1.1", 0))])
+    assert not is_here("another-node")  # as /etc/hosts has it on many a host, for a name that is not its own
