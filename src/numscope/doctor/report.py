@@ -150,7 +150,8 @@ def _head(verdict: Verdict, examined: Examined) -> Text:
     degraded = sum(each.severity == "degraded" for each in verdict.findings)
     if verdict.exit_code == 0 and degraded:
         words += f", with {degraded} thing{'s' if degraded > 1 else ''} that could be better"
-    return Text.assemble(("numscope doctor: ", "bold"), (words, style), f"  ({came}{verdict.seconds:.1f} s, exit code {verdict.exit_code})")
+    facts = f"{came}{verdict.seconds:.1f} s; exit code {verdict.exit_code}"
+    return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
 
 
 def _phases(examined: Examined, verdict: Verdict) -> Table:

@@ -129,8 +129,12 @@ def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
     """Ranks that beat and are not done with a phase for which they need nobody."""
     found = []
     for phase in (0, 2, 3, 7):
-        for rank, result in sorted(examined.of(phase).items()):
-            if result.status == "timeout" and rank not in blame.ranks:
+        late = {
+            rank: result for rank, result in sorted(examined.of(phase).items()) if result.status == "timeout" and rank not in blame.ranks
+        }
+        # Where most are late, no rank is to blame for it.
+        if len(late) * 2 < max(len(examined.of(phase)), 2):
+            for rank, result in late.items():
                 host = blame.hosts.get(rank, "")
                 found.append(
                     finding(

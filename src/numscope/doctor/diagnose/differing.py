@@ -64,7 +64,7 @@ def _finding(difference: Difference, examined: Examined, blame: Blame) -> Findin
     else:
         lines.append(f"all others: {difference.majority}")
         who = f"{named(ranks).capitalize()} ({_hosts(ranks, blame)})"
-        summary = f"{who}: {difference.subject} is {listed(difference.others)}, not {difference.majority}."
+        summary = f"{who}: {difference.subject} is {listed(difference.others)}, on the others {difference.majority}."
     severity: Severity | None = None
     if difference.kind == "version" and difference.subject not in _ESSENTIAL:
         severity = "note" if difference.subject in _MINOR else "degraded"

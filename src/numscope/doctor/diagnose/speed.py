@@ -12,9 +12,11 @@ from numscope.doctor.blame import Blame, finding, named
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.network import Cell, Links, links_of
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.records import Examined, Finding
+from numscope.doctor.records import Confidence, Examined, Finding
 
-SLOW_LINK = 2.5  # of the quick quarter of all: sockets served by Python on a loaded host vary by a factor of two
+# A link is slow by this ratio to the quick quarter of all, if measuring it took at least that long: what passes in a blink says more of
+# the hosts' schedulers, or of a single lost packet (0.2 s), than of the link.
+SLOW_LINK = ((0.4, 2.5), (0.25, 8.0))
 SLOW_PAIR = 4.0  # smaller messages, and neighbors on the same cores
 SLOW_RANK = 1.5
 FLOOR_BYTES_PER_S = 12.5e6
@@ -33,9 +35,12 @@ def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
     if speeds:
         quick = _quantile(list(speeds.values()), 0.75)
         # Two directions between two hosts say little of each other, unless they are far apart.
-        compared = len(speeds) > 2 or max(speeds.values()) > 2 * SLOW_LINK * min(speeds.values())
-        limit = quick / SLOW_LINK if compared else FLOOR_BYTES_PER_S
-        slow = {pair for pair, speed in speeds.items() if speed < limit}
+        compared = len(speeds) > 2 or max(speeds.values()) > 2 * SLOW_LINK[0][1] * min(speeds.values())
+        for pair, speed in speeds.items():
+            took_s = float(cells[pair].get("bytes", 0)) / speed
+            ratio = next((ratio for least_s, ratio in SLOW_LINK if took_s >= least_s), float("inf"))
+            if quick > speed * ratio if compared else speed < FLOOR_BYTES_PER_S:
+                slow.add(pair)
         usual = (
             f"the quickest quarter of the links has {_rate(quick)} and more"
             if compared
@@ -57,7 +62,9 @@ def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
         found += _matrix_findings(
             "lossy", lossy, losses, links, lambda pair: f"{losses[pair]:.2%} of the segments were lost", f"the others lose {usual_loss:.2%}"
         )
-    times = {pair: float(cell["rtt_min_s"]) for pair, cell in cells.items() if cell.get("rtt_min_s")}
+    # What waits in the queue of a slow link is late too.
+    queued = slow | {(other, one) for one, other in slow}
+    times = {pair: float(cell["rtt_min_s"]) for pair, cell in cells.items() if cell.get("rtt_min_s") and pair not in queued}
     if len(times) > 2:
         usual_s = _quantile(list(times.values()), 0.25)
         late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
@@ -186,7 +193,7 @@ def _matrix_findings(
                     ranks=links.ranks.get(cause.nodes[0], ()),
                     hosts=hosts,
                     evidence=[*evidence, usual],
-                    confidence=cause.confidence,
+                    confidence=_unsure(cause),
                     remedy=("ethtool INTERFACE | grep -i speed  # and ip -s link, on " + hosts[0], f"srun --exclude={hosts[0]} …"),
                 )
             )
@@ -206,11 +213,16 @@ def _matrix_findings(
                 hosts=hosts,
                 links=pairs,
                 evidence=[*evidence, usual],
-                confidence=cause.confidence if len(cells) > 2 else "likely",
+                confidence=_unsure(cause),
                 remedy=(f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {_joined(hosts)}",),
             )
         )
     return found
+
+
+def _unsure(cause: Cause) -> Confidence:
+    """Measurements vary: of them nothing is certain."""
+    return "possible" if cause.confidence == "possible" else "likely"
 
 
 def _joined(hosts: tuple[str, ...]) -> str:
