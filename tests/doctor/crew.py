@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -63,6 +64,12 @@ class Crew:
 
     def child(self, rank: int) -> Child:
         return self.kept[rank]["child"]  # type: ignore[no-any-return]
+
+    def warm_up(self) -> None:
+        """Waits until torch is imported, so that a busy host's time for it is not the test's."""
+        for rank, kept in enumerate(self.kept):
+            with contextlib.suppress(PhaseFailed):
+                kept["child"].run(0, {"rank": rank}, Deadline(100.0), lambda what: None)  # it knows no such phase
 
     def run(self, phase: int, seconds: float, ranks: tuple[int, ...] = (), alive: tuple[int, ...] = ()) -> list[Told]:
         """What the ranks (all) tell of a phase."""

@@ -78,7 +78,8 @@ class Child:
         """Has it do a phase; its data.
 
         Args:
-            arguments: JSON values, as the phase's file in child/ says; ``limit_s`` is added: when it is to give up by itself.
+            arguments: JSON values, as the phase's file in child/ says; ``limit_s`` and ``end`` (on the host's monotonic clock, since it may
+                still import torch) are added: when it is to give up by itself.
             deadline: when it is killed, with its process group.
             say: is told each step before it is done.
 
@@ -88,7 +89,8 @@ class Child:
         if self.ended:
             raise self._failed(f"{self._whose} was gone before it began: {self._how} in {PHASES[self._phase]}", data)
         self._phase = phase
-        request = json.dumps({"phase": phase, "arguments": {**arguments, "limit_s": deadline.left * OWN_SHARE}}) + "\n"
+        limit_s = deadline.left * OWN_SHARE
+        request = json.dumps({"phase": phase, "arguments": {**arguments, "limit_s": limit_s, "end": time.monotonic() + limit_s}}) + "\n"
         if not self._started.wait(deadline.left) or not self._send(request.encode()):
             self._ended.wait(min(_REAP_S, deadline.left))  # so that its exit status is known
             raise self._failed(f"{self._whose} could not be told to begin: {self._how or 'it does not start'}", data)
@@ -205,7 +207,8 @@ class Child:
 
     def _keep(self, stream: IO[bytes]) -> None:
         for line in iter(lambda: stream.readline(4096), b""):
-            self._stderr.append(line.decode(errors="replace").rstrip()[:500])
+            if line.strip() and not line.startswith(b"frame #"):  # of a trace through C++, which says nothing to a user
+                self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
 
 def of(context: Context, fresh: bool = False) -> Child:

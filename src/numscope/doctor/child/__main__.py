@@ -52,7 +52,7 @@ def main(agent: int) -> None:
         try:
             if desk is None:
                 desk = Desk(report, Faults(os.environ.get(FAULT, ""), arguments["rank"]), arguments["rank"], import_s)
-            desk.begin(phase, arguments["limit_s"])
+            desk.begin(phase, arguments["limit_s"], arguments["end"])
             PHASES[phase](desk, arguments)
         except Failed as error:
             report.end(str(error))

@@ -54,9 +54,9 @@ class Desk:
     _end: float = 0.0
     _limit_s: float = 0.0
 
-    def begin(self, phase: int, limit_s: float) -> None:
+    def begin(self, phase: int, limit_s: float, end: float) -> None:
         """Starts a phase's clock."""
-        self._limit_s, self._end = limit_s, time.monotonic() + limit_s
+        self._limit_s, self._end = limit_s, end
         if self.roll is not None:
             self.roll.answer_s = self.answer_s
         self.report.before_step = lambda what: self.faults.strike(phase, what)

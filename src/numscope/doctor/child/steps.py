@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numscope.doctor.child import backend, collectives, compute, pairs
+from numscope.doctor.child.backend import start
+from numscope.doctor.child.collectives import run
+from numscope.doctor.child.compute import measure
 from numscope.doctor.child.desk import Desk, Failed
+from numscope.doctor.child.pairs import exchange
 
 __all__ = ["PHASES", "Failed"]
 
-PHASES: dict[int, Callable[[Desk, Mapping[str, Any]], None]] = {
-    4: backend.start,
-    5: pairs.exchange,
-    6: collectives.run,
-    7: compute.measure,
-}
+PHASES: dict[int, Callable[[Desk, Mapping[str, Any]], None]] = {4: start, 5: exchange, 6: run, 7: measure}
