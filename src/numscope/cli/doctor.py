@@ -173,9 +173,11 @@ def doctor(
 @doctor.command(short_help="Say what logs of NCCL, flight recorder and torchrun mean.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option("--json", "json_path", type=OutputFile(), help="Write the findings to this file, for other programs.")
-def explain(paths: tuple[str, ...], json_path: str | None) -> Callable[[], NoReturn]:
+@click.option("--strict", is_flag=True, help="Exit with 4 for what works but is degraded.")
+@click.option("--redact", is_flag=True, help="Print no host names and addresses.")
+def explain(paths: tuple[str, ...], json_path: str | None, strict: bool, redact: bool) -> Callable[[], NoReturn]:
     """Say what NCCL's logs (NCCL_DEBUG=INFO), flight-recorder dumps and torchrun's output mean. Files or folders."""
-    return partial(_explain, paths, json_path or "")
+    return partial(_explain, paths, json_path or "", strict, redact)
 
 
 def _examine(
@@ -209,11 +211,10 @@ def _examine(
     _end(code)
 
 
-def _explain(paths: tuple[str, ...], json_path: str) -> NoReturn:
-    import importlib
+def _explain(paths: tuple[str, ...], json_path: str, strict: bool, redact: bool) -> NoReturn:
+    from numscope.doctor.explain.command import run
 
-    command = importlib.import_module("numscope.doctor.explain.command")
-    _end(int(command.run(paths, json_path)))
+    _end(run(paths, json_path, redact=redact, strict=strict))
 
 
 def _end(code: int) -> NoReturn:

@@ -35,16 +35,25 @@ class Course:
 
     Args:
         judge: from all that was seen to the verdict.
+        for_ranks: from the verdict to the one that ranks are told.
 
     Attributes:
         departed: the launcher's word of ranks that ended before they came, with what it saw.
     """
 
-    def __init__(self, hub: Hub, settings: Settings, deadline: Deadline, judge: Callable[[Examined], Verdict]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        settings: Settings,
+        deadline: Deadline,
+        judge: Callable[[Examined], Verdict],
+        for_ranks: Callable[[Verdict, Examined], Verdict],
+    ) -> None:
         self._hub = hub
         self._settings = settings
         self._deadline = deadline
         self._judge = judge
+        self._for_ranks = for_ranks
         self._results: list[PhaseResult] = []
         self.departed: dict[int, str] = {}
         self.examined: Examined | None = None
@@ -85,7 +94,7 @@ class Course:
             self.examined = self._examined()
             verdict = self._judge(self.examined)
             self.verdict = replace(verdict, seconds=round(time.monotonic() - self._hub.started, 3))
-            self._hub.send({"kind": "verdict", "verdict": to_json(self.verdict)}, onlookers=True)
+            self._hub.send({"kind": "verdict", "verdict": to_json(self._for_ranks(self.verdict, self.examined))}, onlookers=True)
             self._hub.hurry = ""
             self._hub.wait(self._all_said_bye, Deadline(_BYES_S))
         except BaseException as error:  # the hub's process says it and ends with 70

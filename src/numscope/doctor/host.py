@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import contextlib
 import json
 import os
 import sys
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from numscope.doctor.attendance import attendance, conclude
 from numscope.doctor.budget import Deadline
 from numscope.doctor.course import INTERNAL, Course
 from numscope.doctor.hub import Hub
@@ -36,6 +34,11 @@ class Output:
     json: str = ""
     baseline: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def lines(self) -> int:
+        """The file descriptor for the ranks' lines: standard output is the JSON's alone where it goes there."""
+        return 2 if self.json == "-" else 1
+
 
 class Host:
     """Hub and course, running.
@@ -48,7 +51,7 @@ class Host:
     ) -> None:
         self._output = output
         self.hub = Hub(meeting, settings, world_size, seating)
-        self.course = Course(self.hub, settings, deadline, partial(judge, baseline=output.baseline))
+        self.course = Course(self.hub, settings, deadline, partial(judge, baseline=output.baseline), for_ranks)
         self.course.start()
 
     def report(self) -> int:
@@ -64,30 +67,28 @@ class Host:
 
 def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verdict:
     """The verdict on all that was seen."""
-    if importlib.util.find_spec("numscope.doctor.diagnose") is None:
-        return conclude(examined, attendance(examined))
-    diagnose = getattr(importlib.import_module("numscope.doctor.diagnose"), "diagnose", None)
-    if diagnose is None:
-        return conclude(examined, attendance(examined))
-    verdict: Verdict = diagnose(examined, baseline) if baseline else diagnose(examined)
-    return verdict
+    from numscope.doctor.diagnose import diagnose  # here and below: only the hub's process and ranks without a hub pay for the import
+
+    return diagnose(examined, baseline) if baseline else diagnose(examined)
 
 
 def show(verdict: Verdict, examined: Examined, output: Output) -> None:
-    """Prints the table and the findings, and writes the JSON where it was asked for."""
-    if importlib.util.find_spec("numscope.doctor.report") is None:
-        write_lines(finding_lines(verdict), 1)
-        return
-    report = importlib.import_module("numscope.doctor.report")
+    """Prints the table and the findings, and writes the JSON where it was asked for, in place of them on standard output."""
+    from numscope.doctor import report
+
     if output.json:
         text = json.dumps(report.to_json(verdict, examined), indent=2) + "\n"
         if output.json == "-":
-            os.write(1, text.encode())
+            write_lines(text.splitlines(), 1)
             return
-        with open(output.json, "w", encoding="utf-8") as file:
-            file.write(text)
-    report.print_verdict(verdict, examined, sys.stdout)
-    sys.stdout.flush()
+        try:
+            with open(output.json, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:  # the report is worth more than the file
+            write_lines([f"numscope doctor: --json: {output.json!r} can't be written: {error.strerror}"], 2)
+    with contextlib.suppress(BrokenPipeError):
+        report.print_verdict(verdict, examined, sys.stdout)
+        sys.stdout.flush()
 
 
 def alone(identity: Identity, settings: Settings, about_hub: Mapping[str, Any], results: tuple[Any, ...] = ()) -> tuple[Verdict, Examined]:
@@ -100,6 +101,15 @@ def alone(identity: Identity, settings: Settings, about_hub: Mapping[str, Any], 
     return judge(examined), examined
 
 
+def for_ranks(verdict: Verdict, examined: Examined) -> Verdict:
+    """The verdict as ranks may print it: without names where that was asked for."""
+    if not examined.settings.redact:
+        return verdict
+    from numscope.doctor.redact import Redaction
+
+    return Redaction(examined).applied(verdict, examined)[0]
+
+
 def finding_lines(verdict: Verdict, prefix: str = "") -> list[str]:
     """Findings in a few plain lines, for where no table is printed."""
     lines = []
@@ -110,9 +120,10 @@ def finding_lines(verdict: Verdict, prefix: str = "") -> list[str]:
     return lines
 
 
-def ok_line(identity: Identity) -> str:
-    """What a healthy rank prints."""
-    return f"[{identity.hostname}:{identity.rank}] is OK"
+def name_of(identity: Identity, settings: Settings) -> str:
+    """How a rank begins its lines: ``[host:rank]``, as the host's number where names are not to be told."""
+    host = f"node{identity.node}" if settings.redact else identity.hostname.encode("unicode_escape").decode()
+    return f"[{host}:{identity.rank}]"
 
 
 def write_lines(lines: list[str], descriptor: int) -> None:

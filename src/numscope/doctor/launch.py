@@ -25,13 +25,14 @@ from typing import IO
 
 from numscope.doctor import wire
 from numscope.doctor.budget import Deadline, share
-from numscope.doctor.host import INCOMPLETE, Host, Output, alone, show, write_lines
+from numscope.doctor.host import INCOMPLETE, Host, Output, alone, judge, show, write_lines
 from numscope.doctor.hub import HubTaken
 from numscope.doctor.identity import LAUNCHER
 from numscope.doctor.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
 from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
 from numscope.doctor.reach import Road, Unreached
 from numscope.doctor.records import Identity, Launcher, Settings, to_json
+from numscope.doctor.seating import Seating
 
 _AFTER_END_S = 3.0  # for ranks to end once they were let go
 _AFTER_TERM_S = 0.7  # for a rank to end that was asked to
@@ -65,11 +66,11 @@ class Node:
 def run_local(settings: Settings, nproc: int, output: Output) -> int:
     """All ranks on this node; the exit code."""
     deadline = Deadline(settings.deadline_s)
-    guard(deadline, "numscope doctor:")
+    guard(deadline, "numscope doctor:", output.lines)
     meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(16), True, "this launcher")
     node = Node(0, 1, nproc, "local")
     host = Host(meeting, settings, nproc, deadline, output)
-    return _run(node, settings, f"127.0.0.1:{host.hub.port}", meeting.token, deadline, host)
+    return _run(node, settings, f"127.0.0.1:{host.hub.port}", meeting.token, deadline, output, host)
 
 
 def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
@@ -77,28 +78,26 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
 
     Raises: UsageError for an endpoint that is none.
     """
-    from numscope.doctor.seating import Seating
-
     deadline = Deadline(settings.deadline_s)
     meeting = meet_at_endpoint(settings, node_rank, environ)
     node = Node(node_rank or 0, num_nodes, nproc, "nnodes")
-    guard(deadline, "numscope doctor:")
+    guard(deadline, "numscope doctor:", output.lines)
     if meeting.hosted:
         try:
             host = Host(meeting, settings, node.world_size, deadline, output, Seating(num_nodes, nproc, socket.gethostname()))
             own = own_address(meeting)
             endpoint = f"[{own}]:{host.hub.port}" if ":" in own else f"{own}:{host.hub.port}"
-            return _run(node, settings, endpoint, meeting.token, deadline, host)
+            return _run(node, settings, endpoint, meeting.token, deadline, output, host)
         except HubTaken as taken:
             if node_rank is not None or not _is_ours(meeting, settings):
-                return _say_alone(node, settings, taken_about(meeting, settings, taken, tuple(node.ranks)))
+                return _say_alone(node, settings, output, taken_about(meeting, settings, taken, tuple(node.ranks)))
             # Another launcher of this job on this very host hosts it: this one is another "node".
     elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=lambda what: None)
     with on_signals(_end_at_once):  # no rank runs yet
         found = road.open(deadline.within(share(settings, 1)))
         if isinstance(found, Unreached):
-            return _say_alone(node, settings, {"reached": False, **_values_of(found)})
+            return _say_alone(node, settings, output, {"reached": False, **_values_of(found)})
         with found:
             request = {"kind": "seat", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
             patience = deadline.within(5.0)
@@ -106,12 +105,14 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
                 wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
                 seat = wire.receive(found, patience)
             except wire.WireError as error:
-                return _say_alone(node, settings, {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name})
+                return _say_alone(
+                    node, settings, output, {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
+                )
     if seat["kind"] == "refused":
         refused = {"reached": True, "endpoint": meeting.name}
         case = {"address": "this node", "kind": seat["why"], "reason": seat["reason"], "rank": -1, "hostname": socket.gethostname()}
-        return _say_alone(node, settings, refused, (case,))
-    return _run(replace(node, number=int(seat["node"])), settings, settings.endpoint, meeting.token, deadline, None)
+        return _say_alone(node, settings, output, refused, (case,))
+    return _run(replace(node, number=int(seat["node"])), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:
@@ -130,15 +131,15 @@ def num_gpus(environ: Mapping[str, str]) -> int:
 class _Rank:
     """One rank's process; its lines are passed on whole."""
 
-    def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock) -> None:
+    def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock, descriptor: int) -> None:
         self.rank = rank
         self.process = subprocess.Popen(
             command, env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         assert self.process.stdout is not None and self.process.stderr is not None
         self._readers = [
-            threading.Thread(target=_pass_on, args=(stream, descriptor, lock), daemon=True)
-            for stream, descriptor in ((self.process.stdout, 1), (self.process.stderr, 2))
+            threading.Thread(target=_pass_on, args=(stream, target, lock), daemon=True)
+            for stream, target in ((self.process.stdout, descriptor), (self.process.stderr, 2))
         ]
         for reader in self._readers:
             reader.start()
@@ -153,7 +154,7 @@ class _Rank:
             reader.join(max(deadline.left, 1e-3))
 
 
-def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, host: Host | None) -> int:
+def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, host: Host | None) -> int:
     """Starts the node's ranks, and ends with the verdict's exit code."""
     lock = threading.Lock()
     stopped: list[str] = []
@@ -170,7 +171,7 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
     with on_signals(stop):
         for rank in node.ranks:
             environ = _environ(node, rank, settings, endpoint, token)
-            ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock))
+            ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock, output.lines))
         try:
             _watch(ranks, deadline, host, stopped)
         finally:
@@ -191,7 +192,7 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
     if codes:
         return codes.most_common(1)[0][0]
     if stopped:
-        write_lines([f"numscope doctor: incomplete: ended by {stopped[0]}"], 1)
+        write_lines([f"numscope doctor: incomplete: ended by {stopped[0]}"], output.lines)
     return INCOMPLETE
 
 
@@ -273,14 +274,14 @@ def _is_ours(meeting: Meeting, settings: Settings) -> bool:
     return True
 
 
-def _say_alone(node: Node, settings: Settings, about: Mapping[str, object], refused: tuple[Mapping[str, object], ...] = ()) -> int:
+def _say_alone(
+    node: Node, settings: Settings, output: Output, about: Mapping[str, object], refused: tuple[Mapping[str, object], ...] = ()
+) -> int:
     verdict, examined = alone(node.identity(), settings, about)
     if refused:
-        from numscope.doctor.host import judge
-
         examined = replace(examined, refused=refused)
         verdict = judge(examined)
-    show(verdict, examined, Output())
+    show(verdict, examined, output)
     return verdict.exit_code
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from numscope.doctor.agent import Agent, Outcome
 from numscope.doctor.budget import Deadline
-from numscope.doctor.host import INCOMPLETE, Host, Output, alone, finding_lines, ok_line, show, write_lines
+from numscope.doctor.host import INCOMPLETE, Host, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
 from numscope.doctor.hub import HubTaken
 from numscope.doctor.identity import LAUNCHER, identify
 from numscope.doctor.meeting import Meeting, meet
@@ -33,13 +33,13 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     """
     meeting = meet(identity, settings, environ)
     deadline = Deadline(settings.deadline_s)
-    guard(deadline, f"[{identity.hostname}:{identity.rank}]")
+    guard(deadline, name_of(identity, settings), output.lines)
     host: Host | None = None
     if meeting.hosted:
         try:
             host = Host(meeting, settings, identity.world_size, deadline, output)
         except HubTaken as taken:
-            return _say_taken(identity, settings, meeting, taken)
+            return _say_taken(identity, settings, meeting, taken, output)
     way = replace(meeting, host=own_address(meeting), ports=(host.hub.port,)) if host else meeting
     agent = Agent(identity, settings, way, deadline, elsewhere=identity.node != 0 and identity.launcher != "mpi")
 
@@ -77,15 +77,15 @@ def _heed_launcher(agent: Agent) -> None:
 
 def _say_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:
     """This rank's lines."""
-    here = f"[{identity.hostname}:{identity.rank}]"
+    here = name_of(identity, settings)
     if outcome.verdict is not None:
         verdict = outcome.verdict
         lines = [f"{here} was not let in: {outcome.refused}"] if outcome.refused else []
         if identity.rank in verdict.ok and not outcome.refused:
-            lines.append(ok_line(identity))
+            lines.append(f"{here} is OK")
         if identity.launcher == "nnodes" and identity.node != 0 and identity.local_rank == 0:  # another terminal than the report's
             lines += finding_lines(verdict, f"{here} ")
-        write_lines(lines, 1)
+        write_lines(lines, output.lines)
         return verdict.exit_code
     if outcome.unreached is not None:
         missed = outcome.unreached
@@ -95,16 +95,16 @@ def _say_outcome(identity: Identity, settings: Settings, meeting: Meeting, outco
         kind = "silent" if outcome.lost.kind == "silent" else "closed"
         about = {"reached": True, "lost": kind, "sentence": outcome.lost.sentence, "endpoint": meeting.name, "phase": outcome.phase or 1}
     else:
-        write_lines([f"{here} incomplete: ended by {outcome.interrupted} before there was a verdict"], 1)
+        write_lines([f"{here} incomplete: ended by {outcome.interrupted} before there was a verdict"], output.lines)
         return INCOMPLETE
-    verdict, _ = alone(identity, settings, about, outcome.results)
-    write_lines(finding_lines(verdict, f"{here} "), 1)
+    verdict, examined = alone(identity, settings, about, outcome.results)
+    write_lines(finding_lines(for_ranks(verdict, examined), f"{here} "), output.lines)
     return verdict.exit_code
 
 
-def _say_taken(identity: Identity, settings: Settings, meeting: Meeting, taken: HubTaken) -> int:
+def _say_taken(identity: Identity, settings: Settings, meeting: Meeting, taken: HubTaken, output: Output) -> int:
     verdict, examined = alone(identity, settings, taken_about(meeting, settings, taken, (identity.rank,)))
-    show(verdict, examined, Output())
+    show(verdict, examined, output)
     return verdict.exit_code
 
 
@@ -126,11 +126,11 @@ def own_address(meeting: Meeting) -> str:
     return meeting.host if meeting.host == "::1" else "127.0.0.1"
 
 
-def guard(deadline: Deadline, who: str) -> None:
+def guard(deadline: Deadline, who: str, descriptor: int) -> None:
     """Ends this process a little after the deadline, whatever it hangs in."""
 
     def end() -> None:
-        write_lines([f"{who} incomplete: not done at the deadline of {deadline.seconds:.0f} s"], 1)
+        write_lines([f"{who} incomplete: not done at the deadline of {deadline.seconds:.0f} s"], descriptor)
         os._exit(INCOMPLETE)
 
     timer = threading.Timer(deadline.seconds + _OVERTIME_S, end)
