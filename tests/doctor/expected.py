@@ -10,8 +10,9 @@ from tests.doctor.netns import Host, Network, silent_server
 
 PORT = 29517  # outside of the range that the kernel hands out; the hosts are empty, so it is free
 DEADLINE_S = 60.0
-# With that deadline: ranks are waited for 14 s, a phase of links has 8 s, one of torch's 8 to 9 s. Two more seconds each are promised.
-MEETING_S, LINKS_S, TORCH_S = 14.2, 7.9, 9.5
+TORCH_DEADLINE_S = 120.0  # several processes that import torch at once need more than a second
+# With those: ranks are waited for 14 s, a phase of links has 8 s, one of torch's 16 to 20 s. Two more seconds each are promised.
+MEETING_S, LINKS_S, TORCH_S = 14.2, 7.9, 20.0
 START_S = 6.0  # processes to start, phases that are not concerned, and a machine that does other things too
 
 
@@ -34,7 +35,7 @@ class Fault:
         stopped: hosts whose processes do not end by themselves.
         told_by: hosts that must say the finding: 0 hosts the hub.
         torchrun: ranks get torchrun's environment, so that rank 0's own process hosts the hub.
-        phases: of the doctor.
+        phases, deadline_s: of the doctor.
         of_network: torch's own words for it are recorded too.
         also: findings that may stand beside it.
     """
@@ -58,6 +59,7 @@ class Fault:
     told_by: tuple[int, ...] = (0,)
     torchrun: bool = False
     phases: str = "links"
+    deadline_s: float = DEADLINE_S
     of_network: bool = True
     also: tuple[str, ...] = ()
 
@@ -126,6 +128,7 @@ FAULTS = (
             during={1: (phase, _STOP)},
             stopped=(1,),
             phases=phase,
+            deadline_s=180.0 if phase == "compute" else TORCH_DEADLINE_S,  # a silent heart is known after 5 s
             num_hosts=2,
             of_network=False,
         )
@@ -309,6 +312,28 @@ FAULTS = (
         words={number: ("--ifname", "docker0") for number in range(3)},
         environment={number: {"GLOO_SOCKET_IFNAME": "docker0"} for number in range(3)},
     ),
+    Fault(
+        "interface-missing",
+        "--ifname is an interface that one node does not have",
+        "interface-missing",
+        LINKS_S + START_S,
+        ranks=(1,),
+        hosts=("node1",),
+        inject=_each(lambda host: host.add_interface("ib0", "10.9.9.9/24"), 0, 2),
+        words={1: ("--ifname", "ib0")},
+        of_network=False,
+    ),
+    Fault(
+        "gloo-told-wrong-interface",
+        "GLOO_SOCKET_IFNAME of one node is an interface that leads nowhere",
+        "wrong-interface",
+        LINKS_S + START_S,
+        code=0,
+        hosts=("node1",),
+        inject=_each(lambda host: host.add_interface("docker0", "172.17.0.1/16"), 1),
+        environment={1: {"GLOO_SOCKET_IFNAME": "docker0"}},
+        also=("environment-differs",),
+    ),
     # what hosts have
     Fault(
         "versions-differ",
@@ -357,6 +382,33 @@ FAULTS = (
         ranks=(1,),
         environment={number: {"NUMSCOPE_DOCTOR_FAULT": "corrupt:rank=1"} for number in range(3)},
         phases="pairs",
+        deadline_s=TORCH_DEADLINE_S,
+        of_network=False,
+    ),
+    Fault(
+        "torch-hangs",
+        "a rank's torch process hangs in a transfer",
+        "child-hung",
+        3 * TORCH_S + START_S,
+        ranks=(1,),
+        hosts=("node1",),
+        num_hosts=2,
+        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "hang:phase=5,rank=1"} for number in range(2)},
+        phases="pairs",
+        deadline_s=TORCH_DEADLINE_S,
+        of_network=False,
+    ),
+    Fault(
+        "torch-dies",
+        "a rank's torch process dies in a collective",
+        "child-died",
+        3 * TORCH_S + START_S,
+        ranks=(1,),
+        hosts=("node1",),
+        num_hosts=2,
+        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "die:phase=6,rank=1"} for number in range(2)},
+        phases="collectives",
+        deadline_s=TORCH_DEADLINE_S,
         of_network=False,
     ),
     Fault(
@@ -368,6 +420,7 @@ FAULTS = (
         ranks=(2,),
         environment={number: {"NUMSCOPE_DOCTOR_FAULT": "slow:rank=2,factor=4"} for number in range(3)},
         phases="compute",
+        deadline_s=180.0,
         of_network=False,
     ),
 )

@@ -168,7 +168,7 @@ class Network:
             command("ip", "-n", self._switch, "link", "add", "br0", "mtu", str(mtu), "type", "bridge")
             command("ip", "-n", self._switch, "link", "set", "br0", "up")
             for number in range(num_hosts):
-                self._add(f"node{number}", f"{mark}-{number}", f"10.77.0.{number + 1}", f"port{number}", mtu)
+                self._add(f"node{number}", f"{mark}-{number}", f"192.168.77.{number + 1}", f"port{number}", mtu)
             for host, other in itertools.product(self.hosts, self.hosts):
                 host.resolve(other.name, other.address)
         except BaseException:
@@ -189,7 +189,7 @@ class Network:
         command("ip", "-n", self._switch, "link", "set", port, "master", "br0", "up")
         command(*inside, "address", "add", f"{address}/24", "dev", "eth0")
         command(*inside, "link", "set", "eth0", "up")
-        command(*inside, "route", "add", "default", "via", "10.77.0.254")
+        command(*inside, "route", "add", "default", "via", "192.168.77.254")
         self.hosts.append(Host(name, namespace, address, port, self._switch))
 
     def start(self, host: Host, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,8 +44,9 @@ if "-m" in sys.orig_argv and any(word in sys.orig_argv for word in ("numscope.do
             return None
     sys.meta_path.insert(0, Watch())
 """
+# As a rank on another terminal than the report's says it, and as the report does, over several lines.
 FINDING = re.compile(
-    r"^(?:\[(?P<host>[^:\]]+):\d+\] )?(?P<severity>fault|degraded|note): (?P<summary>.*) \((?P<id>[a-z0-9-]+), \w+\)$", re.M
+    r"^(?:\[[^\]\n]+:\d+\] )?(fault|degraded|note): ((?:.|\n(?!\n))*?)\s+[(\[]([a-z0-9-]+),\s(?:certain|likely|possible)[)\]]$", re.M
 )
 
 
@@ -75,7 +75,7 @@ def examine(fault: Fault, folder: Path) -> Seen:
             if number in fault.absent:
                 continue
             report = ("--json", str(folder / f"node{number}.json"))
-            words = ("--quick", "--deadline", f"{DEADLINE_S:g}", "--phases", fault.phases, *report)
+            words = ("--quick", "--deadline", f"{fault.deadline_s:g}", "--phases", fault.phases, *report)
             words = tuple(word for word in words if not (word == "--quick" and "compute" in fault.phases))
             paths = [str(site)] if number in fault.during else []
             for package, version in fault.installed.get(number, {}).items():
@@ -97,7 +97,7 @@ def examine(fault: Fault, folder: Path) -> Seen:
             environment |= fault.environment.get(number, {})
             started[number] = network.start(host, sys.executable, "-m", "numscope", "doctor", *words, environment=environment)
         awaited = [number for number in started if number not in fault.stopped]
-        ends = netns.wait([started[number] for number in awaited], min(fault.within_s + OVERTIME_S, DEADLINE_S + 5.0))
+        ends = netns.wait([started[number] for number in awaited], min(fault.within_s + OVERTIME_S, fault.deadline_s + 5.0))
     ended = dict(zip(awaited, ends, strict=True))
     return Seen(ended, {number: _findings(end, folder / f"node{number}.json") for number, end in ended.items()})
 
@@ -105,7 +105,9 @@ def examine(fault: Fault, folder: Path) -> Seen:
 def _findings(end: netns.Ended, report: Path) -> list[dict[str, Any]]:
     if report.exists():
         return list(json.loads(report.read_text())["findings"])
-    return [match.groupdict() for match in FINDING.finditer(end.stdout)]
+    return [
+        {"id": name, "severity": severity, "summary": " ".join(summary.split())} for severity, summary, name in FINDING.findall(end.stdout)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +183,3 @@ def table(seen: dict[str, Seen]) -> str:
         seconds = max(result.ended[number].seconds for number in fault.told_by)
         lines.append(f"| {fault.says} | `{fault.finding}` | {', '.join(names) or first.get('summary', '')} | {seconds:.1f} | {said} |")
     return "\n".join(lines) + "\n"
-
-
-def test_command_at_a_phase_is_done_before_it() -> None:
-    """The switch that stops processes works, so that a fault that is not found was really there."""
-    assert threading.active_count() > 0
-    compile(SITE, "sitecustomize.py", "exec")

@@ -107,7 +107,7 @@ def test_healthy_nodes_fill_the_matrix_in_both_directions(tmp_path: Path) -> Non
             assert found["mss"] == 1448 and found["pmtu"] == 1500
             assert found["segments"] > 0 and found["loss"] < 0.005
         assert all(not result["phase_error"] for result in results)
-        assert any(word.startswith("measure throughput to node1 (10.77.0.2:") for word in results[0]["said"])
+        assert any(word.startswith("measure throughput to node1 (192.168.77.2:") for word in results[0]["said"])
 
 
 @needs_hosts
@@ -132,7 +132,7 @@ def test_dropped_ephemeral_ports_are_told_from_a_node_that_is_gone(tmp_path: Pat
         assert cell(results, 0, 2)["known"] in ("dropped", "unreachable")
         assert words(results)[1, 0] == "ok"
         assert results[0]["heard"].get("1", 0) > 0
-        assert "node0 to node1 (10.77.0.2:" in results[0]["phase_error"] and "no answer within" in results[0]["phase_error"]
+        assert "node0 to node1 (192.168.77.2:" in results[0]["phase_error"] and "no answer within" in results[0]["phase_error"]
         assert max(result["seconds"] for result in results) < 30.0
 
 

@@ -22,7 +22,7 @@ Data of a rank:
             packets pass, and the port numbers differ in what a firewall lets through
         ``ephemeral``: the same words, of a fresh port that the other side opened on request, as gloo and NCCL do
         ``connect_s``, ``rtt_s`` (median of pings), ``rtt_min_s``, ``payload_s`` (64 KiB and an answer)
-        ``bytes``, ``bytes_per_s``: of bulk, as the other side measured it; absent where either node was too busy
+        ``bytes`` of all bursts, ``bytes_per_s`` of the quickest one, with the answer that it came; absent where either node was too busy
         ``segments``, ``retransmitted`` (less those sent again needlessly), ``loss`` (their ratio), ``mss``, ``pmtu``: from the kernel,
             Linux only. A full queue loses packets too: a link that is slow says so first
 """
@@ -42,15 +42,16 @@ from typing import Any
 from numscope.doctor import wire
 from numscope.doctor.budget import Deadline
 from numscope.doctor.context import Context, PhaseFailed
-from numscope.doctor.listener import PATIENCE_S, PIECE, PING, Listener, datagram, take
+from numscope.doctor.listener import BURST, PATIENCE_S, PING, Listener, datagram, take
 
 CONNECT_S = 3.5  # the kernel needs 3 s to say that nobody has an address, and sends a lost SYN again after 1 and 3 s
 CONNECT_AGAIN_S = 1.5  # once two were dropped: the rest would otherwise eat the whole budget
 PAYLOAD_S = 2.5  # a lost segment is sent again after 0.2, 0.6 and 1.4 s
 PAYLOAD_BYTES = 64 << 10
 PINGS = 20
-BULK_BYTES = {True: 4 << 20, False: 32 << 20}  # by quick; a slow link ends by time
-BULK_S = {True: 0.5, False: 1.0}
+BURST_BYTES = {True: 1 << 20, False: 4 << 20}  # by quick, at most
+BURSTS_S = {True: 0.5, False: 1.0}
+FEWEST_BURSTS, MOST_BURSTS = 8, 64  # the first ones only open TCP's window
 DATAGRAMS = 3
 QUICK_NODES = 8  # of so many or fewer, all pairs meet with ``quick`` too: a link that was not looked at can't be named
 
@@ -210,7 +211,7 @@ class _Examiner:
         if cell["status"] != "ok":
             return
         context.say(f"measure throughput to {name}")
-        cell.update(self._bulk(connection, cell["from"] < cell["to"]))
+        cell.update(self._bulk(connection, cell))
         # Last, as the other side then waits for a visitor who may never come.
         wire.send(connection, {"do": "ephemeral"}, self._within(PATIENCE_S))
         fresh = int(wire.receive(connection, self._within(PATIENCE_S), 4096)["port"])
@@ -230,9 +231,9 @@ class _Examiner:
             times.append(time.monotonic() - started)
         return {"rtt_s": statistics.median(times), "rtt_min_s": min(times)}
 
-    def _bulk(self, connection: socket.socket, first: bool) -> dict[str, float]:
+    def _bulk(self, connection: socket.socket, cell: Mapping[str, Any]) -> dict[str, float]:
         """Sends for a bounded time, while neither node is loaded; both locks are taken, that of the smaller node first."""
-        quick = self._context.settings.quick
+        first = cell["from"] < cell["to"]
         patience_s = min(PATIENCE_S * self._scale, self._deadline.left / 2)
         load = self._listener.load
         if first and not load.acquire(timeout=patience_s):
@@ -243,20 +244,38 @@ class _Examiner:
             if not wire.receive(connection, self._within(2 * PATIENCE_S), 4096).get("go"):
                 return {}
             held = held or load.acquire(timeout=patience_s)
-            piece, last = b"\x01" + bytes(PIECE - 1), bytes(PIECE)
-            ends, left = time.monotonic() + BULK_S[quick] * (1.0 if held else 0.0), BULK_BYTES[quick] // PIECE
-            connection.settimeout(max(self._within(PATIENCE_S).left, 1e-3))
-            while left > 1 and time.monotonic() < ends:
-                connection.sendall(piece)
-                left -= 1
-            connection.sendall(last)
-            answer = wire.receive(connection, self._within(PATIENCE_S), 4096)
+            bursts = self._bursts(connection, float(cell["payload_s"])) if held else []
+            connection.sendall(BURST.pack(0))
         finally:
             if held:
                 load.release()
-        if not held:
-            return {}
-        return {"bytes": int(answer["bytes"]), "bytes_per_s": float(answer["bytes"]) / max(float(answer["seconds"]), 1e-6)}
+        return {"bytes": sum(size for size, _ in bursts), "bytes_per_s": max(size / s for size, s in bursts)} if bursts else {}
+
+    def _bursts(self, connection: socket.socket, payload_s: float) -> list[tuple[int, float]]:
+        """Bytes and seconds of bursts, each until the other side has said that it came.
+
+        A host that does something else for a moment makes a burst late, never early: so the quickest one speaks for the link, and there
+        are more of them until the two quickest agree.
+        """
+        quick = self._context.settings.quick
+        bursts: list[tuple[int, float]] = []
+        piece, rate = bytes(BURST_BYTES[quick]), PAYLOAD_BYTES / payload_s
+        ends = time.monotonic() + BURSTS_S[quick]
+        while time.monotonic() < ends and len(bursts) < MOST_BURSTS:
+            if len(bursts) >= FEWEST_BURSTS:
+                best, second, *_ = sorted((size / seconds for size, seconds in bursts), reverse=True)
+                if second > 0.8 * best:
+                    break
+            size = int(min(len(piece), max(PAYLOAD_BYTES, rate * BURSTS_S[quick] / 4)))
+            deadline = self._within(PATIENCE_S)
+            connection.settimeout(max(deadline.left, 1e-3))
+            started = time.perf_counter()
+            connection.sendall(BURST.pack(size))
+            connection.sendall(memoryview(piece)[:size])
+            take(connection, len(PING), deadline)
+            bursts.append((size, max(time.perf_counter() - started, 1e-6)))
+            rate = size / bursts[-1][1]
+        return bursts
 
     @contextlib.contextmanager
     def _stalled(self, cell: dict[str, Any]) -> Iterator[None]:

@@ -5,7 +5,8 @@ It does what it is asked on each connection, one order after another (a frame ea
     ``echo``       give back ``times`` messages of 8 bytes
     ``payload``    take ``bytes`` bytes and say that they came
     ``ephemeral``  listen on a fresh port, say which, take one connection there
-    ``bulk``       when this node is not loaded by anybody else, take pieces until the last one; say bytes and seconds
+    ``bulk``       when this node is not loaded by anybody else, take bursts, each with its size before it, and say of each that it came;
+                   a size of 0 ends it
 
 A datagram on the same port number is counted by its sender: where TCP needs both directions, it shows which one works.
 """
@@ -26,11 +27,12 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.records import Settings
 
 PING = b"numscope"
-PIECE = 256 << 10  # bytes of one piece of bulk, the first of which says whether another follows
+BURST = struct.Struct(">I")  # its size
 PATIENCE_S = 5.0  # for a rank to say its next order, and for a load elsewhere to end
 
 _CONNECTIONS = 64  # at once; more are closed unheard
 _ORDER_BYTES = 4096
+_PIECE = 256 << 10  # taken at once
 _PAYLOAD_BYTES = 1 << 20
 _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
@@ -140,21 +142,16 @@ class Listener:
             return
         try:
             wire.send(connection, {"go": True}, Deadline(self._patience_s))
-            num_bytes, started, more = 0, 0.0, True
             deadline = Deadline(2 * self._patience_s)
-            buffer = memoryview(bytearray(PIECE))
-            while more:
-                filled = 0
-                while filled < PIECE:
+            buffer = memoryview(bytearray(_PIECE))
+            while left := BURST.unpack(take(connection, BURST.size, deadline))[0]:
+                while left:
                     connection.settimeout(max(deadline.left, 1e-3))
-                    got = connection.recv_into(buffer[filled:])
+                    got = connection.recv_into(buffer[: min(left, _PIECE)])
                     if not got:
                         raise OSError("ended")
-                    started = started or time.monotonic()
-                    filled += got
-                num_bytes += filled
-                more = buffer[0] == 1
-            wire.send(connection, {"bytes": num_bytes, "seconds": max(time.monotonic() - started, 1e-6)}, Deadline(self._patience_s))
+                    left -= got
+                connection.sendall(PING)
         finally:
             self.load.release()
 
