@@ -15,7 +15,7 @@ is left out and says so. A pair that hangs is given up at its round's limit; all
                   "status": "ok" | "corrupt" | "timeout" | "error" | "skipped",
                   "doing": the step that it hung or failed in, such as "recv from 3, 64 MiB", "error": torch's own text, or why skipped,
                   "round_trip_s": smallest of several, 8 bytes each way,
-                  "received": [{"bytes", "seconds", "bytes_per_s", "skipped": "" or why,
+                  "received": [{"bytes", "seconds": smallest of three up to 1 MiB, "bytes_per_s", "skipped": "" or why,
                                 "corrupt": None | {"first_offset": byte, "num_bytes": that differ, "num_bits": that differ}}]}]
 
 ``received`` is what came from the peer to this rank: one direction; the other stands in the peer's data.

@@ -21,6 +21,7 @@ from numscope.doctor.child.tournament import opponent, rounds_to_play
 
 _FOREVER = timedelta(hours=1)  # the limit is ours: when gloo's own wait times out, it closes the connections to all ranks
 _NUM_PINGS = 5
+_TIMES = 3  # that a payload of up to 1 MiB is sent: one transfer alone meets a busy host too often
 _ROUND_SHARE = 0.25  # of the time that is left, for a pair
 _SIZE_SHARE = 0.2  # of a pair's time, for one size in one direction
 _STOP_SHARE = 0.12  # of the phase: with less left no new round begins
@@ -180,16 +181,21 @@ class _Match:
         payload = pattern(size, "pair", self._desk.rank, self._peer, size)
         self._desk.faults.corrupt(5, payload, self._peer)
         with self._step(f"send to {self._peer}, {size_name(size)}"):
-            self._send(payload.to(self._wire.device))
+            on_device = payload.to(self._wire.device)
+            for _ in range(_times(size)):
+                self._send(on_device)
 
     def _receive_payload(self, size: int) -> float:
         expected = pattern(size, "pair", self._peer, self._desk.rank, size)
-        payload = torch.empty(size, dtype=torch.uint8, device=self._wire.device)
+        payloads = [torch.empty(size, dtype=torch.uint8, device=self._wire.device) for _ in range(_times(size))]
+        timings = []
         with self._step(f"recv from {self._peer}, {size_name(size)}"):
-            began = time.perf_counter()
-            self._receive(payload)
-            seconds = time.perf_counter() - began
-        corrupt = difference(payload.cpu(), expected)
+            for payload in payloads:
+                began = time.perf_counter()
+                self._receive(payload)
+                timings.append(time.perf_counter() - began)
+        seconds = min(timings)
+        corrupt = next(filter(None, (difference(payload.cpu(), expected) for payload in payloads)), None)
         entry = {"bytes": size, "seconds": seconds, "bytes_per_s": size / max(seconds, 1e-9), "skipped": "", "corrupt": corrupt}
         self.received.append(entry)
         return seconds
@@ -222,3 +228,7 @@ class _Match:
     def _step(self, what: str) -> Any:
         self.doing = what
         return self._desk.report.step(what)
+
+
+def _times(size: int) -> int:
+    return _TIMES if size <= 1 << 20 else 1
