@@ -133,7 +133,7 @@ def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
             rank: result for rank, result in sorted(examined.of(phase).items()) if result.status == "timeout" and rank not in blame.ranks
         }
         # Where most are late, no rank is to blame for it.
-        if len(late) * 2 < max(len(examined.of(phase)), 2):
+        if late and len(late) * 2 <= len(examined.of(phase)):
             for rank, result in late.items():
                 host = blame.hosts.get(rank, "")
                 found.append(

@@ -24,6 +24,7 @@ class Links:
         ranks: of each node.
         heard: (from, to) of which a datagram came, though nothing is known of those that are absent.
         listened: nodes that told what they heard.
+        interface: by which most ranks are reached; "" if that is not known.
     """
 
     cells: Mapping[Cell, Mapping[str, Any]]
@@ -31,6 +32,7 @@ class Links:
     ranks: Mapping[int, tuple[int, ...]]
     heard: frozenset[Cell]
     listened: frozenset[int]
+    interface: str = ""
 
     @property
     def examined(self) -> dict[Cell, Mapping[str, Any]]:
@@ -69,7 +71,17 @@ def links_of(examined: Examined, blame: Blame) -> Links:
             heard |= {
                 (node_of[int(sender)], node_of[rank]) for sender in result.data["heard"] if int(sender) in node_of and rank in node_of
             }
-    return Links(cells, hosts, {node: tuple(each) for node, each in ranks.items()}, frozenset(heard), frozenset(listened))
+    of_node = {node: tuple(each) for node, each in ranks.items()}
+    return Links(cells, hosts, of_node, frozenset(heard), frozenset(listened), _interface(examined))
+
+
+def _interface(examined: Examined) -> str:
+    """By which interface the hub saw most ranks."""
+    names: Counter[str] = Counter()
+    for result in examined.of(2).values():
+        names[str(result.data.get("interface", {}).get("name", ""))] += 1
+    del names[""], names["lo"]
+    return names.most_common(1)[0][0] if names else ""
 
 
 def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[int, list[str]]]:
@@ -81,11 +93,10 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     lost = {node for node, ranks in links.ranks.items() if ranks and set(ranks) & blame.ranks}
     told = attribute({pair: cell["status"] == "ok" for pair, cell in reached.items()})
     for cause in told.causes:
-        victims = lost & set(cause.nodes) if cause.kind in ("node", "inbound", "outbound", "link", "direction") else set()
         around = {pair for pair in cause.cells if lost & set(pair)}
-        if victims and around == cause.cells:
+        if cause.kind not in ("split", "everything") and around == cause.cells and not _reached_by_others(cause, lost, links):
             # The rank is gone: that nobody reaches it any more says nothing new.
-            for node in victims:
+            for node in lost & set(cause.nodes):
                 about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
             continue
         if around == cause.cells and cause.kind == "everything":
@@ -99,15 +110,22 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     return found, about_lost
 
 
+def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
+    """Whether a link that failed leads to a lost rank that third nodes still reach: then the link is at fault."""
+    if cause.kind not in ("link", "direction"):
+        return False
+    return any(
+        cell["status"] == "ok" and other in lost & set(cause.nodes) and one not in cause.nodes for (one, other), cell in links.cells.items()
+    )
+
+
 def _cause(cause: Cause, links: Links, num_cells: int) -> Finding:
     cells = [links.cells[pair] for pair in sorted(cause.cells)]
     statuses = Counter(str(cell["status"]) for cell in cells)
     status = statuses.most_common(1)[0][0]
     evidence = links.lines(cause.cells)
-    of_others = num_cells - len(cause.cells)
-    if of_others:
-        evidence.append(f"{of_others} other directions were examined, {of_others if not evidence else 'see the matrix'}")
-        evidence[-1] = f"{len(cause.cells)} of {num_cells} directions between nodes fail for this reason"
+    if num_cells > len(cause.cells):
+        evidence.append(f"{len(cause.cells)} of {num_cells} directions between nodes fail for this reason")
     where, ranks, hosts, pairs = _where(cause, links)
     if status == "stalled":
         return finding(
@@ -124,6 +142,20 @@ def _cause(cause: Cause, links: Links, num_cells: int) -> Finding:
             ),
         )
     if status == "stranger":
+        same = Counter(str(cell.get("address", "")) for cell in {cell["to"]: cell for cell in cells}.values())
+        address, times = same.most_common(1)[0]
+        if times > 1:
+            ifname = f"--ifname {links.interface}" if links.interface else "--ifname INTERFACE"
+            return finding(
+                "wrong-interface",
+                f"{times} hosts were told to others as {address}: an address that each host has for itself, as container bridges do.",
+                ranks=[rank for node in {pair[1] for pair in cause.cells} for rank in links.ranks.get(node, ())],
+                hosts=hosts,
+                evidence=evidence,
+                confidence="certain",
+                remedy=(f"numscope doctor {ifname}  # or leave --ifname out", *(_export(links.interface))),
+                severity="fault",
+            )
         summary = f"Something else answers at the address that others were told: {where}."
         return finding("wrong-address", summary, ranks=ranks, hosts=hosts, links=pairs, evidence=evidence, remedy=_routes(cells))
     if status == "silent":
@@ -178,7 +210,7 @@ def _link(cause: Cause, links: Links, evidence: list[str], cells: list[Mapping[s
         bad = (arrives_to, arrives_from)
         evidence.append(f"datagrams of {links.hosts[arrives_from]} come to {links.hosts[arrives_to]}, none comes the other way")
         return _direction(bad, links, evidence, cause)
-    if cause.kind == "direction":
+    if cause.kind == "direction" and (other, one) in links.examined:
         return _direction((one, other), links, evidence, cause)
     if both_listened and len(told) == 0:
         evidence.append("no datagram came through either")
@@ -202,10 +234,14 @@ def _link(cause: Cause, links: Links, evidence: list[str], cells: list[Mapping[s
 
 def _direction(pair: Cell, links: Links, evidence: list[str], cause: Cause) -> Finding:
     one, other = links.hosts[pair[0]], links.hosts[pair[1]]
+    if cause.kind == "direction":  # packets pass both ways, or the other direction's connection would not work either
+        summary = f"Connections from {one} to {other} do not come about, those the other way do: a firewall that lets no new ones in."
+    else:
+        summary = f"Packets from {one} to {other} do not arrive, the other direction works: a firewall or a route."
     address = _address_of(pair[0], links)
     return finding(
         "one-way-link",
-        f"Packets from {one} to {other} do not arrive, the other direction works: a firewall or a route.",
+        summary,
         hosts=(one, other),
         links=((one, other),),
         evidence=evidence,
@@ -321,6 +357,10 @@ def _address_of(node: int, links: Links) -> str:
         if other == node and cell.get("address"):
             return str(cell["address"])
     return links.hosts[node]
+
+
+def _export(interface: str) -> tuple[str, ...]:
+    return (f"export NCCL_SOCKET_IFNAME={interface} GLOO_SOCKET_IFNAME={interface}",) if interface else ()
 
 
 def _routes(cells: list[Mapping[str, Any]]) -> tuple[str, ...]:
