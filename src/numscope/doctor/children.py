@@ -29,6 +29,7 @@ from numscope.doctor.records import PHASES, Identity, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # tells the child the store's socket
 OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself: one that its agent must kill has hung
+KILL_SHARE = 0.94  # after which it is killed, so that its agent's own limit never comes before what is known of the child
 _STDERR_LINES = 40
 _LINE_BYTES = 1 << 20
 _REAP_S = 2.0  # for a killed process to go; one in the kernel's hands (a driver that hangs) stays
@@ -80,7 +81,7 @@ class Child:
         Args:
             arguments: JSON values, as the phase's file in child/ says; ``limit_s`` and ``end`` (on the host's monotonic clock, since it may
                 still import torch) are added: when it is to give up by itself.
-            deadline: when it is killed, with its process group.
+            deadline: of the phase; it is killed before, with its process group.
             say: is told each step before it is done.
 
         Raises: PhaseFailed with what was measured until then.
@@ -90,6 +91,7 @@ class Child:
             raise self._failed(f"{self._whose} was gone before it began: {self._how} in {PHASES[self._phase]}", data)
         self._phase = phase
         limit_s = deadline.left * OWN_SHARE
+        deadline = deadline.within(deadline.left * KILL_SHARE)
         request = json.dumps({"phase": phase, "arguments": {**arguments, "limit_s": limit_s, "end": time.monotonic() + limit_s}}) + "\n"
         if not self._started.wait(deadline.left) or not self._send(request.encode()):
             self._ended.wait(min(_REAP_S, deadline.left))  # so that its exit status is known
