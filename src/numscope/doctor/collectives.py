@@ -9,7 +9,8 @@ and all ranks, come to the same one. Of four ranks and more, each half does it i
     missing     [ranks] that did not come to this phase
     memory      {"device", "bytes", "seconds", "error": "" or why it could not be allocated and filled}
     collectives [{"name": "all_reduce" | "broadcast" | "all_gather" | "reduce_scatter" | "all_to_all" | "barrier" | "float_sum",
-                  "backend": "gloo" | "nccl", "group": "all" | "half", "bytes": of the whole payload of a rank,
+                  "backend": "gloo" | "nccl", "group": "all" | "half", "ranks": [of the group],
+                  "bytes": of the whole payload of a rank, as asked for (at least one float32 a rank is sent),
                   "by": "" or what it was done with where the backend lacks it, such as "isend and irecv",
                   "status": "ok" | "wrong" | "unstable" | "timeout" | "error" | "skipped",
                   "repeats", "seconds_min", "seconds_max", "bytes_per_s_min", "bytes_per_s_max",
