@@ -89,14 +89,14 @@ def test_network_in_two_parts_is_a_split() -> None:
     assert "{node0 and node1} and {node2 and node3}" in found.summary
 
 
-def test_same_address_on_all_hosts_is_the_wrong_interface() -> None:
+def test_same_address_on_all_hosts_is_a_wrong_one() -> None:
     strange = {"status": "stranger", "error": "rank 0 answers at node1, not rank 1", "address": "172.17.0.1"}
     cells = {(a, b): strange for a in range(3) for b in range(3) if a != b}
     examined = examination(3, links=cells, phases=(0, 1, 2, 3))
     for entry in examined.roster.values():
         entry["listen"]["address"] = "172.17.0.1"  # type: ignore[index]
     verdict = diagnose(examined)
-    assert (verdict.exit_code, only(verdict).id, only(verdict).confidence) == (1, "wrong-interface", "certain")
+    assert (verdict.exit_code, only(verdict).id, only(verdict).confidence) == (1, "wrong-address", "certain")
     assert any(line.startswith("numscope doctor --ifname eth0") for line in only(verdict).remedy)
 
 

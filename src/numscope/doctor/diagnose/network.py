@@ -147,14 +147,13 @@ def _cause(cause: Cause, links: Links, num_cells: int) -> Finding:
         if times > 1:
             ifname = f"--ifname {links.interface}" if links.interface else "--ifname INTERFACE"
             return finding(
-                "wrong-interface",
+                "wrong-address",
                 f"{times} hosts were told to others as {address}: an address that each host has for itself, as container bridges do.",
                 ranks=[rank for node in {pair[1] for pair in cause.cells} for rank in links.ranks.get(node, ())],
                 hosts=hosts,
                 evidence=evidence,
                 confidence="certain",
                 remedy=(f"numscope doctor {ifname}  # or leave --ifname out", *(_export(links.interface))),
-                severity="fault",
             )
         summary = f"Something else answers at the address that others were told: {where}."
         return finding("wrong-address", summary, ranks=ranks, hosts=hosts, links=pairs, evidence=evidence, remedy=_routes(cells))
