@@ -28,8 +28,6 @@ WRITE = "NUMSCOPE_WRITE_FAULT_TABLE"
 AT_ONCE = 3  # most of a case is waiting
 OVERTIME_S = 12.0  # what the machine may be late by before a time decides: a bound is there for what never ends
 
-pytestmark = pytest.mark.skipif(bool(netns.missing()), reason=netns.missing() or "hosts can be made")
-
 # Done by every Python process of a host, before anything else: a command of the shell when a phase's module is first imported.
 SITE = """
 import os, sys
@@ -126,6 +124,7 @@ def examined(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
         TABLE.write_text(table({name: future.result() for name, future in futures.items()}), encoding="utf-8")
 
 
+@pytest.mark.skipif(bool(netns.missing()), reason=netns.missing() or "hosts can be made")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_fault_is_named(fault: Fault, examined: dict[str, Future[Seen]]) -> None:
     seen = examined[fault.name].result()
