@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from numscope.cli import command
 from tests.doctor.fleet import environment
 
 
@@ -30,15 +31,24 @@ def refusal(*words: str, **environ: str) -> str:
         (["--backend", "ncl"], "numscope doctor: --backend: got 'ncl', expected gloo, nccl or both"),
         (["--node-rank", "1"], "numscope doctor: --node-rank: got 1 without --nnodes, expected both. Add --nnodes N."),
         (["--nnodes", "2", "--node-rank", "2"], "numscope doctor: --node-rank: got 2, expected one of 0 to 1, as --nnodes 2 says."),
-        (["--nnodes", "2"], "numscope doctor: --endpoint: got nothing, expected HOST:PORT of one of the nodes"),
         (["--nproc", "0"], "numscope doctor: --nproc: got 0, expected a whole number, at least 1."),
         (["--baseline", "absent.json"], "numscope doctor: --baseline: got 'absent.json', expected a file that numscope doctor --json has"),
         (["--quik"], "numscope doctor: got '--quik', expected one of --backend, "),
         (["explian", "x"], "numscope doctor: got 'explian', expected one of explain."),
     ],
 )
-def test_wrong_words_are_refused_with_what_is_expected(words: list[str], said: str) -> None:
-    assert refusal(*words).startswith(said)
+def test_wrong_words_are_refused_with_what_is_expected(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["numscope", "doctor", *words])
+    with pytest.raises(SystemExit) as raised:
+        command.main()
+    assert raised.value.code == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_nodes_need_an_endpoint() -> None:
+    assert refusal("--nnodes", "2").startswith("numscope doctor: --endpoint: got nothing, expected HOST:PORT of one of the nodes")
 
 
 def test_mistyped_phase_suggests_the_nearest() -> None:

@@ -73,7 +73,7 @@ class Road:
         self.addresses: tuple[str, ...] = ()
         self.address: tuple[str, int] | None = None  # what worked
         self.attempts: Counter[str] = Counter()
-        self.failures: Counter[tuple[int, Failure, str]] = Counter()
+        self.latest: dict[int, _Failed] = {}  # failure by port
 
     def open(self, deadline: Deadline) -> socket.socket | Unreached:
         """An authenticated connection, or why there is none when the deadline is over."""
@@ -86,22 +86,19 @@ class Road:
                     return self._try(port, deadline.within(max(TRY_S * self._scale, 0.2)))
                 except _Failed as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
-                    self.failures[(port, failed.kind, str(failed))] += 1
+                    # A try that the deadline cut short says "dropped" or "silent" of what was merely slow.
+                    if not (deadline.over and failed.kind in ("dropped", "silent") and port in self.latest):
+                        self.latest[port] = failed
                     if failed.kind in ("unresolved", "unreachable"):
                         break  # another port will not do better
             if deadline.over:
                 break
             time.sleep(min(_PAUSE_S * self._scale, deadline.left))
-        # What is said of the first port counts; the last try may have been cut short, so the most frequent failure speaks.
-        first = self._meeting.ports[0]
-        (_, kind, sentence), _ = max(
-            ((key, count) for key, count in self.failures.items() if key[0] == first),
-            key=lambda pair: pair[1],
-            default=((first, "dropped", "there was no time to try"), 0),
-        )
+        # The first port counts, and what was seen there last: while rank 0 is still starting, its port refuses.
+        last = self.latest.get(self._meeting.ports[0]) or _Failed("dropped", "there was no time to try")
         return Unreached(
-            kind=kind,
-            sentence=sentence,
+            kind=last.kind,
+            sentence=str(last),
             endpoint=self._meeting.name,
             origin=self._meeting.origin,
             addresses=self.addresses,
