@@ -133,6 +133,8 @@ def render(verdict: Verdict, examined: Examined) -> RenderableType:
     blocks: list[RenderableType] = [_head(verdict, examined)]
     if examined.results and examined.roster:
         blocks += [Text(""), _phases(examined, verdict)]
+        if any(result.rank in verdict.ok and result.status in ("failed", "timeout", "silent") for result in examined.results):
+            blocks.append(Text("failed in small letters: only because of another rank or link", "dim"))
     for name, matrix in _matrices(examined):
         blocks += [Text(""), Text(name), matrix]
     for finding in verdict.findings:
@@ -159,11 +161,11 @@ def _phases(examined: Examined, verdict: Verdict) -> Table:
     phases = sorted({result.phase for result in examined.results})
     of: dict[tuple[int, int], PhaseResult] = {(result.rank, result.phase): result for result in examined.results}
     hosts = hosts_of(examined)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("rank", justify="right")
-    table.add_column("host")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("host", overflow="fold")
     for phase in phases:
-        table.add_column(PHASES[phase])
+        table.add_column(PHASES[phase], no_wrap=True)
     rows: dict[str, list[int]] = {}
     ranks = sorted({result.rank for result in examined.results} | set(examined.roster))
     for rank in ranks:
@@ -175,20 +177,22 @@ def _phases(examined: Examined, verdict: Verdict) -> Table:
         if at >= MOST_ROWS or (len(ranks) > MOST_ROWS and fine and at >= 4):
             left_out += 1
             continue
-        cells = [_cell([of.get((rank, phase)) for rank in members]) for phase in phases]
+        cells = [_cell([of.get((rank, phase)) for rank in members], verdict) for phase in phases]
         table.add_row(named(members, 3).partition(" ")[2], escape(hosts.get(members[0], "did not come")), *cells)
     if left_out:
         table.add_row("…", f"{left_out} more", *[""] * len(phases))
     return table
 
 
-def _cell(results: list[PhaseResult | None]) -> Text:
+def _cell(results: list[PhaseResult | None], verdict: Verdict) -> Text:
     worst = ("failed", "timeout", "silent", "skipped", "ok")
     there = [result for result in results if result is not None]
     if not there:
         return Text("", "dim")
     status = min((result.status for result in there), key=worst.index)
     word, style = _CELL[status]
+    if word.isupper() and all(result.rank in verdict.ok for result in there if result.status == status):
+        word, style = word.lower(), "yellow"  # only because of another rank
     count = sum(result.status == status for result in there)
     if status == "ok":
         return Text(f"{word} {_seconds(max(result.seconds for result in there))}", style)
@@ -196,7 +200,7 @@ def _cell(results: list[PhaseResult | None]) -> Text:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 0.95 else f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.1f}s" if seconds >= 0.1 else f"{seconds * 1e3:.0f}ms"
 
 
 def _matrices(examined: Examined) -> list[tuple[str, Table]]:

@@ -1,0 +1,62 @@
+"""Comparison with a report of better days."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from numscope.doctor import baseline
+from numscope.doctor.diagnose import diagnose
+from numscope.doctor.report import to_json
+from numscope.errors import UsageError
+from tests.doctor.examples import examination
+
+
+def test_report_compared_with_itself_is_no_slower() -> None:
+    examined = examination(3)
+    assert diagnose(examined, to_json(diagnose(examined), examined)).findings == ()
+
+
+def test_all_ranks_slower_than_before_show_only_by_the_baseline() -> None:
+    before, now = examination(3), examination(3, compute=dict.fromkeys(range(3), 2.0))
+    assert diagnose(now).findings == ()
+    verdict = diagnose(now, to_json(diagnose(before), before))
+    assert [each.id for each in verdict.findings] == ["slower-than-baseline"] * 2
+    assert {each.ranks for each in verdict.findings} == {(0, 1, 2)}
+    assert any("2.0 × slower" in line for line in verdict.findings[0].evidence)
+
+
+def test_a_third_slower_is_told_a_fifth_is_not() -> None:
+    before = examination(2)
+    then = to_json(diagnose(before), before)
+    assert diagnose(examination(2, compute=dict.fromkeys(range(2), 1.2)), then).findings == ()
+    assert diagnose(examination(2, compute=dict.fromkeys(range(2), 1.35)), then).findings != ()
+
+
+def test_baseline_of_another_job_says_nothing_of_what_it_has_not() -> None:
+    before = examination(2, phases=(0, 1))
+    assert diagnose(examination(3, compute={1: 1.1}), to_json(diagnose(before), before)).findings == ()
+
+
+def test_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    assert baseline.read(str(tmp_path / "none.json")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "which is no JSON"), ("[]", "expected a report"), ("{}", "expected a report"), ('{"measured": 1}', "report")],
+)
+def test_file_that_is_no_report_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"^--baseline: got .*{words}"):
+        baseline.read(str(path))
+
+
+def test_odd_values_in_a_baseline_are_left_out() -> None:
+    examined = examination(2)
+    names = baseline.measured(examined)
+    odd = json.loads(json.dumps({"measured": {name: [None, "x", -1, 0][at % 4] for at, name in enumerate(names)}}))
+    assert baseline.slower(examined, odd) == []
