@@ -32,6 +32,36 @@ SLURM = {
     "SLURM_JOB_NODELIST": "gpu[07-08]",
     "SLURM_TASKS_PER_NODE": "2(x2)",
 }
+# As Slurm 22.05 sets them: a task of srun --nodes=2 --ntasks-per-node=2 in a batch job, and the script of sbatch --nodes=2.
+SRUN_STEP = {
+    "SLURM_JOB_ID": "4",
+    "SLURM_JOB_NODELIST": "gpu[1-2]",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1",
+    "SLURM_LOCALID": "0",
+    "SLURM_NNODES": "2",
+    "SLURM_NODEID": "1",
+    "SLURM_NTASKS": "4",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "gpu[1-2]",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    "SLURM_TASKS_PER_NODE": "2(x2)",
+    "SLURM_TOPOLOGY_ADDR": "gpu2",
+}
+BATCH_OF_NODES = {
+    "SLURM_JOB_ID": "5",
+    "SLURM_JOB_NODELIST": "gpu[1-2]",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_NNODES": "2",
+    "SLURM_NODEID": "0",
+    "SLURM_PROCID": "0",
+    "SLURM_TASKS_PER_NODE": "1(x2)",
+}
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "2",
     "OMPI_COMM_WORLD_SIZE": "4",
@@ -52,6 +82,35 @@ def test_sruns_numbers() -> None:
     assert identify(SLURM, "gpu08") == Identity(3, 4, 1, 2, 1, 2, "gpu08", "slurm")
 
 
+def test_step_of_a_real_slurm() -> None:
+    assert identify(SRUN_STEP, "gpu2") == Identity(2, 4, 0, 2, 1, 2, "gpu2", "slurm")
+    second_node_alone = {  # srun --nodes=1 --ntasks=2 --relative=1 in that job
+        **SRUN_STEP,
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NODELIST": "gpu2",
+        "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "2",
+    }
+    identity = identify(second_node_alone, "gpu2")
+    assert identity == Identity(0, 2, 0, 2, 0, 1, "gpu2", "slurm")
+    assert meet(identity, Settings(), second_node_alone).host == "gpu2"
+
+
+def test_step_of_heterogeneous_components_is_one_job() -> None:
+    parts = {"SLURM_NODEID": "1", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "2,1"}
+    assert identify({**SRUN_STEP, **parts, "SLURM_HET_SIZE": "2"}, "gpu2") == Identity(2, 3, 0, 1, 1, 2, "gpu2", "slurm")
+
+
+def test_task_that_was_started_alone_starts_its_own_ranks() -> None:
+    alone = {**SRUN_STEP, "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}
+    assert identify(alone, "gpu1") is None and in_batch_script(alone) == ""
+    assert identify({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, "h") is None
+    torchrun = identify({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}, "h")
+    assert torchrun is not None and torchrun.world_size == 1
+
+
 def test_mpiruns_numbers() -> None:
     assert identify(OPEN_MPI, "h") == Identity(2, 4, 0, 2, 1, 2, "h", "mpi")
     assert identify({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, "h") == Identity(
@@ -66,8 +125,10 @@ def test_torchrun_in_a_slurm_step_of_one_task_a_node_is_torchruns() -> None:
 
 
 def test_torchrun_started_once_a_rank_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"torchrun: got 2 node\(s\) of 4 rank\(s\), but srun started torchrun 8 times.*--nnodes 8"):
+    with pytest.raises(UsageError, match=r"torchrun: got 2 node\(s\) of 4 rank\(s\), but srun started torchrun 8 times.*--nnodes 2"):
         identify({**SLURM, "SLURM_NTASKS": "8", **TORCHRUN}, "h")
+    with pytest.raises(UsageError, match=r"4 times on 2 node\(s\), .*\. Say srun --ntasks-per-node=1 torchrun --nnodes 2"):
+        identify({**SRUN_STEP, **TORCHRUN, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1"}, "h")
 
 
 def test_ranks_set_by_hand_agree_with_sruns_or_are_refused() -> None:
@@ -110,6 +171,12 @@ def test_batch_script_without_srun_is_no_rank_and_says_so() -> None:
     assert "srun numscope doctor" in in_batch_script(batch)
     assert in_batch_script({**batch, "SLURM_NTASKS": "1"}) == ""
     assert in_batch_script({}) == ""
+
+
+def test_batch_script_of_several_nodes_without_a_number_of_tasks_says_so_too() -> None:
+    assert identify(BATCH_OF_NODES, "gpu1") is None
+    assert in_batch_script(BATCH_OF_NODES).startswith("SLURM_JOB_NUM_NODES: got 2, but this process was not started by srun")
+    assert in_batch_script({**BATCH_OF_NODES, "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -157,11 +224,24 @@ def test_master_port_at_the_end_of_the_range_stays_a_port() -> None:
 
 
 def test_slurm_meets_on_its_first_host_at_a_port_by_the_jobs_number() -> None:
-    one, same = (meet(identity_of({**SLURM, "SLURM_PROCID": p}), Settings(), {**SLURM, "SLURM_PROCID": p}) for p in ("0", "3"))
+    first = {**SLURM, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+    one, same = (meet(identity_of(environ), Settings(), environ) for environ in (first, SLURM))
     other = meet(identity_of(SLURM), Settings(), {**SLURM, "SLURM_JOB_ID": "100"})
     assert one.host == "gpu07" and one.hosted and not same.hosted
     assert (one.ports, one.token) == (same.ports, same.token) != (other.ports, other.token)
     assert all(20000 <= port < 32768 for port in one.ports)
+
+
+def test_hub_is_on_the_first_host_even_where_rank_0_is_not() -> None:
+    # srun --distribution=arbitrary with node2, node2, node1 in the host file: ranks 0 and 1 on the second host
+    spread = {**SRUN_STEP, "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "1,2"}
+    hosted = []
+    for rank, node, local in (("0", "1", "0"), ("1", "1", "1"), ("2", "0", "0")):
+        environ = {**spread, "SLURM_PROCID": rank, "SLURM_NODEID": node, "SLURM_LOCALID": local}
+        meeting = meet(identity_of(environ), Settings(), environ)
+        assert meeting.host == "gpu1"
+        hosted.append(meeting.hosted)
+    assert hosted == [False, False, True]
 
 
 def test_mpi_over_several_hosts_needs_an_endpoint() -> None:

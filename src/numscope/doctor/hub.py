@@ -15,6 +15,7 @@ thread each. Whoever holds no token is shown out within seconds and noted; whoev
 from __future__ import annotations
 
 import contextlib
+import resource
 import secrets
 import selectors
 import socket
@@ -94,9 +95,11 @@ class Hub:
         self._reached_at = ""  # the address by which ranks of other hosts reach this one
         self._guests: dict[int, _Guest] = {}  # by file descriptor
         self._strangers: dict[int, _Guest] = {}  # those of them that have not shown the token yet, the oldest first
+        self._controls: dict[int, _Guest] = {}  # the ranks' control connections
         self._unsent: set[_Guest] = set()
         self._ended = False
         self._selector = selectors.DefaultSelector()
+        _allow_connections(2 * world_size + _MAX_STRANGERS)
         self._listener = _listen(meeting)
         self.port: int = self._listener.getsockname()[1]
         self._wake, self._woken = socket.socketpair()
@@ -125,11 +128,12 @@ class Hub:
         """Sends to these ranks, or to all that are here."""
         data = memoryview(pack(message))
         with self.changed:
-            for guest in self._guests.values():
-                member = guest.member
-                if member is None or guest.beats or guest.closing or (not member.admitted and not onlookers):
-                    continue
-                if ranks is None or member.identity.rank in ranks:
+            if ranks is None or onlookers:
+                guests = [guest for guest in self._guests.values() if guest.member is not None and not guest.beats]
+            else:
+                guests = [self._controls[rank] for rank in ranks if rank in self._controls]
+            for guest in guests:
+                if guest.member is not None and (guest.member.admitted or onlookers) and not guest.closing:
                     guest.out.append(data)
                     self._unsent.add(guest)
         self._wake_up()
@@ -337,7 +341,7 @@ class Hub:
             self.onlookers.append(guest.member)
             self._note(guest, why, reason, rank=rank, hostname=identity.hostname, pid=int(message["pid"]), world_size=identity.world_size)
         else:
-            self.members[rank] = guest.member
+            self.members[rank], self._controls[rank] = guest.member, guest
             if not guest.address.startswith("127.") and guest.address != "::1":
                 self._reached_at = str(guest.connection.getsockname()[0]).removeprefix("::ffff:")
         self._answer(guest, {"kind": "refused" if why else "welcome", "why": why, "reason": reason, "key": guest.member.key})
@@ -383,6 +387,8 @@ class Hub:
         self._guests.pop(guest.connection.fileno(), None)
         self._strangers.pop(guest.connection.fileno(), None)
         self._unsent.discard(guest)
+        if guest.member is not None and self._controls.get(guest.member.identity.rank) is guest:
+            del self._controls[guest.member.identity.rank]
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(guest.connection)
         guest.connection.close()
@@ -390,6 +396,17 @@ class Hub:
     def _wake_up(self) -> None:
         with contextlib.suppress(OSError):  # full: it is awake already; closed: it has ended
             self._wake.send(b".")
+
+
+def _allow_connections(count: int) -> None:
+    """Raises this process's limit of open files as far as it may be raised: many a system begins with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 256
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listen(meeting: Meeting) -> socket.socket:

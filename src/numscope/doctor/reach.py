@@ -86,15 +86,17 @@ class Road:
                     return self._try(port, deadline.within(max(TRY_S * self._scale, 0.2)))
                 except _Failed as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
-                    # A try that the deadline cut short says "dropped" or "silent" of what was merely slow.
-                    if not (deadline.over and failed.kind in ("dropped", "silent") and port in self.latest):
+                    # A try that the deadline cut short says "dropped" or "silent" of what was merely slow; and a port refuses before
+                    # its process has started and after it has ended, which says less than what was seen in between.
+                    cut_short = deadline.over and failed.kind in ("dropped", "silent")
+                    if port not in self.latest or not (cut_short or failed.kind == "refused"):
                         self.latest[port] = failed
                     if failed.kind in ("unresolved", "unreachable"):
                         break  # another port will not do better
             if deadline.over:
                 break
             time.sleep(min(_PAUSE_S * self._scale, deadline.left))
-        # The first port counts, and what was seen there last: while rank 0 is still starting, its port refuses.
+        # The first port counts: it is the one that is meant to be the hub's.
         last = self.latest.get(self._meeting.ports[0]) or _Failed("dropped", "there was no time to try")
         return Unreached(
             kind=last.kind,
