@@ -175,7 +175,7 @@ def test_batch_script_without_srun_is_no_rank_and_says_so() -> None:
 
 def test_batch_script_of_several_nodes_without_a_number_of_tasks_says_so_too() -> None:
     assert identify(BATCH_OF_NODES, "gpu1") is None
-    assert in_batch_script(BATCH_OF_NODES).startswith("SLURM_JOB_NUM_NODES: got 2, but this process was not started by srun")
+    assert in_batch_script(BATCH_OF_NODES).startswith("SLURM_JOB_NUM_NODES: got 2, but srun did not start this process")
     assert in_batch_script({**BATCH_OF_NODES, "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1"}) == ""
 
 

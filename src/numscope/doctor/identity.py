@@ -19,7 +19,7 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
     Args:
         environ: of the process.
         hostname: "" asks the system.
-    Returns: None where no launcher started it.
+    Returns: None where no launcher started it, or SLURM or MPI started it alone: such a task (``srun --pty bash``) starts its own ranks.
     Raises: UsageError for numbers that are incomplete or contradict each other.
     """
     host = hostname or socket.gethostname()
@@ -34,17 +34,19 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
     if torchrun is not None and slurm is not None and mpi is None:
         _agree(environ, torchrun, slurm, "srun")
     # mpirun in a SLURM job starts one daemon a node with srun: what SLURM_* say is about that daemon.
-    return torchrun or mpi or slurm
+    found = torchrun or mpi or slurm
+    return None if found is not None and found.launcher != "torchrun" and found.world_size == 1 else found
 
 
 def in_batch_script(environ: Mapping[str, str]) -> str:
-    """The reason not to check this node alone: the script of a SLURM job of several tasks runs on one of them; "" if it is not so."""
-    tasks = environ.get("SLURM_NTASKS", "1")
-    if "SLURM_JOB_ID" in environ and _step(environ) in _NO_STEP and tasks.isdigit() and int(tasks) > 1:
-        return (
-            f"SLURM_NTASKS: got {tasks}, but this process was not started by srun, so that it alone would be checked. "
-            "Say srun numscope doctor, or numscope doctor --nproc N for this node alone."
-        )
+    """The reason not to check this host alone: a SLURM job of several tasks or nodes, seen from its script or shell; "" if it is not so."""
+    for name, what in (("SLURM_NTASKS", "tasks"), ("SLURM_JOB_NUM_NODES", "nodes"), ("SLURM_NNODES", "nodes")):
+        number = environ.get(name, "1")
+        if "SLURM_JOB_ID" in environ and _step(environ) in _NO_STEP and number.isdigit() and int(number) > 1:
+            return (
+                f"{name}: got {number}, but srun did not start this process, so that it would check this host alone, not all {what}. "
+                "Say srun numscope doctor, or numscope doctor --nproc N for this host alone."
+            )
     return ""
 
 
@@ -163,10 +165,11 @@ def _agree(environ: Mapping[str, str], torchrun: Identity, outer: Identity, who:
             "the same. Unset RANK and WORLD_SIZE, or set them to the launcher's numbers."
         )
     if torchrun.num_nodes != outer.world_size:
+        once = "srun --ntasks-per-node=1" if outer.launcher == "slurm" else "mpirun --npernode 1"
         raise UsageError(
             f"torchrun: got {torchrun.num_nodes} node(s) of {torchrun.local_world_size} rank(s), but {who} started torchrun "
-            f"{outer.world_size} times, expected once a node of one job. "
-            f"Say torchrun --nnodes {outer.world_size}, or start it {torchrun.num_nodes} time(s)."
+            f"{outer.world_size} times on {outer.num_nodes} node(s), expected once a node of one job. "
+            f"Say {once} torchrun --nnodes {outer.num_nodes} …"
         )
 
 

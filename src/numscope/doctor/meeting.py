@@ -60,7 +60,9 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
         if not hosts:
             raise UsageError("SLURM_JOB_NODELIST: got nothing, expected the job's hosts. Add --endpoint HOST:PORT with rank 0's host.")
         job = (environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
-        return Meeting(hosts[0], _ports_of(*job), _token(settings, environ, "slurm", *job), first, "SLURM_JOB_NODELIST")
+        # Rank 0 is elsewhere where tasks were spread by hand (--distribution=arbitrary); node 0 has always a first task.
+        there = identity.node == 0 and identity.local_rank == 0
+        return Meeting(hosts[0], _ports_of(*job), _token(settings, environ, "slurm", *job), there, "SLURM_JOB_NODELIST")
     if environ.get("MASTER_ADDR"):
         address, word = environ["MASTER_ADDR"], environ.get("MASTER_PORT", "29500")
         if not word.isdigit() or not 0 < int(word) < 65536:
