@@ -163,7 +163,7 @@ def test_node_that_never_comes_is_named() -> None:
     with started(node("--node-rank", "0", port=free_port())) as zero:
         out, _ = zero.communicate(timeout=90)
     assert zero.returncode == 1
-    assert "Ranks 2, 3 never came to the rendezvous: all of node 1." in out
+    assert "Ranks 2, 3 never came to the rendezvous: all of node number 1, counted from 0." in out
 
 
 def test_under_torchrun_rank_numbers_are_torchruns() -> None:

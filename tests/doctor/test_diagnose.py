@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numscope.doctor.catalog import CATALOG
 from numscope.doctor.diagnose import diagnose
-from numscope.doctor.records import Examined, Finding, Settings, Verdict
+from numscope.doctor.records import Examined, Finding, PhaseResult, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 from tests.doctor.expected import FAULTS
 
@@ -200,6 +200,47 @@ def test_name_that_means_loopback_is_degraded_until_torch_fails_by_it() -> None:
         examined = failed(examined, 4, rank, "gloo: Connection refused", groups={"gloo": {"seconds": 1.0, "error": "Connection refused"}})
     verdict = diagnose(examined)
     assert (verdict.exit_code, only(verdict).id, only(verdict).severity) == (1, "name-resolves-to-loopback", "fault")
+
+
+def test_node_that_never_came_is_told_from_a_host_of_that_name() -> None:
+    examined = examination(3, 2)
+    missing = [PhaseResult(1, rank, "silent", error="it did not come within 9.0 s", data={"how": "missing"}) for rank in (2, 3)]
+    came = {rank: entry for rank, entry in examined.roster.items() if rank not in (2, 3)}
+    slurm = {rank: {**entry, "identity": {**entry["identity"], "launcher": "slurm"}} for rank, entry in came.items()}
+    for roster, lines in (
+        (came, []),
+        (slurm, ["scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '2p'  # its name, for srun --exclude="]),
+    ):
+        results = [*(result for result in examined.results if result.rank not in (2, 3)), *missing]
+        found = only(diagnose(replace(examined, roster=roster, results=results)))
+        assert found.summary == "Ranks 2, 3 never came to the rendezvous: all of node number 1, counted from 0."
+        assert list(found.remedy[1:]) == lines
+
+
+def test_name_that_means_loopback_is_no_matter_between_nodes_on_one_machine() -> None:
+    name = {"name": "node1", "addresses": ["127.0.0.1"], "loopback": True, "error": "", "seconds": 0.0}
+    examined = examination(2, own_facts={0: {"name": name}, 1: {"name": name}})
+    assert [each.id for each in diagnose(examined).findings] == ["name-resolves-to-loopback"]
+    here = {rank: {**entry, "address": "127.0.0.1"} for rank, entry in examined.roster.items()}
+    assert diagnose(replace(examined, roster=here)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "num_nodes", "lines"),
+    [
+        ("slurm", 2, ["srun --exclude=node1 …"]),
+        ("torchrun", 2, ["srun --exclude=node1 …"]),
+        ("mpi", 2, ["mpirun --host …  # without node1"]),
+        ("local", 1, []),
+        ("mpi", 1, []),
+        ("slurm", 1, ["srun --exclude=node0 …"]),
+    ],
+)
+def test_remedy_that_leaves_a_host_out_is_in_the_launchers_words(launcher: str, num_nodes: int, lines: list[str]) -> None:
+    rank = num_nodes * 2 - 1
+    examined = failed(examination(num_nodes, 2), 4, rank, "its torch process died", child=child(False, "exit status 1"))
+    roster = {r: {**entry, "identity": {**entry["identity"], "launcher": launcher}} for r, entry in examined.roster.items()}
+    assert [line for line in only(diagnose(replace(examined, roster=roster))).remedy if "exclude" in line or "mpirun" in line] == lines
 
 
 @pytest.mark.parametrize("num_ranks", [3, 4, 8])

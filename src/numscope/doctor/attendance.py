@@ -140,12 +140,15 @@ def _missing(examined: Examined) -> list[Finding]:
         Finding(
             id="rank-missing",
             severity="fault",
-            summary=f"{_name(ranks)} never came to the rendezvous" + (f": all of {nodes}." if nodes else "."),
+            summary=f"{_name(ranks)} never came to the rendezvous" + (f": all of {_numbered(nodes)}." if nodes else "."),
             ranks=ranks,
             evidence=tuple(evidence),
             # Of whom another process took the number or who was told another size it is clear why it is not there.
             confidence="likely" if any(r["kind"] in ("duplicate", "world_size", "rank") for r in examined.refused) else "certain",
-            remedy=("look at what those processes print: each says itself whether and why it can't reach the hub",),
+            remedy=(
+                "look at what those processes print: each says itself whether and why it can't reach the hub",
+                *_names_in_slurm(examined, nodes),
+            ),
         )
     ]
 
@@ -231,16 +234,27 @@ def _hub_lost(examined: Examined) -> Finding:
     )
 
 
-def _nodes_of(examined: Examined, ranks: tuple[int, ...]) -> str:
-    """``node 1`` if the ranks are just all of one or several nodes, as far as ranks that came let that be known."""
+def _nodes_of(examined: Examined, ranks: tuple[int, ...]) -> list[int]:
+    """Numbers of the nodes whose ranks just these are, as far as ranks that came let that be known."""
     sizes = {int(entry["identity"]["local_world_size"]) for entry in examined.roster.values()}
     if len(sizes) != 1 or sizes == {1}:
-        return ""
+        return []
     size = sizes.pop()
     nodes = sorted({rank // size for rank in ranks})
-    if set(ranks) != {node * size + local for node in nodes for local in range(size)}:
-        return ""
-    return f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
+    return nodes if set(ranks) == {node * size + local for node in nodes for local in range(size)} else []
+
+
+def _numbered(nodes: list[int]) -> str:
+    """A host may well be called node1 and be number 0."""
+    return f"node{'s' if len(nodes) > 1 else ''} number {', '.join(map(str, nodes))}, counted from 0"
+
+
+def _names_in_slurm(examined: Examined, nodes: list[int]) -> tuple[str, ...]:
+    launchers = {entry["identity"].get("launcher") for entry in examined.roster.values()}
+    if launchers != {"slurm"} or not nodes:
+        return ()
+    lines = ";".join(f"{node + 1}p" for node in nodes)
+    return (f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude=",)
 
 
 def _host(examined: Examined, rank: int) -> str:

@@ -77,7 +77,24 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     verdict = conclude(examined, found, seconds)
     if verdict.exit_code == 5:
         found.append(_incomplete(examined))
-    return replace(verdict, findings=tuple(found), ok=_ok(examined, found, victims, blame))
+    return replace(verdict, findings=_for_launcher(found, examined), ok=_ok(examined, found, victims, blame))
+
+
+def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ...]:
+    """Remedies that leave a host out, for those who can: not on a host alone; in mpirun's words under mpirun; else in SLURM's."""
+    identities = [entry.get("identity", {}) for entry in examined.roster.values()]
+    launchers = {str(identity.get("launcher", "")) for identity in identities}
+    alone = len({identity.get("node", 0) for identity in identities}) == 1 and len(identities) == examined.expected
+
+    def adapted(line: str) -> tuple[str, ...]:
+        if not line.startswith("srun --exclude=") or launchers == {"slurm"}:
+            return (line,)
+        if alone:
+            return ()
+        host = line.removeprefix("srun --exclude=").removesuffix(" …")
+        return (f"mpirun --host …  # without {host}",) if launchers == {"mpi"} else (line,)
+
+    return tuple(replace(each, remedy=tuple(new for line in each.remedy for new in adapted(line))) for each in found)
 
 
 def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numscope.doctor.blame import Blame, finding, listed, named
+from numscope.doctor.facts import is_loopback
 from numscope.doctor.records import Examined, Finding
 
 SHM_BYTES = 64 << 20  # what container runtimes give by default
@@ -114,6 +115,8 @@ def _ifname(ranks: list[int], examined: Examined) -> tuple[str, ...]:
 
 def _loopback_name(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
     name = data["name"]
+    if all(is_loopback(str(entry.get("address", ""))) for entry in examined.roster.values()):
+        return ""  # "nodes" on one machine, which reach each other that way
     return f"{name['name']} is {listed(name['addresses'])} there" if several and name["loopback"] else ""
 
 
