@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from numscope.distributed.agree import spread
 from numscope.errors import AbortAfter, NonFiniteError, UsageError
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.compiled import foretell_compiled
 from numscope.probe.module import in_backward
 from numscope.probe.naming import peel
 from numscope.trained import ids_of
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("numscope")
 
 STRANGE_STEPS = 3  # after which an optimizer's other parameters are those of no module that is called
+# torch warns of global hooks at each call of a compiled module: ours sees nothing twice by it
+_HOOKS_AROUND_COMPILED = r"Using `torch\.compile\(module\)` when there are global hooks"
 MAX_MODELS = 16  # a script that calls more models than this calls modules one by one
 
 
@@ -64,6 +68,8 @@ class AutoWatch:
         self.num_calls = 0  # of any module, as far as torch tells of them
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
         self._hook: Any = None
+        self._compiling: Callable[[], None] | None = None
+        self._quiet: Any = None
 
     def __enter__(self) -> AutoWatch:
         if self._recorder is None and self.options.config is not None:
@@ -91,8 +97,15 @@ class AutoWatch:
         """Begin or stop to look for models."""
         if on and self._hook is None:
             self._hook = register_module_forward_pre_hook(self._called)
+            self._compiling = foretell_compiled(self._called_compiled)
+            warnings.filterwarnings("ignore", message=_HOOKS_AROUND_COMPILED)
+            self._quiet = warnings.filters[0]
         elif not on and self._hook is not None:
             self._hook.remove()
+            if self._compiling is not None:
+                self._compiling()
+            with contextlib.suppress(ValueError):  # the script has set its own filters
+                warnings.filters.remove(self._quiet)  # type: ignore[attr-defined]
             self._hook = None
 
     def check_selection(self) -> None:
@@ -112,21 +125,26 @@ class AutoWatch:
             for scope in reversed(self.scopes):
                 stack.callback(scope.close)
 
-    def _called(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _called_compiled(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """A module whose ``compile`` was called is about to be called: dynamo would trace a global hook rather than run it."""
+        if self._hook is not None:
+            self._called(module, args, before=True)
+
+    def _called(self, module: nn.Module, args: tuple[Any, ...], before: bool = False) -> None:
         if torch.compiler.is_compiling():
             return
         self.num_calls += 1
         if any(s.active for s in scopes.live()) or module in self._seen or in_backward():
             return
         try:
-            self._attach(module, args)
+            self._attach(module, args, before)
         except (NonFiniteError, AbortAfter, UsageError):  # of a scope that this one takes the place of; of the configuration
             raise
         except Exception as error:
             self._seen.update(module.modules())  # nor its parts, which it calls
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
-    def _attach(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _attach(self, module: nn.Module, args: tuple[Any, ...], before: bool) -> None:
         inner = peel(module)
         known = (*self.scopes, *scopes.live())  # also what the script watches by itself
         if any(s.owns(inner) for s in known) or next(inner.parameters(), None) is None or len(self.scopes) >= MAX_MODELS:
@@ -138,7 +156,7 @@ class AutoWatch:
         scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.append(scope)
         self._seen.add(module)
-        if inner is module:  # its own hooks were not there yet when this call began
+        if inner is module and not before:  # its own hooks were not there yet when this call began
             scope.adopt(args, _keyword_arguments(module))
 
 

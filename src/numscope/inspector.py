@@ -20,6 +20,7 @@ from numscope.joint import Joint
 from numscope.observation import Observation
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.compiled import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of
 from numscope.probe.layers import LayerProbe
 from numscope.probe.module import in_backward
@@ -187,6 +188,8 @@ class Inspector:
         self._active = active
         self._active_indices = frozenset(site.index for site in self._active)
         wanted = self._inspection.hooks(self._active)
+        if self.step_number != self.recorder.first_step:
+            prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
 
     def _before_step(self, optimizer: Optimizer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,3 +170,30 @@ assert not calls
 assert torch._dynamo.config.skip_nnmodule_hook_guards
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_schedule_is_kept_where_dynamo_is_loaded_after_the_watch_began(tmp_path: Path) -> None:
+    code = """
+import sys, torch
+from torch import nn
+import numscope
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+kept = []
+class Kept:
+    def log_scalar(self, name, value, iteration, **_):
+        kept.append((name, iteration))
+wanted = {"s": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": {
+    "enabled": True, "stats": ["max"], "tensors": ["activation"], "freq": 2, "start_step": FIRST}}}
+assert "torch._dynamo" not in sys.modules
+scope = numscope.watch(model, config=wanted, loggers=[Kept()], on_nonfinite=None)
+call = torch.compile(model, backend="aot_eager", fullgraph=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(7):
+    call(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+scope.close()
+assert kept == [(f"{layer}_activation_max", step) for step in range(FIRST, 7, 2) for layer in (0, 1)], kept
+assert torch._dynamo.config.skip_nnmodule_hook_guards
+"""
+    for first in (0, 2):
+        subprocess.run([sys.executable, "-c", code.replace("FIRST", str(first))], check=True, cwd=tmp_path)

@@ -7,13 +7,14 @@ own outputs are.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from numscope.probe import walk
 from numscope.summary.compiled import register
@@ -111,3 +112,36 @@ def drop_graphs() -> None:
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:
         dynamo.reset()
+
+
+def foretell_compiled(told: Callable[[nn.Module, tuple[Any, ...]], None]) -> Callable[[], None]:
+    """Be told of the first call of each module whose ``compile`` method is called from now on, before it begins.
+
+    Dynamo traces global hooks of such a call rather than runs them, and what is traced cannot put hooks on a module.
+
+    Args:
+        told: gets the module and the call's positional arguments.
+
+    Returns: what ends it. Modules that are called afterwards for the first time still tell.
+    """
+    original = nn.Module.compile
+
+    @functools.wraps(original)
+    def compile(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        made: Any = self._compiled_call_impl
+
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_compiling() and self._compiled_call_impl is first:
+                self._compiled_call_impl = made
+                told(self, args)
+            return made(*args, **kwargs)
+
+        self._compiled_call_impl = first
+
+    def undo() -> None:
+        if nn.Module.compile is compile:
+            nn.Module.compile = original  # type: ignore[method-assign]
+
+    nn.Module.compile = compile  # type: ignore[method-assign]
+    return undo
