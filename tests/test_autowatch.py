@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,3 +169,48 @@ def test_model_inside_a_model_is_no_model_of_its_own() -> None:
     with AutoWatch(WatchOptions()) as auto:
         train(model)
         assert [s.model for s in auto.scopes] == [model]
+
+
+@pytest.mark.parametrize("detection", [None, "raise"])
+def test_model_compiled_by_its_own_method_is_watched_from_its_first_call(detection: str | None, tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    original = nn.Module.compile
+    model = small()
+    wanted = {"s": {"enabled": True, "layers": {"layer_types": ["Linear"]}, "statistics": {"enabled": True, **ACTIVATIONS}}}
+    kept: list[int] = []
+
+    class Kept:
+        def log_scalar(self, name: str, value: float, iteration: int, **_: object) -> None:
+            kept.append(iteration)
+
+    with AutoWatch(WatchOptions(config=wanted, loggers=[Kept()], on_nonfinite=detection, log_dir=str(tmp_path))) as auto:
+        model.compile(backend="aot_eager", fullgraph=True)
+        train(model, 4)
+        (scope,) = auto.scopes
+        assert scope.model is model
+    assert kept == [0, 0, 2, 2]
+    assert nn.Module.compile is original
+    assert_no_hooks(model)
+
+
+ACTIVATIONS = {"stats": ["max"], "tensors": ["activation"], "freq": 2}
+
+
+def test_compiled_models_bring_no_warning_about_the_global_hook(recwarn: pytest.WarningsRecorder) -> None:
+    torch._dynamo.reset()
+    with AutoWatch(WatchOptions()):
+        train(torch.compile(small(), backend="aot_eager"))  # type: ignore[arg-type]
+    assert not [one for one in recwarn if "global hooks" in str(one.message)]
+
+
+def test_words_of_one_list_may_be_those_of_different_models(tmp_path: Path) -> None:
+    wanted = {"s": {"enabled": True, "layers": {"layer_types": ["Linear", "Bilinear"]}, "statistics": {"enabled": True, **ACTIVATIONS}}}
+    other = nn.Bilinear(4, 4, 1)
+    with AutoWatch(WatchOptions(config=wanted, on_nonfinite=None, log_dir=str(tmp_path))):
+        other(torch.ones(2, 4), torch.ones(2, 4))
+        train(small())
+    wanted["s"]["layers"]["layer_types"].append("Conv2d")  # type: ignore[index]
+    with AutoWatch(WatchOptions(config=wanted, on_nonfinite=None, log_dir=str(tmp_path))), pytest.raises(numscope.UsageError) as caught:
+        other(torch.ones(2, 4), torch.ones(2, 4))
+        train(small())
+    assert '"Conv2d" is part of no layer' in str(caught.value) and "Bilinear" not in str(caught.value)

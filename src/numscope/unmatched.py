@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from numscope.distributed import agree
 from numscope.errors import UsageError
 from numscope.plan.plan import Layer, Switch
+
+_WORD = re.compile(r'"(?:[^"\\…]|\\.)*["…]')  # as messages show one, shortened where it is long
 
 
 def refuse_unmatched(unmatched: Sequence[str]) -> None:
@@ -22,8 +25,10 @@ def refuse_unmatched(unmatched: Sequence[str]) -> None:
 
 
 def place_of(line: str) -> str:
-    """File and key of a message about a configuration."""
-    return ": ".join(line.split(": ")[:2])
+    """File and key of a message about a configuration, and its word where the key has several: each model may lack another one."""
+    *place, text = line.split(": ", 2)
+    word = _WORD.match(text)
+    return ": ".join([*place, word[0]] if word is not None else place)
 
 
 def unmet(switch: Switch, layers: Sequence[Layer]) -> str:
