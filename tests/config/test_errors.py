@@ -94,6 +94,7 @@ def test_no_tag_is_executed(refused: Any, tmp_path: Path) -> None:
     ("source", "error"),
     [
         ("stat.yaml", 'stat.yaml: no such file, expected a YAML file. Did you mean "stats.yaml"?'),
+        ("nope.yaml", "nope.yaml: no such file, expected a YAML file."),
         ("folder", "folder: got a folder, expected a YAML file."),
         ("a: 1\nb: 2", "a: 1\nb: 2: got YAML text, expected a YAML file's path or a dict. Read it first: yaml.safe_load(text)."),
         (3, "config: got 3, expected a YAML file's path or a dict."),

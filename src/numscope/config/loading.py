@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from numscope.config.schema import (
     Scheduled,
     Statistics,
     Words,
+    clash,
     explain,
     for_tensor,
 )
@@ -158,12 +160,19 @@ class _Builder:
                 key = str(loc[0]) if loc else ""
                 at = (section.layer_places.get(key) or below(place, key)) if key else place
                 self._errors.add(f"{at}{under}", text or f"is an unknown key, expected {listed(key, Layers.model_fields)}")
+            self._refuse_clash(section, clash(section.layers))
             return None
-        if section.features and (clash := layers.clash()):
-            keys = ", ".join(section.layer_places[key].rpartition(".")[2] for key in clash)
-            self._errors.add(place, f"got {keys} together, expected one of them alone: only layer_numbers and layer_types can be combined.")
+        if self._refuse_clash(section, layers.clash()):
             return None
         return Selection(layers.layer_name_regex_pattern, layers.layer_numbers, layers.layer_types, layers.containers, layers.layer_names)
+
+    def _refuse_clash(self, section: Section, keys: tuple[str, ...]) -> bool:
+        if not section.features or not keys:
+            return False
+        names = ", ".join(section.layer_places[key].rpartition(".")[2] for key in keys)
+        rule = "expected one of them alone: only layer_numbers and layer_types can be combined."
+        self._errors.add(below(section.path, "layers"), f"got {names} together, {rule}")
+        return True
 
     def _part(self, written: Written, on: bool) -> Feature | None:
         """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
@@ -183,12 +192,31 @@ class _Builder:
                     continue
                 place = written.place(loc, under)
                 self._errors.add(place, text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
+            self._check_right(written, model, found, words)
             return None
         if isinstance(part, Statistics):
             self._check_tensors(written, part)
         elif isinstance(part, Plugged):
             self._check_plugged(written, part, off)
         return part
+
+    def _check_right(
+        self, written: Written, model: type[Feature], found: Sequence[tuple[tuple[Any, ...], str, str, bool]], words: Words
+    ) -> None:
+        """What the right keys of a wrong feature contradict, so that it is not left for the next time."""
+        if model is not Statistics:
+            return
+        wrong = {loc[0] for loc, *_ in found if loc}
+        settings = {key: value for key, value in written.settings.items() if key not in wrong or key == "stats"} | {"enabled": True}
+        if isinstance(stats := settings.get("stats"), list):
+            bad = {int(at[1]) for loc, below, *_ in found if loc == ("stats",) and (at := re.match(r"\[(\d+)\]", below))}
+            settings["stats"] = [one for index, one in enumerate(stats) if index not in bad]
+        try:
+            part = model.model_validate(settings, context=words)
+        except ValidationError:
+            return
+        assert isinstance(part, Statistics)
+        self._check_tensors(written, part)
 
     def _check_plugged(self, written: Written, part: Plugged, off: bool) -> None:
         custom, given = self._plugged[written.feature], part.model_extra or {}

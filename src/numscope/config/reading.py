@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from numscope.config.wording import Errors, meant, shown
+from numscope.config.wording import Errors, nearest, shown
 
 _MAX_BYTES = 2**20
 _MAX_DEPTH = 32
@@ -62,8 +62,11 @@ def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
             elif "\n" in str(path) or ": " in str(path):
                 errors.add("", "got YAML text, expected a YAML file's path or a dict. Read it first: yaml.safe_load(text).")
             else:
-                siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-                errors.add("", f"no such file, expected a YAML file.{meant(path.name, siblings)}")
+                # By stems: all names that end in .yaml are alike.
+                files = sorted(path.parent.iterdir(), key=lambda p: p.suffix in (".yaml", ".yml")) if path.parent.is_dir() else []
+                siblings = {p.stem: p.name for p in files}
+                near = nearest(path.stem, siblings)
+                errors.add("", "no such file, expected a YAML file." + (f' Did you mean "{siblings[near]}"?' if near is not None else ""))
             return None
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)

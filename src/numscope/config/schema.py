@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
@@ -155,10 +155,13 @@ class Layers(Part):
 
     def clash(self) -> tuple[str, ...]:
         """Keys that can't stand together: numbers and types can, a pattern or names stand alone."""
-        given = self.model_fields_set - {"containers"}
-        return (
-            () if given <= {"layer_numbers", "layer_types"} or len(given) == 1 else tuple(k for k in type(self).model_fields if k in given)
-        )
+        return clash(self.model_fields_set)
+
+
+def clash(keys: Collection[str]) -> tuple[str, ...]:
+    """``Layers.clash`` of keys whose values may be wrong."""
+    given = tuple(key for key in CHOICES if key in keys)
+    return () if {*given} <= {"layer_numbers", "layer_types"} or len(given) == 1 else given
 
 
 # ---------------------------------------------------------------------------------------------------- tensors, gemms
