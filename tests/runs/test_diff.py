@@ -420,3 +420,18 @@ def test_document_is_json_and_has_the_keys_that_its_page_describes(tmp_path: Pat
         return set().union(*(keys(v) for v in value)) if isinstance(value, list) else set()
 
     assert keys(document) == described
+
+
+def test_one_element_of_a_small_tensor_that_rounds_to_zero_is_no_divergence(tmp_path: Path) -> None:
+    value = torch.linspace(1, 2, 32)
+    for name, zeros, dtype in (("a", 0, torch.float32), ("b", 1, torch.bfloat16), ("c", 20, torch.bfloat16)):
+        gradient = value.clone()
+        gradient[:zeros] = 0
+        sink = ParquetSink(tmp_path / name, 0, {})
+        seen = [("activation", value), ("output", value), ("wgrad", gradient)]
+        sink.write([observation("ln", "LayerNorm", tensor, one.to(dtype), 0, i) for i, (tensor, one) in enumerate(seen)])
+        sink.close()
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    assert compare(a, b, stats=("num_zero",)).first is None
+    assert where(compare(a, c, stats=("num_zero",)).first) == (0, "ln", "wgrad")
+    assert where(compare(a, b, stats=("num_zero",), tolerance=0.02).first) == (0, "ln", "wgrad")

@@ -106,7 +106,7 @@ def _compare(
         tolerances = dict.fromkeys(STATS, divergence.LEAST)
     elif kind == "steps":
         tolerances = dict.fromkeys(STATS, divergence.STEP_TOLERANCE)
-    divergence.judge(con, "judged", "pairs", tolerances, "limits" if calibrated else None, stats)
+    divergence.judge(con, "judged", "pairs", tolerances, "limits" if calibrated else None, stats, few=kind == "dtype")
 
     order = "ORDER BY step_a, place, ord NULLS LAST, layer_a, tensor"
     first = next(iter(_differences(con, stats, f"WHERE severity > 1 {order} LIMIT 1")), None)
