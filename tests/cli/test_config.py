@@ -147,6 +147,15 @@ def test_features_of_ones_own_are_known_to_check_explain_and_layers(tmp_path: Pa
         assert done.exit_code == 0, done.output
 
 
+def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) -> None:
+    own, file = tmp_path / "own.py", tmp_path / "own.yaml"
+    own.write_text("import numscope\n@numscope.feature('LargeOfExplain', tensors=['activation'])\ndef f(layer, name, x, step, settings): ...\n")
+    file.write_text("s: {enabled: true, layers: {layer_types: [c_fc]}, LargeOfExplain: {enabled: true, tensors: [activation]}}")
+    done = CliRunner().invoke(numscope, ["config", "explain", str(file), "--features", str(own), "--model", "gpt2"])
+    (row,) = [line for line in done.output.splitlines() if "LargeOfExplain" in line]
+    assert " h.0.mlp.c_fc, " in row and "(12)" in row
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

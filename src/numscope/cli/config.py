@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.plan.plan import Collect, Plan, Switch
+    from numscope.plan.plan import Collect, Layer, Plan, Switch
     from numscope.plan.schedule import Schedule
     from numscope.plan.selection import Selection
 
@@ -126,10 +127,14 @@ def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, token
         stats = _names([asked.label for asked in collect.stats], 8) + _manner(collect)
         row = (collect.section, collect.feature, where, ", ".join(collect.tensors), stats, steps_of(collect.schedule), cost)
         table.add_row(*map(Text, row))
-    others: list[Switch | Custom] = [*plan.switches, *plan.customs]
-    for part in others:
+    others: list[tuple[Switch | Custom, Sequence[Layer] | None]] = []
+    if resolved is None:
+        others += [*((one, None) for one in plan.switches), *((one, None) for one in plan.customs)]
+    else:
+        others += [*resolved.switches, *resolved.customs]
+    for part, chosen in others:
         tensors = part.tensors if isinstance(part, Custom) else part.settings.get("tensors") or ()
-        where = words_of(part.selection)
+        where = words_of(part.selection) if chosen is None else _names([layer.name for layer in chosen])
         table.add_row(*map(Text, (part.section, part.feature, where, ", ".join(tensors), "", steps_of(part.schedule), "")))
     return table
 

@@ -19,7 +19,11 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 
 
 @click.command(options_metavar="[options]", short_help="Query a run's statistics, or merge them by groups.")
-@click.option("--by", metavar="layer|name|type|tensor|all|REGEX", help="Merge by layer (all of one number), whole name, class, tensor, or part of a name.")
+@click.option(
+    "--by",
+    metavar="layer|name|type|tensor|all|REGEX",
+    help="Merge by layer (all of one number), whole name, class, tensor, or part of a name.",
+)
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all that there are.")
 @click.option("--steps", metavar="A-B", help="Only steps A to B, both included; A-, -B and A alone are understood.")
 @click.option("--every-steps", type=click.IntRange(min=1), metavar="N", help="Merge each N steps rather than all; 1: each step by itself.")
@@ -92,7 +96,7 @@ def _result(
 
 _OVERVIEW = """
     SELECT cls, split_part(tensor, '[', 1) AS tensor, count(DISTINCT layer) AS layers,
-        count(DISTINCT step) AS steps, min(step) AS first_step, max(step) AS last_step, count(DISTINCT rank) AS ranks,
+        count(DISTINCT step) AS steps, min(step) AS first_step, max(step) AS last_step, greatest(count(DISTINCT rank), max(ranks)) AS ranks,
         count(*) AS rows, sum(num_nan)::BIGINT AS num_nan, sum(num_inf)::BIGINT AS num_inf
     FROM stats GROUP BY ALL ORDER BY ALL
 """
@@ -110,6 +114,8 @@ def _grouped(
     else:
         chosen = [name.strip() for name in names.split(",")]
     groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
+    if not groups:
+        click.echo("numscope stats: the run has nothing of these layers at these steps.", err=True)
     missing = lacking(groups)
     if missing:
         click.echo(

@@ -52,7 +52,8 @@ def print_stop(error: BaseException) -> None:
     taken for the cause.
     """
     text = str(error)
-    said = "" if hasattr(error, "finding") else f"{text}\nnumscope: " if "\n" in text else f"{text}: "
+    whole = "\n" in text or text.endswith((".", "?"))  # sentences of their own
+    said = "" if hasattr(error, "finding") else f"{text}\nnumscope: " if whole else f"{text}: "
     frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
     if not frames:
         print(f"numscope: {said}stopped at the end of the script", file=sys.stderr)

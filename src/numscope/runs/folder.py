@@ -61,7 +61,10 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
     parts = [part for part in parts if os.path.basename(part.path) not in broken]
     if not parts:
         if os.path.exists(os.path.join(path, RUN_FILE)):
-            raise UsageError(f"{where}: {given!r} holds a run that has written no statistics yet: the first come after a scheduled step.")
+            raise UsageError(
+                f"{where}: {given!r} holds a run that has written no statistics yet: the first come half a minute after a scheduled step, "
+                "or when the run ends. Its debug_statistics_logs have them before."
+            )
         raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it. {_inside(path)}")
     return Run(path, tuple(parts), broken)
 
