@@ -157,3 +157,10 @@ def test_times_and_versions_are_not_taken_for_addresses() -> None:
 
     text = "12:30:45 torch 2.13.0 4711:x 1.2.3"
     assert Redaction(examination(2)).text(text) == text
+
+
+def test_host_is_whole_and_nothing_is_cut_at_80_columns() -> None:
+    text = printed(examination(2, 2), 80)
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+    rows = [line.split()[:2] for line in text.splitlines() if " ok 0.1s" in line]
+    assert rows == [[str(rank), f"node{rank // 2}"] for rank in range(4)]

@@ -6,11 +6,11 @@ terminal is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +24,7 @@ SCHEMA = 1  # of the JSON; grows when a key changes its meaning or goes
 MOST_ROWS = 32  # ranks, above which a row stands for a host, and only for those with something to say
 MOST_NODES = 12  # of the matrix of links
 _EVIDENCE_LINES = 6
+_BROKEN = tuple({"rendezvous": "rendez-\nvous", "collectives": "collec-\ntives"}.get(name, name) for name in PHASES)
 _EXIT = {
     0: "healthy",
     1: "something is broken, and it is known what",
@@ -132,7 +133,7 @@ def render(verdict: Verdict, examined: Examined) -> RenderableType:
     """The report, for any rich console."""
     blocks: list[RenderableType] = [_head(verdict, examined)]
     if examined.results and examined.roster:
-        blocks += [Text(""), _phases(examined, verdict)]
+        blocks += [Text(""), _Fitting(examined, verdict)]
         if any(result.rank in verdict.ok and result.status in ("failed", "timeout", "silent") for result in examined.results):
             blocks.append(Text("failed in small letters: only because of another rank or link", "dim"))
     for name, matrix in _matrices(examined):
@@ -156,16 +157,31 @@ def _head(verdict: Verdict, examined: Examined) -> Text:
     return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
 
 
-def _phases(examined: Examined, verdict: Verdict) -> Table:
+class _Fitting:
+    """The table of phases, closer, its long headers in two lines, where the console is narrow: what is cut else is the host's name."""
+
+    def __init__(self, examined: Examined, verdict: Verdict) -> None:
+        self._examined = examined
+        self._verdict = verdict
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = _phases(self._examined, self._verdict, PHASES)
+        if console.measure(table, options=options.update(width=1000)).maximum > options.max_width:
+            table = _phases(self._examined, self._verdict, _BROKEN)
+            table.padding = 0
+        yield table
+
+
+def _phases(examined: Examined, verdict: Verdict, headers: Sequence[str]) -> Table:
     """Phases across, ranks (or hosts, if they are many) down."""
     phases = sorted({result.phase for result in examined.results})
     of: dict[tuple[int, int], PhaseResult] = {(result.rank, result.phase): result for result in examined.results}
     hosts = hosts_of(examined)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("host", overflow="fold")
+    table.add_column("host", overflow="fold", min_width=4)
     for phase in phases:
-        table.add_column(PHASES[phase], no_wrap=True)
+        table.add_column(headers[phase], no_wrap=True)
     rows: dict[str, list[int]] = {}
     ranks = sorted({result.rank for result in examined.results} | set(examined.roster))
     for rank in ranks:
