@@ -147,9 +147,19 @@ def test_features_of_ones_own_are_known_to_check_explain_and_layers(tmp_path: Pa
         assert done.exit_code == 0, done.output
 
 
+def test_explain_tells_which_statistics_read_their_tensors_again(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    text = "s: {enabled: true, layers: {layer_types: [c_fc]}, statistics: {enabled: true, stats: [max, kurtosisSTATS], tensors: [weight]}}"
+    for stats, said in (("", False), (", exponent_histogram, e4m3_mse", True)):
+        file.write_text(text.replace("STATS", stats))
+        done = CliRunner().invoke(numscope, ["config", "explain", str(file), "--model", "gpt2"])
+        assert ("Beside that one read of each tensor, exponent_histogram, e4m3_mse read theirs again." in done.output) == said
+
+
 def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) -> None:
     own, file = tmp_path / "own.py", tmp_path / "own.yaml"
-    own.write_text("import numscope\n@numscope.feature('LargeOfExplain', tensors=['activation'])\ndef f(layer, name, x, step, settings): ...\n")
+    code = "import numscope\n@numscope.feature('LargeOfExplain', tensors=['activation'])\ndef f(layer, name, x, step, settings): ...\n"
+    own.write_text(code)
     file.write_text("s: {enabled: true, layers: {layer_types: [c_fc]}, LargeOfExplain: {enabled: true, tensors: [activation]}}")
     done = CliRunner().invoke(numscope, ["config", "explain", str(file), "--features", str(own), "--model", "gpt2"])
     (row,) = [line for line in done.output.splitlines() if "LargeOfExplain" in line]

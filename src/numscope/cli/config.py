@@ -166,8 +166,19 @@ def _cost_lines(resolved: Resolved | None, subject: Subject | None, tokens: int 
             if tokens is None
             else " Unknown: layers without a width of their own."
         )
+    if further := _further_reads(resolved):
+        hint += f" Beside that one read of each tensor, {_names(further)} read theirs again."
     span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
     return [f"reads: {whole} at a step when all are scheduled, {average} a step on average over {span}, on one rank.{hint}"]
+
+
+def _further_reads(resolved: Resolved) -> list[str]:
+    """The statistics that the pass which all share does not give."""
+    from numscope.summary.statistics import STATISTICS
+
+    asked = {one.label: STATISTICS.get(one.statistic) for collect, _ in resolved.collects for one in collect.stats}
+    own = {one.label: one.options for collect, _ in resolved.collects for one in collect.stats}
+    return [label for label, statistic in asked.items() if statistic is not None and statistic.extra(own[label]) is not None]
 
 
 def words_of(selection: Selection) -> str:

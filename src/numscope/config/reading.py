@@ -63,8 +63,8 @@ def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
                 errors.add("", "got YAML text, expected a YAML file's path or a dict. Read it first: yaml.safe_load(text).")
             else:
                 # By stems: all names that end in .yaml are alike.
-                files = sorted(path.parent.iterdir(), key=lambda p: p.suffix in (".yaml", ".yml")) if path.parent.is_dir() else []
-                siblings = {p.stem: p.name for p in files}
+                files = path.parent.iterdir() if path.parent.is_dir() else ()
+                siblings = {p.stem: p.name for p in files if p.suffix in (".yaml", ".yml")}
                 near = nearest(path.stem, siblings)
                 errors.add("", "no such file, expected a YAML file." + (f' Did you mean "{siblings[near]}"?' if near is not None else ""))
             return None
