@@ -127,7 +127,7 @@ def test_torchrun_in_a_slurm_step_of_one_task_a_node_is_torchruns() -> None:
 def test_torchrun_started_once_a_rank_is_refused() -> None:
     with pytest.raises(UsageError, match=r"torchrun: got 2 node\(s\) of 4 rank\(s\), but srun started torchrun 8 times.*--nnodes 2"):
         identify({**SLURM, "SLURM_NTASKS": "8", **TORCHRUN}, "h")
-    with pytest.raises(UsageError, match=r"4 times on 2 node\(s\), .*\. Say srun --ntasks-per-node=1 torchrun --nnodes 2"):
+    with pytest.raises(UsageError, match=r"4 times on 2 node\(s\), .*\. Say srun --ntasks=2 --ntasks-per-node=1 torchrun --nnodes 2"):
         identify({**SRUN_STEP, **TORCHRUN, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1"}, "h")
 
 

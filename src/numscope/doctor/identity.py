@@ -165,7 +165,7 @@ def _agree(environ: Mapping[str, str], torchrun: Identity, outer: Identity, who:
             "the same. Unset RANK and WORLD_SIZE, or set them to the launcher's numbers."
         )
     if torchrun.num_nodes != outer.world_size:
-        once = "srun --ntasks-per-node=1" if outer.launcher == "slurm" else "mpirun --npernode 1"
+        once = f"srun --ntasks={outer.num_nodes} --ntasks-per-node=1" if outer.launcher == "slurm" else "mpirun --npernode 1"
         raise UsageError(
             f"torchrun: got {torchrun.num_nodes} node(s) of {torchrun.local_world_size} rank(s), but {who} started torchrun "
             f"{outer.world_size} times on {outer.num_nodes} node(s), expected once a node of one job. "
