@@ -4,12 +4,28 @@ import sys
 
 from setuptools import Extension, setup
 
-SOURCES = ["module", "observe", "pool", "openmp", "row", "fp8", "integers", "select", "extras", "kernel_baseline", "kernel_avx2", "kernel_avx512"]
+SOURCES = [
+    "module",
+    "observe",
+    "pool",
+    "openmp",
+    "row",
+    "fp8",
+    "integers",
+    "select",
+    "extras",
+    "kernel_baseline",
+    "kernel_avx2",
+    "kernel_avx512",
+]
 
 native = Extension(
     "numscope.summary._native",
     sources=[f"csrc/{name}.cpp" for name in SOURCES],
-    depends=["setup.py", *(f"csrc/{name}.h" for name in ("summary", "extras", "kernel", "extra_kernel", "observe", "openmp", "pool", "select"))],
+    depends=[
+        "setup.py",
+        *(f"csrc/{name}.h" for name in ("summary", "extras", "kernel", "extra_kernel", "observe", "openmp", "pool", "select")),
+    ],
     # No -march: the instruction set is chosen at run time. No -ffast-math: a kernel that hunts for nan must not be told there is none.
     extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
     extra_link_args=["-pthread", *(["-ldl"] if sys.platform == "linux" else [])],

@@ -166,3 +166,18 @@ def test_overview_tells_of_how_many_ranks_the_numbers_are(tmp_path: Path) -> Non
     done = stats(tmp_path)
     head, row = done.stdout.splitlines()
     assert dict(zip(head.split(), row.split(), strict=True))["ranks"] == "2"
+
+
+def test_narrow_terminal_gets_a_wide_table_in_parts_that_break_no_number(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numscope.cli.stats import _fold_table
+
+    monkeypatch.setenv("COLUMNS", "40")
+    head = ["group", "tensor", *(f"statistic{i}" for i in range(6))]
+    cells = [["Linear", "activation", *(f"-{i}.23456e-05" for i in range(6))]]
+    _fold_table(head, cells, [False, False, *[True] * 6])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[0] for line in lines] == ["group", "Linear"] * 6 or all(f"-{i}.23456e-05" in "\n".join(lines) for i in range(6))
+    assert all(line.startswith(("group", "Linear")) for line in lines)

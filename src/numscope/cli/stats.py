@@ -190,12 +190,30 @@ def _fold_table(head: Sequence[str], cells: Sequence[Sequence[str]], is_number: 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, right in zip(head, is_number, strict=True):
-        table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    for columns in _bands(head, cells, is_number, console.width):
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for i in columns:
+            table.add_column(Text(head[i]), justify="right" if is_number[i] else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(row[i]) for i in columns))
+        console.print(table)
+
+
+def _bands(head: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool], width: int) -> list[list[int]]:
+    """Columns in parts that fit a width without breaking a number; each part begins with the texts that the table begins with."""
+    widths = [
+        min(max(map(len, column)), width if number else width // 4) + 2 for *column, number in zip(head, *cells, is_number, strict=True)
+    ]
+    num_keys = next((i for i, number in enumerate(is_number) if number), 0)
+    keys = list(range(num_keys)) if sum(widths[:num_keys]) <= width // 2 else []
+    rest = range(len(keys), len(head))
+    bands = [list(keys)]
+    for i in rest:
+        if len(bands[-1]) > len(keys) and sum(widths[k] for k in (*bands[-1], i)) - 2 > width:
+            bands.append(list(keys))
+        bands[-1].append(i)
+    return bands
 
 
 def _shown(value: Any) -> str:
