@@ -191,7 +191,9 @@ def _fold_table(head: Sequence[str], cells: Sequence[Sequence[str]], is_number: 
     from rich.text import Text
 
     console = Console(highlight=False)
-    for columns in _bands(head, cells, is_number, console.width):
+    for part, columns in enumerate(_bands(head, cells, is_number, console.width)):
+        if part:
+            console.print()
         table = Table(box=None, header_style="bold", pad_edge=False)
         for i in columns:
             table.add_column(Text(head[i]), justify="right" if is_number[i] else "left", overflow="fold")
