@@ -144,7 +144,7 @@ def main() -> None:
         )
     lines += [
         "",
-        "A node's own work does not grow with the number of nodes in phases 1, 2, 4 and 6 (above 1,024 ranks a rank is told of its own node",
+        "A node's own work does not grow with the number of nodes in phases 1, 2, 4 and 6 (above 1,024 ranks a rank hears of its own node",
         "and of each node's first rank only where it needs them); phase 3 takes N - 1 rounds, log2 N with --quick above 8 nodes.",
     ]
     write("doctor", {"machine": describe(), "seconds": runs, "hub": sizes}, "The doctor's own time", lines)
