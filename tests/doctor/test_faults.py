@@ -114,7 +114,7 @@ def examined(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     chosen = {
         item.callspec.params["fault"].name
         for item in request.session.items
-        if hasattr(item, "callspec") and "fault" in item.callspec.params
+        if item.path == request.path and hasattr(item, "callspec") and "fault" in item.callspec.params
     }
     pool = ThreadPoolExecutor(AT_ONCE)
     futures = {fault.name: pool.submit(examine, fault, tmp_path_factory.mktemp(fault.name)) for fault in FAULTS if fault.name in chosen}
