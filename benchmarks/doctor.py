@@ -144,7 +144,8 @@ def main() -> None:
         )
     lines += [
         "",
-        "\"Sent to all\" is mostly the one process that plays all nodes and reads as many rosters; on a cluster each node reads its own (16 ms).",
+        "Most of the time until all have the roster is that of the one process that plays all nodes and reads as many of them; on a",
+        "cluster each node reads its own (16 ms).",
         "",
         "A node's own work does not grow with the number of nodes in phases 1, 2, 4 and 6 (above 1,024 ranks a rank hears of its own node",
         "and of each node's first rank only where it needs them); phase 3 takes N - 1 rounds, log2 N with --quick above 8 nodes.",
