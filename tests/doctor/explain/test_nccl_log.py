@@ -171,6 +171,8 @@ def test_a_connection_that_got_through_at_last_is_no_fault(said) -> None:
         ("Mismatched collective detected, please check your collective calls at and around rank 39.", "collective-mismatch"),
         ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 6000", "nccl-duplicate-gpu"),
         ("Cuda failure 'out of memory'", "gpu-out-of-memory"),
+        ("Cuda failure 802 'system not yet initialized'", "gpu-fabric-manager"),
+        ("Call to ibv_modify_qp failed with error Invalid argument", "ib-gid"),
         ("Cuda failure 999 'unknown error'", "nccl-cuda-error"),
         ("Net : Connection closed by remote peer node2<47861>", "nccl-peer-closed"),
         ("socketProgressOpt: Call to recv from 10.0.0.2<33759> failed : Connection reset by peer", "nccl-peer-closed"),

@@ -46,6 +46,8 @@ _ENTRIES = (
     Entry("nccl-duplicate-gpu", "fault", "Two ranks use one GPU."),
     Entry("nccl-warning", "note", "NCCL warned of something that no rule here knows."),
     Entry("gpu-out-of-memory", "fault", "A GPU's memory is used up.", hardware=True),
+    Entry("gpu-fabric-manager", "fault", "The switches between a host's GPUs (NVLink) are not set up.", hardware=True),
+    Entry("ib-gid", "fault", "The RoCE address (GID) in use does not lead to the other host.", hardware=True),
     Entry("gpu-xid", "fault", "The driver reported an error of a GPU (Xid).", hardware=True),
     Entry(
         "gpu-p2p-disabled",

@@ -238,6 +238,18 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        "ib-gid",
+        re.compile(
+            r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Invalid argument|Network is unreachable|No data available)|[Nn]o valid GID"
+        ),
+        _plain(
+            "ib-gid",
+            "The RoCE address (GID) that NCCL chose does not lead to the other host",
+            "show_gids  # the index of a RoCE v2 line with this network's address, the same on all hosts",
+            "export NCCL_IB_GID_INDEX=3",
+        ),
+    ),
+    Rule(
         "ib-transfer-failed",
         re.compile(
             r"NET/IB\w* ?: ?Got (?:completion.*(?:error|status=?) ?(?P<status>\d+)|async event ?: ?port error)|ibv_modify_qp failed"
@@ -254,6 +266,16 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule("nccl-connect-failed", CONNECT, _connect),
+    Rule(
+        "gpu-fabric-manager",
+        re.compile(r"Cuda failure (?:802 )?'system not yet initialized'|error 802\b.*system not yet initialized"),
+        _plain(
+            "gpu-fabric-manager",
+            "The GPUs' NVLink switches are not set up: the fabric manager does not run, or is of another version than the driver",
+            "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A2 Fabric  # on that host",
+            "sudo systemctl restart nvidia-fabricmanager",
+        ),
+    ),
     Rule(
         "gpu-out-of-memory",
         re.compile(r"Cuda failure.*out of memory|Failed to CUDA (?:calloc|malloc)"),
