@@ -289,10 +289,9 @@ def test_torchrun_starts_a_watched_script_on_each_rank(train: Path, tmp_path: Pa
     source = train.read_text().replace("def main():", "def main():\n    torch.distributed.init_process_group('gloo')")
     train.write_text(source.replace("model = Net()", "model = nn.parallel.DistributedDataParallel(Net())"))
     words = ["--standalone", "--nproc-per-node", "2", "-m", "numscope", "run", "--json", "found.json", "train.py", "--json", "x"]
-    done = cli(*words, cwd=tmp_path, command=("-m", "torch.distributed.run"), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+    done = cli(*words, cwd=tmp_path, command=("-m", "torch.distributed.run"), OMP_NUM_THREADS="1")
     assert done.returncode == 1, done.stderr  # torchrun's own status for a failed rank
-    # Of two ranks that stop, gloo may abort the one whose peer was quicker; torchrun names whichever ended first.
-    assert "exitcode  : 3" in done.stderr or "Signal 6 (SIGABRT)" in done.stderr
+    assert "exitcode  : 3" in done.stderr
     assert "aten.log at" in done.stderr
     assert sorted("".join(done.stdout.split())) == list("001122")  # two processes write their lines into each other
 
