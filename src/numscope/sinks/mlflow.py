@@ -9,6 +9,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from numscope.observation import Observation
@@ -35,7 +36,9 @@ class MlflowSink:
         self._run_id = run_id
         self._is_ours = False
         self._client: Any = None
-        self._waiting: deque[Any] = deque()
+        self._waiting: deque[Future[Any]] = deque()
+        # One thread of our own: MLflow's asynchronous logging has ten, which deliver steps in any order.
+        self._thread = ThreadPoolExecutor(1, "numscope-mlflow")
 
     @classmethod
     def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> MlflowSink | None:
@@ -61,16 +64,17 @@ class MlflowSink:
             return
         run_id = self._opened()
         for start in range(0, len(metrics), MAX_BATCH):
-            self._waiting.append(self._client.log_batch(run_id, metrics=metrics[start : start + MAX_BATCH], synchronous=False))
-        while len(self._waiting) > MAX_WAITING:
-            self._waiting.popleft().wait()
+            self._waiting.append(self._thread.submit(self._client.log_batch, run_id, metrics=metrics[start : start + MAX_BATCH]))
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) > MAX_WAITING):
+            self._waiting.popleft().result()
 
     def flush(self) -> None:
         """Batches are under way by themselves."""
 
     def close(self) -> None:
         while self._waiting:
-            self._waiting.popleft().wait()
+            self._waiting.popleft().result()
+        self._thread.shutdown()
         if self._is_ours:
             self._client.set_terminated(self._run_id)
 
