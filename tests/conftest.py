@@ -7,6 +7,7 @@ imported, so that the processes which tests start have it too.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -14,6 +15,10 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's background job, and what tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
