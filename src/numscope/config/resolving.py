@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
-from numscope.config.schema import MERGES
+from numscope.config.schema import GEMMS, MERGES
 from numscope.config.wording import Errors, nearest, shown
 from numscope.observation import TENSORS
 from numscope.plan.plan import Collect, Custom, Layer, Plan, Switch
@@ -174,7 +174,7 @@ def _targets(part: Collect | Switch | Custom) -> Iterator[tuple[str, str]]:
         yield from ((tensor, "") for tensor in part.tensors or TENSORS)
     else:
         tensors: Any = part.settings.get("tensors") or TENSORS
-        yield from product(tensors, part.settings.get("gemms") or ("",))
+        yield from product(tensors, part.settings["gemms"] or GEMMS if "gemms" in part.settings else ("",))
 
 
 def _check_clashes(parts: Iterable[tuple[Collect | Switch | Custom, Sequence[Layer]]], errors: Errors) -> None:

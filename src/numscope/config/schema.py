@@ -363,29 +363,29 @@ class Fp8Statistics(Scheduled):
     tensors: _Operands = Field(description=_OPERAND_RULE)
 
 
-class DisableGemm(Feature):
+class DisableGemm(Scheduled):
     """GEMMs that run in high precision: ``disable_fp8_gemm``."""
 
-    gemms: _Gemms = Field(description=_GEMM_RULE)
+    gemms: _Gemms = Field(None, description=_GEMM_RULE)
 
 
-class DisableLayer(Feature):
+class DisableLayer(Scheduled):
     """Layers that run in high precision: ``disable_fp8_layer``."""
 
 
-class PerTensorScaling(Feature):
+class PerTensorScaling(Scheduled):
     """GEMMs whose operands are scaled by their current amax: ``per_tensor_scaling``."""
 
-    gemms: _Gemms = Field(description=_GEMM_RULE)
+    gemms: _Gemms = Field(None, description=_GEMM_RULE)
     tensors: _Operands = Field(None, description=_OPERAND_RULE)
-    margin: int = Field(0, description="a whole number, a power of two that the amax is multiplied by")
+    margin: int = Field(0, ge=-64, le=64, description="a whole number from -64 to 64, a power of two that the amax is multiplied by")
 
 
-class FakeQuant(Feature):
+class FakeQuant(Scheduled):
     """Operands cast to a format and back: ``fake_quant``."""
 
     quant_format: Annotated[Any, PlainValidator(_quant_format)] = Field(description=f"one of {', '.join(QUANT_FORMATS)}")
-    gemms: _Gemms = Field(description=_GEMM_RULE)
+    gemms: _Gemms = Field(None, description=_GEMM_RULE)
     tensors: _Tensors = Field(description=_TENSOR_RULE)
 
 

@@ -72,7 +72,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here, acted on by fp8 layers alone.
+    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/switching.py`` says what it does.
 
     Args:
         feature: canonical name, whatever the configuration calls it.
