@@ -22,6 +22,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = {
     # plain data, standard library only
     "errors": 0,
+    "formats": 0,
     "observation": 0,
     "record": 0,
     "registry": 0,
@@ -30,7 +31,6 @@ FLOORS = {
     "findings": 1,
     "options": 1,
     "plan": 1,
-    "precision": 1,
     "report": 1,
     "sinks": 1,
     "summary": 1,
@@ -55,6 +55,7 @@ FLOORS = {
     "replay": 3,
     "replay_update": 3,
     "plugins": 3,
+    "precision": 3,
     "loss": 3,
     "trained": 3,
     # what a user holds
@@ -77,7 +78,7 @@ FLOORS = {
     "cli": 6,
 }
 DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
-WITHOUT_TORCH = {"errors", "observation", "record", "registry", "site", "options", "plan", "runs", "sinks", "findings", "report"}
+WITHOUT_TORCH = {"errors", "formats", "observation", "record", "registry", "site", "options", "plan", "runs", "sinks", "findings", "report"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework

@@ -1,0 +1,102 @@
+"""The one place where tensors are quantized: everything that needs a format's numbers, codes or counts calls ``cast``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from numscope.errors import UsageError
+from numscope.precision import reference
+from numscope.precision.reference import NUM_CELLS, decode, dtype_of
+from numscope.precision.scaling import How
+
+__all__ = ["NUM_CELLS", "Cast", "cast", "decode", "dtype_of", "empty_cells"]
+
+
+@dataclass(slots=True)
+class Cast:
+    """What came of a cast.
+
+    Args:
+        values: dequantized, of the operand's dtype and shape; None where they were not asked for.
+        codes: of ``dtype_of(format)`` and the operand's shape; None where they were not asked for.
+        scale_inv: float32, what codes are multiplied by: [] per tensor; [M, 1] per row, [1, K] columnwise; of blocks one each.
+        how: as it was asked for.
+        columnwise: whether blocks lie along the columns.
+    """
+
+    values: Tensor | None
+    codes: Tensor | None
+    scale_inv: Tensor
+    how: How
+    columnwise: bool
+
+
+def empty_cells(device: torch.device | str = "cpu") -> Tensor:
+    """Cells that nothing was counted into: numel, num_underflow, num_overflow, square_error, which add; largest scale, largest scale_inv.
+
+    Args:
+        device: of the tensors that are to be counted.
+    """
+    return torch.zeros(NUM_CELLS, dtype=torch.float64, device=device)
+
+
+def cast(
+    x: Tensor,
+    how: How,
+    *,
+    scale: Tensor | float | None = None,
+    columnwise: bool = False,
+    values: bool = True,
+    codes: bool = False,
+    cells: Tensor | None = None,
+    amax: Tensor | None = None,
+    group: object = None,
+    generator: torch.Generator | None = None,
+) -> Cast:
+    """Quantize a tensor.
+
+    ``q = round(x × scale)`` in the format, with the product in float32 (of float64 in float64) and one rounding. NaN stays NaN; of a
+    format without NaN, and under scales that have a format, it makes its block's scale NaN. What rounds above the format's maximum,
+    infinities included, is counted and becomes the maximum, or, not saturating, infinity or NaN.
+
+    Args:
+        x: real, any shape: a matrix of its last dimension by all others.
+        how: format, scaling, rounding.
+        scale: float32[], given (delayed scaling); None: from the amaxes at hand.
+        columnwise: rows and blocks lie along the columns, as an operand has them that a GEMM takes transposed.
+        values: whether dequantized numbers are wanted.
+        codes: whether codes are wanted.
+        cells: float64[6] on x's device that counts are merged into, as ``empty_cells`` has them.
+        amax: float32[] on x's device that the largest magnitude is merged into; NaN is passed over, infinity is not.
+        group: process group whose largest amax counts (per-tensor scaling and NVFP4's outer scale).
+        generator: of stochastic rounding.
+
+    Returns:
+        What was wanted.
+
+    Raises:
+        UsageError: of what is no real tensor, or a scale for blocks.
+
+    *Cost:* native (float32, bfloat16, float16 in CPU memory): one pass, with scales from the amaxes at hand two. Else see ``reference``.
+    """
+    if not isinstance(x, Tensor) or x.is_complex():
+        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise UsageError(f"cast: x: got {got}, expected a real torch.Tensor.")
+    if scale is not None:
+        if how.scaling.kind != "tensor":
+            raise UsageError(f"cast: scale: got one for scaling by {how.scaling.kind}, expected None: blocks and rows scale themselves.")
+        if not isinstance(scale, Tensor):
+            scale = torch.full((), scale, dtype=torch.float32, device=x.device)
+    elif how.delayed:
+        raise UsageError("cast: scale: got None for delayed scaling, expected the history's scale.")
+    with torch.no_grad():
+        x = x.detach()
+        numbers, coded, scale_inv = reference.cast_matrix(
+            reference.as_matrix(x), how, scale, columnwise, values, codes, cells, amax, group, generator
+        )
+    return Cast(
+        None if numbers is None else numbers.reshape(x.shape), None if coded is None else coded.reshape(x.shape), scale_inv, how, columnwise
+    )
