@@ -17,13 +17,15 @@ from torch import Tensor
 
 from numscope.errors import UsageError
 from numscope.observation import TENSORS
+from numscope.summary import operand_casts
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
 from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Layout, blockwise, format_extra
 from numscope.summary.state import FIELDS, Summary
 from numscope.summary.statistics import STATISTICS, Value, extra_of, extras_of, sql_of, statistic_of, value_of
 
-LAYOUT = Layout([EXPONENTS, *map(format_extra, FORMATS), blockwise(), blockwise(16, 2), DYNAMICS])
+OPERANDS = list(operand_casts.EXTRAS.values())
+LAYOUT = Layout([EXPONENTS, *map(format_extra, FORMATS), blockwise(), blockwise(16, 2), *OPERANDS, DYNAMICS])
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Sum
     assert observe_extras(tensor, cells, LAYOUT)
     if dynamics:
         cells[-DYNAMICS.width :] = torch.tensor(dynamics, dtype=torch.float64)
+        for extra, factor in zip(OPERANDS, (1.0, 3.0), strict=True):  # what a GEMM's casts count
+            counted = [float(tensor.numel()), 3.0, 1.0, 0.3 * factor, 448 / factor, factor / 7]
+            cells[LAYOUT.offsets[extra.key] :][: extra.width] = torch.tensor(counted, dtype=torch.float64)
     return summarize(tensor), LAYOUT.named(cells.tolist())
 
 
@@ -173,7 +178,9 @@ def test_extras_that_were_not_collected_give_nothing() -> None:
 def test_the_table_holds_what_configurations_may_ask_for() -> None:
     formats = [f"{form}_{what}" for form in FORMATS for what in ("underflows_pct", "overflows_pct", "mse", "sqnr_db")]
     dynamics = ["grad_weight_ratio", "update_weight_ratio", "lost_updates_pct", "bf16_lost_updates_pct", "adam_v_underflow_pct"]
-    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *dynamics]
+    counted = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")
+    operands = [f"{operand}_{what}" for operand in ("operand", "operand_columnwise") for what in counted]
+    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *dynamics, *operands]
     assert {statistic.unit for statistic in STATISTICS.values()} == {"value", "value^2", "count", "counts", "%", "dB", "log2", "ratio"}
     assert all(set(statistic.tensors) <= set(TENSORS) and statistic.formula for statistic in STATISTICS.values())
 

@@ -58,7 +58,8 @@ class Extra:
         columns: name of each column.
         widths: cells of each column; a column of several is a list where it is named.
         is_max: for each cell whether it merges to the larger value; else it adds.
-        source: who fills it: a tensor's values, what an optimizer does to a weight, or a plug-in.
+        source: who fills it: a tensor's values, what an optimizer does to a weight, a plug-in, a cast made on paper, or the cast that
+            a layer's GEMM made of its operand.
         kind: which kernel.
         settings: what that kernel is told.
     """
@@ -67,8 +68,8 @@ class Extra:
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     is_max: tuple[bool, ...]
-    source: Literal["tensor", "update", "plugin"] = "tensor"
-    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin"] = "exponents"
+    source: Literal["tensor", "update", "plugin", "cast", "operand"] = "tensor"
+    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand"] = "exponents"
     settings: tuple[int, ...] = ()
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from numscope.errors import UsageError
 from numscope.observation import TENSORS
+from numscope.summary import operand_casts
 from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Extra, Format, blockwise, format_extra
 from numscope.summary.state import Summary
 
@@ -255,6 +256,7 @@ _LIST: list[Statistic] = [
               _pct_of("bf16_num_lost_updates", "bf16_num_updates"), "100.0 * bf16_num_lost_updates / nullif(bf16_num_updates, 0)"),
     _dynamics("adam_v_underflow_pct", "100 × (elements of Adam's second moment that underflowed) / its elements", "%",
               _pct_of("v_num_underflow", "v_numel"), "100.0 * v_num_underflow / nullif(v_numel, 0)"),
+    *(Statistic(*row, tensors=operand_casts.TENSORS) for row in operand_casts.ROWS),
 ]  # fmt: skip
 STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _LIST}
 

@@ -1,0 +1,76 @@
+"""Statistics of the casts that a layer's GEMMs made of their operands: the cells that casting fills, and what follows from them.
+
+Exact, because counted where the operand is quantized and with the scale it was quantized with; nothing is cast for them. A tensor that
+several GEMMs take in one form (an activation, by one scale for forward and backward) is cast once and counts once.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numscope.summary.extras import Extra
+
+TENSORS = ("activation", "gradient", "weight")
+CELLS = ("numel", "num_underflow", "num_overflow", "square_error", "max_scale", "max_scale_inv")  # as cast() fills them
+NUM_CELLS = len(CELLS)
+IS_MAX = (False,) * 4 + (True,) * 2
+
+Value = float | None
+Row = tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], Callable[[Any], Extra], str]
+
+
+def _extra(key: str) -> Extra:
+    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS), (1,) * NUM_CELLS, IS_MAX, source="operand", kind="operand")
+
+
+ROWWISE = _extra("operand")
+COLUMNWISE = _extra("operand_columnwise")
+EXTRAS = {"rowwise": ROWWISE, "columnwise": COLUMNWISE}
+
+
+def _pct(part: str, numel: str) -> Callable[[Any, Mapping[str, Any]], Value]:
+    return lambda summary, extras: 100.0 * extras[part] / extras[numel] if extras.get(numel) else None
+
+
+def _mse(error: str, numel: str) -> Callable[[Any, Mapping[str, Any]], Value]:
+    def value(summary: Any, extras: Mapping[str, Any]) -> Value:
+        return extras[error] / extras[numel] if extras.get(numel) and math.isfinite(extras[error]) else None
+
+    return value
+
+
+def _scale_inv_max(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
+    return lambda summary, extras: extras.get(column) or None
+
+
+def _scale_inv_min(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
+    def value(summary: Any, extras: Mapping[str, Any]) -> Value:
+        largest = extras.get(column)
+        return struct.unpack("f", struct.pack("f", 1.0 / largest))[0] if largest else None  # float32, as the inverse itself is
+
+    return value
+
+
+def _rows(extra: Extra) -> list[Row]:
+    key = extra.key
+    numel, underflow, overflow, error, scale, scale_inv = extra.columns
+    how = "as the GEMMs had it" + (" along the columns" if extra is COLUMNWISE else "")
+    made: list[tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], str]] = [
+        ("underflows_pct", f"100 × (non-zero finite elements that became zero) / numel, {how}", "%",
+         _pct(underflow, numel), f"100.0 * {underflow} / nullif({numel}, 0)"),
+        ("overflows_pct", f"100 × (elements beyond the format's maximum) / numel, {how}", "%",
+         _pct(overflow, numel), f"100.0 * {overflow} / nullif({numel}, 0)"),
+        ("mse", f"sum((x - q(x))^2) / numel, {how}", "value^2",
+         _mse(error, numel), f"CASE WHEN isfinite({error}) THEN {error} / nullif({numel}, 0) END"),
+        ("scale_inv_min", f"smallest inverse of a scale, {how}", "value",
+         _scale_inv_min(scale), f"CAST(CAST(1.0 / nullif({scale}, 0) AS FLOAT) AS DOUBLE)"),
+        ("scale_inv_max", f"largest inverse of a scale, {how}", "value",
+         _scale_inv_max(scale_inv), f"nullif({scale_inv}, 0)"),
+    ]  # fmt: skip
+    return [(f"{key}_{name}", formula, unit, value, lambda options: extra, sql) for name, formula, unit, value, sql in made]
+
+
+ROWS: tuple[Row, ...] = (*_rows(ROWWISE), *_rows(COLUMNWISE))
