@@ -12,10 +12,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 
+
+settings.register_profile("numscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # timings decide no test
+settings.load_profile("numscope")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's background job, and what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
