@@ -18,13 +18,13 @@ import torch
 
 from numscope.summary import dispatch, native, reference
 from numscope.summary.extra_kernels import observe_extras
-from numscope.summary.extras import EXPONENTS, FORMATS, Extra, Layout, blockwise, format_extra
+from numscope.summary.extras import CASTS, EXPONENTS, Extra, Layout, blockwise, format_extra
 from numscope.summary.state import Groups, Summary
 from numscope.summary.statistics import STATISTICS
 
 DTYPES = [torch.float32, torch.bfloat16]
 SIZES = [(64, 64), (1024, 1024), (4096, 4096)]
-FORMAT_EXTRAS = [format_extra(name) for name in FORMATS]
+FORMAT_EXTRAS = [format_extra(name) for name in CASTS]
 LAYOUTS: dict[str, list[Extra]] = {
     "exponents": [EXPONENTS],
     "e4m3": FORMAT_EXTRAS[:1],

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from numscope.summary import extra_reference, native
 from numscope.summary.extra_kernels import observe_extras
-from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Format, Layout, blockwise, format_extra
+from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, PaperCast, blockwise, format_extra
+from numscope.summary.rounding import rounded
 
 DTYPES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "fp16": torch.float16, "bf16": torch.bfloat16}
-SCALED = [name for name, form in FORMATS.items() if form.scaled]
-PLAIN = [name for name, form in FORMATS.items() if not form.scaled]
+SCALED = [name for name, cast in CASTS.items() if cast.scaled]
+PLAIN = [name for name, cast in CASTS.items() if not cast.scaled]
 WIDE = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-ALL = Layout([EXPONENTS, *map(format_extra, FORMATS), blockwise(), blockwise(16, 2), blockwise(8, 1, False), blockwise(5), blockwise(1024)])
+ALL = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), blockwise(8, 1, False), blockwise(5), blockwise(1024)])
 Observe = Callable[[Tensor, Tensor, Layout], object]
 
 
@@ -80,24 +81,24 @@ def nearest(x: Fraction, name: str) -> float:
     return float(low if x - low < high - x else high)
 
 
-def cast_by_table(numbers: np.ndarray, form: Format) -> tuple[int, int, Fraction]:
+def cast_by_table(numbers: np.ndarray, paper: PaperCast) -> tuple[int, int, Fraction]:
     """Underflows, overflows and the exact sum of squared errors of a cast of float32 numbers."""
     finite = numbers[np.isfinite(numbers)]
     scale = np.float32(1)
     amax = np.abs(finite).max(initial=np.float32(0))
-    if form.scaled and amax:
+    if paper.scaled and amax:
         with np.errstate(over="ignore"):
-            scale = np.minimum(np.float32(form.max) / amax, np.finfo(np.float32).max)
+            scale = np.minimum(np.float32(paper.format.max) / amax, np.finfo(np.float32).max)
     num_underflow = num_overflow = 0
     square_error = Fraction(0)
     for x in finite:
         exact = abs(Fraction(float(x))) * Fraction(float(scale))
-        cast = nearest(Fraction(float(abs(x) * scale)), form.name)
+        cast = nearest(Fraction(float(abs(x) * scale)), paper.name)
         num_underflow += cast == 0 and x != 0
-        over = cast > form.max
+        over = cast > paper.format.max
         num_overflow += over
-        if not over or form.scaled:
-            square_error += (exact - Fraction(min(cast, form.max))) ** 2 / Fraction(float(scale)) ** 2
+        if not over or paper.scaled:
+            square_error += (exact - Fraction(min(cast, paper.format.max))) ** 2 / Fraction(float(scale)) ** 2
     return num_underflow, num_overflow, square_error
 
 
@@ -110,11 +111,11 @@ def edges(name: str) -> np.ndarray:
     return np.concatenate([points, -points])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASTS)
 def test_rounding_is_that_of_torchs_own_dtype(name: str) -> None:
-    form, x = FORMATS[name], torch.from_numpy(edges(name))
+    form, x = CASTS[name].format, torch.from_numpy(edges(name))
     x = x[torch.isfinite(x)]
-    mine = extra_reference.rounded(x.to(torch.float64), form)
+    mine = rounded(x.to(torch.float64), form)
     over = mine.abs() > form.max
     theirs = x.to(DTYPES[name]).to(torch.float64)
     assert torch.equal(mine[~over], theirs[~over])
@@ -122,31 +123,31 @@ def test_rounding_is_that_of_torchs_own_dtype(name: str) -> None:
     assert beyond.numel() and ((beyond == form.max) | ~torch.isfinite(beyond)).all()  # some versions of torch saturate e4m3, some make nan
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASTS)
 def test_rounding_is_to_the_nearest_code_and_to_the_even_one_between_two(name: str) -> None:
     x = edges(name).astype(np.float64)
-    x = np.abs(x[np.isfinite(x)])[:: 1 if FORMATS[name].scaled else 37]
-    mine = extra_reference.rounded(torch.from_numpy(x), FORMATS[name]).tolist()
+    x = np.abs(x[np.isfinite(x)])[:: 1 if CASTS[name].scaled else 37]
+    mine = rounded(torch.from_numpy(x), CASTS[name].format).tolist()
     top = codes(name)[-1]
     assert [min(y, top) for y in mine] == [nearest(Fraction(float(v)), name) for v in x]
 
 
 @pytest.mark.parametrize("name", SCALED)
 def test_each_code_and_midpoint_has_its_own_error(observe: Observe, name: str) -> None:
-    form, layout = FORMATS[name], Layout([format_extra(name)])
+    form, layout = CASTS[name].format, Layout([format_extra(name)])
     points = edges(name)
     points = points[np.abs(points) <= form.max][::5]
     for point in points:
         pair = np.array([point, form.max], dtype=np.float32)  # the format's maximum makes the scale 1
-        underflow, overflow, error = cast_by_table(pair, form)
+        underflow, overflow, error = cast_by_table(pair, CASTS[name])
         assert cells_by(observe, torch.from_numpy(pair), layout) == [underflow, overflow, pytest.approx(float(error), rel=1e-12)]
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_all_codes_and_midpoints_have_exact_counts_and_errors(observe: Observe, name: str) -> None:
     points = edges(name)
-    points = np.concatenate([points[::23], points[np.abs(points) < 2 * codes(name)[1]], points[np.abs(points) >= FORMATS[name].max]])
-    underflow, overflow, error = cast_by_table(points, FORMATS[name])
+    points = np.concatenate([points[::23], points[np.abs(points) < 2 * codes(name)[1]], points[np.abs(points) >= CASTS[name].format.max]])
+    underflow, overflow, error = cast_by_table(points, CASTS[name])
     assert underflow and overflow
     got = cells_by(observe, torch.from_numpy(points), Layout([format_extra(name)]))
     assert got == [underflow, overflow, pytest.approx(float(error), rel=1e-12)]
@@ -198,14 +199,14 @@ numbers32 = st.one_of(
 @given(st.lists(numbers32, min_size=1, max_size=50))
 def test_casts_are_those_of_the_table_of_codes(numbers: list[float]) -> None:
     x = np.array(numbers, dtype=np.float32)
-    layout = Layout(map(format_extra, FORMATS))
+    layout = Layout(map(format_extra, CASTS))
     native_cells = cells_by(observe_extras, torch.from_numpy(x), layout)
     reference_cells = cells_by(extra_reference.observe_into, torch.from_numpy(x), layout)
     for cells in (native_cells, reference_cells):
-        for i, form in enumerate(FORMATS.values()):
-            underflow, overflow, error = cast_by_table(x, form)
-            assert cells[3 * i : 3 * i + 2] == [underflow, overflow], form.name
-            assert cells[3 * i + 2] == pytest.approx(float(error), rel=1e-12, abs=1e-300), form.name
+        for i, cast in enumerate(CASTS.values()):
+            underflow, overflow, error = cast_by_table(x, cast)
+            assert cells[3 * i : 3 * i + 2] == [underflow, overflow], cast.name
+            assert cells[3 * i + 2] == pytest.approx(float(error), rel=1e-12, abs=1e-300), cast.name
 
 
 def test_a_scale_takes_the_largest_magnitude_to_the_formats_maximum(observe: Observe) -> None:
@@ -237,7 +238,7 @@ numbers64 = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(numbers64, min_size=1, max_size=30), st.sampled_from(PLAIN))
 def test_casts_of_float64_are_those_of_the_table_of_codes(numbers: list[float], name: str) -> None:
-    form = FORMATS[name]
+    form = CASTS[name].format
     finite = [Fraction(x) for x in numbers if math.isfinite(x)]
     casts = [nearest(abs(x), name) for x in finite]
     kept = [(abs(x) - Fraction(cast)) ** 2 for x, cast in zip(finite, casts, strict=True) if cast <= form.max]

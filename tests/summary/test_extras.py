@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.errors import UsageError
-from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Extra, Layout, blockwise, format_extra
+from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, Layout, blockwise, format_extra
 
-ALL = (EXPONENTS, *(format_extra(name) for name in FORMATS), blockwise(), blockwise(16, 2), blockwise(8, 1, False), DYNAMICS)
+ALL = (EXPONENTS, *(format_extra(name) for name in CASTS), blockwise(), blockwise(16, 2), blockwise(8, 1, False), DYNAMICS)
 layouts = st.lists(st.sampled_from(ALL), max_size=6).map(Layout)
 
 
@@ -98,6 +98,6 @@ def test_formats_are_those_of_torch() -> None:
 
     dtypes = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "fp16": torch.float16, "bf16": torch.bfloat16}
     for name, dtype in dtypes.items():
-        info, form = torch.finfo(dtype), FORMATS[name]
+        info, form = torch.finfo(dtype), CASTS[name].format
         assert (form.max, 2.0**form.min_exponent, 2.0**-form.fraction_bits) == (info.max, info.smallest_normal, info.eps)
-    assert math.isfinite(FORMATS["bf16"].max)
+    assert math.isfinite(CASTS["bf16"].format.max)

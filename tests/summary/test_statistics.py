@@ -20,12 +20,12 @@ from numscope.observation import TENSORS
 from numscope.summary import operand_casts
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
-from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Layout, blockwise, format_extra
+from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, blockwise, format_extra
 from numscope.summary.state import FIELDS, Summary
 from numscope.summary.statistics import STATISTICS, Value, extra_of, extras_of, sql_of, statistic_of, value_of
 
 OPERANDS = list(operand_casts.EXTRAS.values())
-LAYOUT = Layout([EXPONENTS, *map(format_extra, FORMATS), blockwise(), blockwise(16, 2), *OPERANDS, DYNAMICS])
+LAYOUT = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), *OPERANDS, DYNAMICS])
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def test_a_statistic_is_that_of_float64_numpy(name: str) -> None:
     assert value(name, x) == pytest.approx(float(BY_NUMPY[name](x.to(torch.float64).numpy().reshape(-1))), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASTS)
 def test_what_if_statistics_are_those_of_torchs_own_cast(name: str) -> None:
     dtype = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
     x = outliers()
@@ -176,7 +176,7 @@ def test_extras_that_were_not_collected_give_nothing() -> None:
 
 
 def test_the_table_holds_what_configurations_may_ask_for() -> None:
-    formats = [f"{form}_{what}" for form in FORMATS for what in ("underflows_pct", "overflows_pct", "mse", "sqnr_db")]
+    formats = [f"{form}_{what}" for form in CASTS for what in ("underflows_pct", "overflows_pct", "mse", "sqnr_db")]
     dynamics = ["grad_weight_ratio", "update_weight_ratio", "lost_updates_pct", "bf16_lost_updates_pct", "adam_v_underflow_pct"]
     counted = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")
     operands = [f"{operand}_{what}" for operand in ("operand", "operand_columnwise") for what in counted]

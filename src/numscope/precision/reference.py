@@ -10,8 +10,9 @@ from torch import Tensor
 
 from numscope.formats import Format
 from numscope.precision.scaling import How, Scaling, amax_of, block_scales, blocked
+from numscope.summary.rounding import rounded
 
-__all__ = ["NUM_CELLS", "as_matrix", "cast_matrix", "codes_of", "decode", "dtype_of", "num_blocks", "rounded", "scaled_back"]
+__all__ = ["NUM_CELLS", "as_matrix", "cast_matrix", "codes_of", "decode", "dtype_of", "num_blocks", "scaled_back"]
 
 NUM_CELLS = 6
 _CASTABLE = {"e4m3fn", "e5m2", "fp16", "bf16"}  # torch's own casts from float32 to these round to nearest even on every version and device
@@ -23,52 +24,6 @@ def dtype_of(form: Format) -> torch.dtype:
         dtype: torch.dtype = getattr(torch, form.torch_name)
         return dtype
     return torch.uint8 if form.bits <= 8 else torch.float32
-
-
-def rounded(y: Tensor, form: Format, stochastic: bool = False, generator: torch.Generator | None = None) -> Tensor:
-    """Numbers rounded to a format's grid, were its exponents unbounded above.
-
-    Args:
-        y: float32 or float64.
-        form: whose grid.
-        stochastic: to either neighbor with a chance that makes the mean exact (to 2^-24 of the neighbors' distance); else to the nearest,
-            ties to even.
-        generator: of the random numbers.
-
-    Returns:
-        The same dtype; NaN and infinities stay, a negative number of an unsigned format is NaN.
-    """
-    if form.name == "fp32" and y.dtype is torch.float32:
-        return y
-    wide = y.dtype is torch.float64 or form.min_exponent - form.fraction_bits < -126
-    z = y.to(torch.float64) if wide else y
-    if wide:
-        exponent = ((z.view(torch.int64) >> 52) & 0x7FF) - 1023
-        quantum_exponent = exponent.clamp(form.min_exponent, 1023) - form.fraction_bits
-        quantum = ((quantum_exponent + 1023) << 52).view(torch.float64)
-    else:
-        exponent = ((z.view(torch.int32) >> 23) & 0xFF) - 127
-        quantum_exponent = exponent.clamp(form.min_exponent, 127) - form.fraction_bits
-        quantum = ((quantum_exponent + 127) << 23).view(torch.float32)
-    steps = z / quantum
-    if stochastic:
-        lower = steps.floor()
-        chance = torch.rand(z.shape, generator=generator, dtype=z.dtype, device=z.device)
-        # A comparison rather than floor(steps + chance): that sum rounds, and would move a number that is on the grid.
-        whole = torch.where(chance < steps - lower, lower + 1, torch.copysign(lower, z))
-        whole = torch.where(whole == 0, torch.copysign(whole, z), whole)
-    elif form.fraction_bits:
-        whole = torch.round(steps)
-    else:  # ties to the even code: of 1.5 × 2^e that is the code of e or of e + 1
-        odd = (exponent + form.bias) % 2 != 0
-        whole = torch.where((steps > 1.5) | ((steps == 1.5) & odd), 2.0, 1.0)
-    grid = torch.where(torch.isfinite(z), whole * quantum, z)
-    if not form.has_zero:
-        smallest = form.min_subnormal
-        grid = torch.where((z >= 0) & (z <= smallest), smallest, torch.where(z < 0, torch.nan, grid))
-    if not form.signed_zero:
-        grid = grid + 0.0
-    return grid.to(y.dtype)
 
 
 def _quantized(y: Tensor, how: How, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:

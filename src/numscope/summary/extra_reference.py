@@ -10,10 +10,12 @@ import math
 import torch
 from torch import Tensor
 
-from numscope.summary.extras import FORMATS, NUM_EXPONENTS, Format, Layout
+from numscope.formats import Format
+from numscope.summary.extras import CASTS, NUM_EXPONENTS, Layout
 from numscope.summary.reference import PIECE
+from numscope.summary.rounding import rounded
 
-_FORMAT_OF_CODE = {form.code: form for form in FORMATS.values()}
+_CAST_OF_CODE = {cast.code: cast for cast in CASTS.values()}
 _FLOAT32 = torch.finfo(torch.float32)
 
 
@@ -38,8 +40,9 @@ def observe_into(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
             for piece in torch.split(flat, PIECE):
                 mine += _exponents(piece)
         elif extra.kind == "format":
-            form = _FORMAT_OF_CODE[extra.settings[0]]
-            scale = scale_of(flat, form) if form.scaled else None
+            cast = _CAST_OF_CODE[extra.settings[0]]
+            form = cast.format
+            scale = scale_of(flat, form) if cast.scaled else None
             for piece in torch.split(flat, PIECE):
                 mine += _cast_counts(piece, form, scale)
         elif extra.kind == "blockwise":
@@ -55,17 +58,6 @@ def scale_of(tensor: Tensor, form: Format) -> Tensor:
     amax = torch.stack([_finite(piece).abs().amax() for piece in torch.split(tensor.reshape(-1), PIECE)]).amax()
     scale = (form.max / amax).clamp(_FLOAT32.smallest_normal, _FLOAT32.max).to(torch.float32).to(torch.float64)
     return torch.where(amax == 0, 1.0, scale)
-
-
-def rounded(y: Tensor, form: Format) -> Tensor:
-    """Numbers rounded to a format's grid, ties to even, were its exponents unbounded above.
-
-    Args:
-        y: float64, finite.
-    """
-    exponent = (torch.frexp(y).exponent.to(torch.int64) - 1).clamp(min=form.min_exponent)
-    quantum = ((exponent - form.fraction_bits + 1023) << 52).view(torch.float64)  # two to that power, built from bits: exact everywhere
-    return torch.round(y / quantum) * quantum
 
 
 def _finite(piece: Tensor) -> Tensor:

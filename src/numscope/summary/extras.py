@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from numscope.errors import UsageError
+from numscope.formats import FORMATS, Format
 
 KINDS = ("exponents", "format", "blockwise")  # of a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
@@ -20,32 +21,27 @@ MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """A floating-point format that a tensor is cast to on paper.
+class PaperCast:
+    """A cast of a tensor on paper: to which format, and how.
 
     Args:
         name: as statistics are prefixed.
-        fraction_bits: stored bits of the significand.
-        min_exponent: of the smallest normal number, as a power of two.
-        max: largest finite number.
-        scaled: cast with the tensor's own scale (``max`` / amax), and saturating; else as it is, and overflowing to infinity.
+        format: what is cast to.
+        scaled: cast with the tensor's own scale (the format's maximum / amax), and saturating; else as it is, and overflowing to infinity.
         code: what the kernel knows it by; mirrors csrc/extras.h.
     """
 
     name: str
-    fraction_bits: int
-    min_exponent: int
-    max: float
+    format: Format
     scaled: bool
     code: int
 
 
-# Source: OCP 8-bit Floating Point Specification 1.0 (e4m3 has no infinities), IEEE 754-2019 binary16; bfloat16 is float32's upper half.
-FORMATS: dict[str, Format] = {
-    "e4m3": Format("e4m3", fraction_bits=3, min_exponent=-6, max=448.0, scaled=True, code=0),
-    "e5m2": Format("e5m2", fraction_bits=2, min_exponent=-14, max=57344.0, scaled=True, code=1),
-    "fp16": Format("fp16", fraction_bits=10, min_exponent=-14, max=65504.0, scaled=False, code=2),
-    "bf16": Format("bf16", fraction_bits=7, min_exponent=-126, max=(2 - 2**-7) * 2.0**127, scaled=False, code=3),
+CASTS: dict[str, PaperCast] = {
+    "e4m3": PaperCast("e4m3", FORMATS["e4m3fn"], scaled=True, code=0),
+    "e5m2": PaperCast("e5m2", FORMATS["e5m2"], scaled=True, code=1),
+    "fp16": PaperCast("fp16", FORMATS["fp16"], scaled=False, code=2),
+    "bf16": PaperCast("bf16", FORMATS["bf16"], scaled=False, code=3),
 }
 
 
@@ -91,15 +87,15 @@ def format_extra(name: str) -> Extra:
     """What a cast to a format would do to a tensor: how many elements it loses at either end, and the sum of its squared errors.
 
     Args:
-        name: a key of ``FORMATS``.
+        name: a key of ``CASTS``.
 
     Raises:
         UsageError: of a format that is not known.
     """
-    if name not in FORMATS:
-        raise UsageError(f"format: got {name!r}, expected one of {', '.join(FORMATS)}.")
+    if name not in CASTS:
+        raise UsageError(f"format: got {name!r}, expected one of {', '.join(CASTS)}.")
     columns = (f"{name}_num_underflow", f"{name}_num_overflow", f"{name}_square_error")
-    return Extra(name, columns, (1, 1, 1), (False,) * 3, kind="format", settings=(FORMATS[name].code,))
+    return Extra(name, columns, (1, 1, 1), (False,) * 3, kind="format", settings=(CASTS[name].code,))
 
 
 def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = True) -> Extra:

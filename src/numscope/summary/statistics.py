@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from numscope.errors import UsageError
 from numscope.observation import TENSORS
 from numscope.summary import operand_casts
-from numscope.summary.extras import DYNAMICS, EXPONENTS, FORMATS, Extra, Format, blockwise, format_extra
+from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, PaperCast, blockwise, format_extra
 from numscope.summary.state import Summary
 
 Options = tuple[tuple[str, Any], ...]
@@ -113,28 +113,28 @@ def _pct_of_numel(column: str) -> Callable[[Summary, Named], Value]:
     return lambda summary, extras: _share(extras.get(column), summary.numel)
 
 
-def _num_cast(summary: Summary, extras: Named, form: Format) -> float:
+def _num_cast(summary: Summary, extras: Named, cast: PaperCast) -> float:
     """Elements whose cast is finite: a scaled cast saturates, a plain one makes infinities of what is too large."""
-    return summary.num_finite - (0 if form.scaled else extras[f"{form.name}_num_overflow"])
+    return summary.num_finite - (0 if cast.scaled else extras[f"{cast.name}_num_overflow"])
 
 
-def _mse(form: Format) -> Callable[[Summary, Named], Value]:
+def _mse(cast: PaperCast) -> Callable[[Summary, Named], Value]:
     def value(summary: Summary, extras: Named) -> Value:
-        error = extras.get(f"{form.name}_square_error")
+        error = extras.get(f"{cast.name}_square_error")
         if error is None or not math.isfinite(error):
             return None
-        num_cast = _num_cast(summary, extras, form)
+        num_cast = _num_cast(summary, extras, cast)
         return error / num_cast if num_cast else None
 
     return value
 
 
-def _sqnr_db(form: Format) -> Callable[[Summary, Named], Value]:
+def _sqnr_db(cast: PaperCast) -> Callable[[Summary, Named], Value]:
     def value(summary: Summary, extras: Named) -> Value:
-        error = extras.get(f"{form.name}_square_error")
+        error = extras.get(f"{cast.name}_square_error")
         if not error or not math.isfinite(error) or not math.isfinite(summary.square_sum) or not summary.has_moments:
             return None
-        if not form.scaled and extras[f"{form.name}_num_overflow"]:
+        if not cast.scaled and extras[f"{cast.name}_num_overflow"]:
             return None
         return 10.0 * (math.log10(summary.square_sum) - math.log10(error)) if summary.square_sum else None
 
@@ -184,12 +184,12 @@ def _simple(name: str, formula: str, unit: str, sql: str, of: str | None = None)
     return Statistic(name, formula, unit, _of_summary(of or name), sql=sql)
 
 
-def _casts(form: Format) -> list[Statistic]:
-    extra = format_extra(form.name)
-    name, scale = form.name, f"its own scale {form.max:g} / amax" if form.scaled else "scale 1"
-    num_cast = _FINITE if form.scaled else f"({_FINITE} - {name}_num_overflow)"
+def _casts(cast: PaperCast) -> list[Statistic]:
+    extra = format_extra(cast.name)
+    name, scale = cast.name, f"its own scale {cast.format.max:g} / amax" if cast.scaled else "scale 1"
+    num_cast = _FINITE if cast.scaled else f"({_FINITE} - {name}_num_overflow)"
     signal = [_HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({name}_square_error)", f"{name}_square_error > 0"]
-    if not form.scaled:
+    if not cast.scaled:
         signal.append(f"{name}_num_overflow = 0")
     return [
         Statistic(
@@ -197,17 +197,17 @@ def _casts(form: Format) -> list[Statistic]:
             _pct_of_numel(f"{name}_num_underflow"), lambda options: extra, f"100.0 * {name}_num_underflow / nullif(numel, 0)",
         ),
         Statistic(
-            f"{name}_overflows_pct", f"100 × (finite elements that round above {form.max:g} in {name}, {scale}) / numel", "%",
+            f"{name}_overflows_pct", f"100 × (finite elements that round above {cast.format.max:g} in {name}, {scale}) / numel", "%",
             _pct_of_numel(f"{name}_num_overflow"), lambda options: extra, f"100.0 * {name}_num_overflow / nullif(numel, 0)",
         ),
         Statistic(
             f"{name}_mse", f"sum((x - q(x))^2) / count over the elements finite in {name}, {scale}", "value^2",
-            _mse(form), lambda options: extra,
+            _mse(cast), lambda options: extra,
             _where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
         ),
         Statistic(
             f"{name}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), q the cast to {name}, {scale}", "dB",
-            _sqnr_db(form), lambda options: extra, _where(" AND ".join(signal), f"10 * (log10(square_sum) - log10({name}_square_error))"),
+            _sqnr_db(cast), lambda options: extra, _where(" AND ".join(signal), f"10 * (log10(square_sum) - log10({name}_square_error))"),
         ),
     ]  # fmt: skip
 
@@ -245,7 +245,7 @@ _LIST: list[Statistic] = [
     Statistic("max_blockwise_dynamic_range", "max over blocks of log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
               _block_value("block32_dynamic_range"), _block_options, _where("numel > 0", "block32_dynamic_range"),
               defaults=_BLOCK_DEFAULTS),
-    *(statistic for form in FORMATS.values() for statistic in _casts(form)),
+    *(statistic for cast in CASTS.values() for statistic in _casts(cast)),
     _dynamics("grad_weight_ratio", "l2_norm(gradient) / l2_norm(weight)", "ratio",
               _ratio_to_weight("grad_square"), _ratio_sql("grad_square")),
     _dynamics("update_weight_ratio", "l2_norm(new weight - weight) / l2_norm(weight)", "ratio",

@@ -1,0 +1,57 @@
+"""Rounding to a number format's grid, in torch operations: the one place for it, of what-if casts and of quantization."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from numscope.formats import Format
+
+__all__ = ["rounded"]
+
+
+def rounded(x: Tensor, form: Format, stochastic: bool = False, generator: torch.Generator | None = None) -> Tensor:
+    """Numbers rounded to a format's grid, were its exponents unbounded above.
+
+    Args:
+        x: float32 or float64, any shape.
+        form: whose grid.
+        stochastic: to either neighbor, with the chance that makes the mean exact (to 2^-24 of their distance) and never moves what is on
+            the grid; else to the nearest, ties to even (of e8m0, to the even code).
+        generator: of the random numbers.
+
+    Returns:
+        The dtype and shape of ``x``; NaN and infinities stay. Of a format without zero what is below its smallest number is that number,
+        and what is negative, -0 apart, is NaN.
+
+    *Cost:* some six passes over memory; formats with float32's range are rounded in float64. No host sync.
+    """
+    if form.name == "fp32" and x.dtype is torch.float32:
+        return x
+    # Of a format whose smallest numbers are float32's subnormals the grid is reckoned with in float64.
+    wide = x.dtype is torch.float64 or form.min_exponent - form.fraction_bits < -126
+    y = x.to(torch.float64) if wide else x
+    integer, fraction_bits, bias = (torch.int64, 52, 1023) if wide else (torch.int32, 23, 127)
+    exponent = ((y.view(integer) >> fraction_bits) & (2 * bias + 1)) - bias
+    quantum_exponent = exponent.clamp(form.min_exponent, bias) - form.fraction_bits
+    quantum = ((quantum_exponent + bias) << fraction_bits).view(y.dtype)  # two to that power, built from bits: exact everywhere
+    steps = y / quantum
+    if stochastic:
+        magnitude = steps.abs()
+        lower = magnitude.floor()
+        chance = torch.rand(y.shape, generator=generator, dtype=y.dtype, device=y.device)
+        # A comparison rather than floor(magnitude + chance): that sum rounds, and would move a number that is on the grid.
+        steps = torch.copysign(lower + (chance < magnitude - lower), y)
+    elif form.fraction_bits:
+        steps = torch.round(steps)
+    else:  # 1.5 × 2^e is halfway, and goes to the even code: of e or of e + 1
+        odd = (exponent + form.bias) % 2 != 0
+        steps = torch.where((steps > 1.5) | ((steps == 1.5) & odd), 2.0, 1.0)
+    grid = steps * quantum
+    if not form.has_zero:
+        grid = torch.where(torch.isfinite(y), grid, y)
+        smallest = torch.full_like(y, form.min_subnormal)
+        grid = torch.where(y < 0, torch.nan, torch.where(y <= smallest, smallest, grid))
+    if not form.signed_zero:
+        grid = grid + 0.0
+    return grid.to(x.dtype)
