@@ -21,6 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # directly in it. A file imports only from lower floors, its own folder, or, standing directly in the package, its own floor.
 FLOORS = {
     # plain data, standard library only
+    "environment": 0,
     "errors": 0,
     "formats": 0,
     "observation": 0,
@@ -78,7 +79,8 @@ FLOORS = {
     "cli": 6,
 }
 DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
-WITHOUT_TORCH = {"errors", "formats", "observation", "record", "registry", "site", "options", "plan", "runs", "sinks", "findings", "report"}
+WITHOUT_TORCH = {"environment", "errors", "formats", "observation", "record", "registry", "site"}
+WITHOUT_TORCH |= {"options", "plan", "runs", "sinks", "findings", "report"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework

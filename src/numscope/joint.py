@@ -13,6 +13,8 @@ from torch.nn import Parameter
 
 from numscope.distributed.agree import spread
 from numscope.inspection import Site
+from numscope.plan.plan import Layer
+from numscope.probe.layer_names import layers_of
 from numscope.recorder import Recorder
 from numscope.tally import Seen
 
@@ -40,6 +42,7 @@ class Joint:
         self._prefix = prefix
         self._reducer: Any = None  # distributed.reduce.Reducer
         self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
+        self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
 
     def part(self, site: Site, tensor: Tensor) -> Tensor | None:
         """What of a tensor counts on this rank; None, said once, where that can't be told."""
@@ -73,6 +76,7 @@ class Joint:
     def forget_sites(self) -> None:
         """The model's sites are other ones from now on."""
         self._groups.clear()
+        self._modules = {layer: module for module, layer in layers_of(self._model).items()}
 
     def set_group(self, group: Any, layer: str | None) -> None:
         """Merge over a process group instead of those found: for all layers, or for one by name."""
@@ -97,6 +101,7 @@ class Joint:
         if self._reducer is None and spread():
             from numscope.distributed.reduce import Reducer
 
+            self.forget_sites()
             text = self._recorder.plan.text
             self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(text.encode()).hexdigest()[:16]}")
             for layer, group in self._recorder.groups.items():
@@ -106,5 +111,8 @@ class Joint:
     def _groups_of(self, site: Site) -> tuple[Any, ...]:
         groups = self._groups.get(site.index)
         if groups is None:
-            groups = self._groups[site.index] = self._reducer.default_groups(_KINDS.get(site.kind, "data"), site.layer.name)
+            kind = _KINDS.get(site.kind, "data")
+            module = self._modules.get(site.layer)
+            at = None if module is None else (module, site.parameter or "weight" if kind != "data" else site.kind)
+            groups = self._groups[site.index] = self._reducer.default_groups(kind, site.layer.name, at)
         return groups

@@ -13,6 +13,7 @@ import click
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
+from numscope.environment import switched_on
 from numscope.errors import UsageError
 from numscope.options import LEVELS, ON_NONFINITE, WatchOptions
 
@@ -77,9 +78,12 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
 
     torchrun --nproc-per-node 2 -m numscope run train.py ARGS…
 
+    NV_DEBUG_TOOL_ENABLED=1 in the environment stands for --config $NV_DEBUG_TOOL_CONFIG and --log-dir $NV_DEBUG_TOOL_LOG_DIR.
+
     Exit status: the script's own; 3 when a non-finite value stopped it; 2 for wrong usage.
     """
     given = {name: value for name, value in options.items() if value is not None and value != ()}
+    _add_switched(given)
     if given.get("on_nonfinite") == OFF:
         if "config" not in given:
             raise click.UsageError(
@@ -95,6 +99,17 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
         _check(given["config"], given.get("features", ()))
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
     return partial(launch, Target(target, args, is_module), watch)
+
+
+def _add_switched(given: dict[str, Any]) -> None:
+    """What NV_DEBUG_TOOL_… variables ask for, where no option of the same says otherwise."""
+    try:
+        switched = switched_on()
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
+    if switched is not None:
+        found = {"config": switched.config, "log_dir": switched.log_dir}
+        given.update({name: value for name, value in found.items() if value is not None and name not in given})
 
 
 def _check(config: str, features: Sequence[str]) -> None:

@@ -22,6 +22,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from numscope.distributed.megatron import layout_of
+
 log = logging.getLogger("numscope")
 
 PATIENCE_S = 15.0  # for other ranks to watch the same model; those that train together arrive within the same step
@@ -137,6 +139,8 @@ class Ranks:
         group = getattr(self._ddp, "process_group", None)
         if group is not None and group not in groups:
             groups.append(group)
+        layout = layout_of(self._model)
+        groups += [] if layout is None else [g for g in layout.groups if g not in groups]
         if not self._arrived:
             self._arrive()
         return [g for g in groups if dist.get_world_size(g) > 1 and self._all_watch(g)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -11,31 +10,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from numscope.distributed.agree import find_ddp, spread
+from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.megatron import Layout, layout_of
 
 Kind = Literal["data", "parameter", "gradient"]
 Members = tuple[int, ...]  # global ranks, ascending
+At = tuple[nn.Module, str]  # a module, and the name of its parameter or which of its data: "activation", "output", …
 
 
 class Refused(Exception):
     """A tensor whose numbers can't be had; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Ranks that hold one and the same tensor: it counts once, and one of them writes it.
-
-    Args:
-        group: the process group of these ranks.
-        first: whether this rank is the one that writes.
-        silent: the tensor also merges over a larger group that holds these ranks: this rank's copy is left out there.
-    """
-
-    group: Any
-    first: bool
-    silent: bool = False
-
-
-Groups = tuple[Any, ...]  # process groups to merge over, and ``Copies``
 
 
 class Places:
@@ -63,6 +47,7 @@ class Places:
         self._data: Groups = ()
         self._ddp: Any = None
         self._ddp_groups: Groups = ()
+        self._layout: Layout | None = None  # of Megatron's modules, which say nothing by their tensors
         self._cache: dict[Any, Groups] = {}
 
     @property
@@ -98,14 +83,21 @@ class Places:
         """Whether it is one that the user named."""
         return any(group is given for given in self._given.values())
 
-    def default(self, kind: Kind, layer: str | None = None) -> Groups:
-        """The groups of a plain tensor."""
+    def default(self, kind: Kind, layer: str | None = None, at: At | None = None) -> Groups:
+        """The groups of a plain tensor.
+
+        Args:
+            at: the module, and which of its tensors, for frameworks whose modules know where their plain tensors lie.
+        """
         if not self._look():
             return ()
         key = layer if layer in self._given else None
         if key in self._given:
             group = self._canonical(self._given[key])
             return () if group is None else (group,)
+        if self._layout is not None and at is not None:
+            module, tensor = at
+            return self._layout.of_data(module, tensor) if kind == "data" else self._layout.of_parameter(module._parameters.get(tensor))
         return self._data if kind == "data" else self._ddp_groups
 
     def of(self, tensor: Any, kind: Kind, layer: str | None = None) -> tuple[Tensor, Groups]:
@@ -176,9 +168,12 @@ class Places:
             self._ddp = find_ddp(self._model, self._wrapper)
         ddp = self._canonical(getattr(self._ddp, "process_group", None))
         self._ddp_groups = () if ddp is None else (Copies(ddp, dist.get_rank() == members(ddp)[0]),)
+        self._layout = layout_of(self._model, self._canonical)
         data = [ddp] if ddp is not None else [g for g in map(self._canonical, fully_sharded_groups(self._model)) if g is not None]
         self._data = tuple(data)
         found += data
+        if self._layout is not None:
+            found += self._layout.groups
         meshes = [p.device_mesh for p in self._model.parameters() if hasattr(p, "device_mesh")]
         for mesh in meshes:
             if mesh.get_coordinate() is not None:

@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from numscope.distributed import agree
-from numscope.distributed.place import Copies, Groups, Kind, Places, Refused, members
+from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.place import At, Kind, Places, Refused, members
 from numscope.summary.state import EMPTY_ROW, FIELDS
 
 __all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
@@ -115,9 +116,9 @@ class Reducer:
         """
         return self._places.of(tensor, kind, layer)
 
-    def default_groups(self, kind: Kind, layer: str | None = None) -> Groups:
-        """What ``place`` says of any plain tensor."""
-        return self._places.default(kind, layer)
+    def default_groups(self, kind: Kind, layer: str | None = None, at: At | None = None) -> Groups:
+        """What ``place`` says of any plain tensor; ``at``: the module, and which of its tensors it is."""
+        return self._places.default(kind, layer, at)
 
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Merge over this process group instead of the data-parallel ones, plain parameters too. All its ranks must say so.

@@ -26,14 +26,28 @@ def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
             return
         names[module] = name
         owner = _class_names(module)
+        first = _first_number(module)
         for segment, child in module._modules.items():
             if child is None:
                 continue
+            if first:
+                segment = str(first + int(segment))
             transparent = not owner.isdisjoint(WRAPPER_SEGMENTS.get(segment, frozenset()))
             descend(child, name if transparent else f"{name}.{segment}" if name else segment)
 
     descend(root, "")
     return names
+
+
+def _first_number(module: nn.Module) -> int:
+    """Number of a list's first layer in the whole model: a pipeline stage of Megatron's holds some of the layers, which know theirs."""
+    if not isinstance(module, nn.ModuleList) or not len(module) or not _is_megatrons(module[0]):
+        return 0
+    numbers = [getattr(layer, "layer_number", None) for layer in module]
+    first = numbers[0]
+    if not isinstance(first, int) or numbers != list(range(first, first + len(numbers))):
+        return 0
+    return first - 1  # they count from 1
 
 
 def class_name(module: nn.Module) -> str:
@@ -60,6 +74,10 @@ def named_state(names: dict[nn.Module, str]) -> list[tuple[str, str, Tensor]]:
                 seen.add(id(tensor))
                 found.append((name, slot, tensor))
     return found
+
+
+def _is_megatrons(module: nn.Module) -> bool:
+    return any(cls.__module__.startswith("megatron.core.") for cls in type(module).__mro__)
 
 
 def _class_names(module: nn.Module) -> frozenset[str]:

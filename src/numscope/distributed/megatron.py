@@ -1,0 +1,113 @@
+"""Where Megatron-LM has put a model's tensors: process groups of its ``parallel_state``, and what its modules hand each other.
+
+Nothing of Megatron is imported: a process that runs one of its models has loaded it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+
+from numscope.distributed.copies import Copies, Groups
+
+_STATE = "megatron.core.parallel_state"
+# What lies spread over tensor parallelism's ranks between a column-parallel layer and a row-parallel one: heads and inner features.
+_BETWEEN = ("core_attention", "q_layernorm", "k_layernorm", "activation_func")
+
+
+def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> Layout | None:
+    """The layout of a model that is made of Megatron's modules; None of any other, and before its groups exist.
+
+    Args:
+        several: gives a group, or the one that stands for it, if it has several ranks; else None.
+    """
+    state = sys.modules.get(_STATE)
+    if state is None or not state.is_initialized() or not any(_is_megatrons(module) for module in model.modules()):
+        return None
+    return Layout(model, state, several or _several)
+
+
+class Layout:
+    """The tensor- and data-parallel groups of one model, and over which of them each tensor lies spread or copied.
+
+    Data parallelism includes context parallelism: both give each rank data of its own.
+
+    Args:
+        model: with modules of Megatron's.
+        state: ``megatron.core.parallel_state``, initialized.
+        several: as of ``layout_of``.
+
+    Attributes:
+        groups: those of several ranks, data parallelism's first; the same order on all ranks.
+    """
+
+    def __init__(self, model: nn.Module, state: Any, several: Callable[[Any], Any]) -> None:
+        self._data = several(state.get_data_parallel_group(with_context_parallel=True))
+        self._tensor = several(state.get_tensor_model_parallel_group())
+        self.groups: list[Any] = [group for group in (self._data, self._tensor) if group is not None]
+        self._sequence = any(getattr(getattr(m, "config", None), "sequence_parallel", False) for m in model.modules())
+        self._between = set(_below(model, _BETWEEN))
+        self._root = model
+
+    def of_parameter(self, parameter: Any) -> Groups:
+        """A parameter, or its gradient as the optimizer gets it: alike over data parallelism; Megatron marks those that it has split."""
+        is_split = bool(getattr(parameter, "tensor_model_parallel", False))
+        return (*self._copies(self._data), *self._over_tensor(is_split))
+
+    def of_data(self, module: nn.Module, tensor: str) -> Groups:
+        """What a module takes and gives.
+
+        Args:
+            tensor: ``activation`` and ``dgrad`` stand at its input, ``output`` and ``gradient`` at its output.
+        """
+        data = () if self._data is None else (self._data,)
+        return (*data, *self._over_tensor(self._is_spread(module, at_input=tensor in ("activation", "dgrad"))))
+
+    def _over_tensor(self, is_spread: bool) -> Groups:
+        if self._tensor is None:
+            return ()
+        return (self._tensor,) if is_spread else self._copies(self._tensor)
+
+    @staticmethod
+    def _copies(group: Any) -> Groups:
+        return () if group is None else (Copies(group, dist.get_rank() == min(dist.get_process_group_ranks(group))),)
+
+    def _is_spread(self, module: nn.Module, *, at_input: bool) -> bool:
+        """Whether each tensor-parallel rank has elements of its own there."""
+        kinds = {cls.__name__ for cls in type(module).__mro__}
+        mode = getattr(module, "parallel_mode", None)  # of Transformer Engine's layers
+        if "ColumnParallelLinear" in kinds or mode == "column":
+            return self._sequence_of(module) if at_input else not getattr(module, "gather_output", False)
+        if "RowParallelLinear" in kinds or mode == "row":
+            return getattr(module, "input_is_parallel", True) if at_input else self._sequence_of(module)
+        if "VocabParallelEmbedding" in kinds:
+            return bool(getattr(module, "reduce_scatter_embeddings", False))
+        if module in self._between:
+            return True
+        if module is self._root or isinstance(module, nn.Embedding):  # the loss; positions, of which each rank looks up all
+            return False
+        return self._sequence
+
+    def _sequence_of(self, module: nn.Module) -> bool:
+        return bool(getattr(module, "sequence_parallel", self._sequence))
+
+
+def _is_megatrons(module: nn.Module) -> bool:
+    return any(cls.__module__.startswith("megatron.core.") for cls in type(module).__mro__)
+
+
+def _several(group: Any) -> Any:
+    """The group, if it has others than this rank."""
+    return group if group is not None and dist.get_world_size(group) > 1 else None
+
+
+def _below(module: nn.Module, names: Sequence[str]) -> Iterator[nn.Module]:
+    """The modules that stand under one of these attributes, and all that is in them."""
+    for parent in module.modules():
+        for name, child in parent.named_children():
+            if name in names:
+                yield from child.modules()

@@ -1,0 +1,123 @@
+"""Megatron-LM: a watch on its model chunks, which the debug tool's environment variables switch on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+try:
+    from megatron.core import parallel_state
+except ImportError as error:
+    raise ImportError(f"numscope.integrations.megatron: {error}. Install Megatron Core: pip install --no-deps megatron-core.") from error
+
+from numscope.distributed.agree import spread
+from numscope.environment import switched_on
+from numscope.errors import UsageError
+from numscope.options import WatchOptions
+from numscope.record import Finding
+from numscope.recorder import Recorder
+from numscope.scope import Scope
+from numscope.unmatched import place_of, refuse_unmatched
+
+
+class Attached:
+    """What ``attach`` returns: the watches on a model's chunks, until ``close``. Switched off, it has none and each call does nothing.
+
+    Attributes:
+        scopes: one for each chunk.
+    """
+
+    def __init__(self, scopes: Sequence[Scope] = (), recorder: Recorder | None = None) -> None:
+        self.scopes = tuple(scopes)
+        self._recorder = recorder
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What escaped, in order of the chunks."""
+        return [finding for scope in self.scopes for finding in scope.findings]
+
+    def step(self) -> None:
+        """A training iteration is over. Needed where optimizers hold copies of the parameters, as Megatron's for fp16 and bf16 do."""
+        for scope in self.scopes:
+            scope.step()
+
+    def close(self) -> None:
+        """Write the step at work, remove every hook. Safe to call twice."""
+        with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
+            if self._recorder is not None:
+                stack.callback(self._recorder.close)
+            for scope in reversed(self.scopes):
+                stack.callback(scope.close)
+
+    def __enter__(self) -> Attached:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
+    """Watch a Megatron model: statistics by configuration, and detection where it is asked for.
+
+    ``NV_DEBUG_TOOL_ENABLED=1`` switches it on for statistics alone, with the configuration of ``NV_DEBUG_TOOL_CONFIG`` and logs in
+    ``NV_DEBUG_TOOL_LOG_DIR``. Options say the same from within the script, and more; they go before the environment. Without either
+    nothing is watched. Layers are called as in the whole model, ``decoder.layers.4.self_attention.linear_proj``, on each pipeline stage too; their
+    statistics merge over the tensor-, context- and data-parallel groups of ``megatron.core.parallel_state``.
+
+    Args:
+        model: what Megatron's ``get_model`` returns: a chunk or a list of them, in its DDP and Float16Module or bare. All ranks attach.
+        options: those of ``numscope.watch``; ``on_nonfinite`` None unless it is among them.
+
+    Raises: UsageError for a wrong option, variable or configuration; later, with ``on_nonfinite="raise"``, NonFiniteError from a step.
+
+    *Cost:* as of ``numscope.watch``; switched off, none.
+    """
+    chunks = [model] if isinstance(model, nn.Module) else list(model) if isinstance(model, list | tuple) else []
+    if not chunks or not all(isinstance(chunk, nn.Module) for chunk in chunks):
+        raise UsageError(f"attach: got {_described(model)}, expected a model or a list of model chunks.")
+    switched = switched_on()
+    if switched is None and not options:
+        return Attached()
+    given: dict[str, Any] = {"on_nonfinite": None}
+    if switched is not None:
+        given |= {name: value for name, value in (("config", switched.config), ("log_dir", switched.log_dir)) if value is not None}
+    given |= options
+    watching = WatchOptions.of(**given)
+    if watching.config is None and watching.on_nonfinite is None and not watching.trace and watching.abort_after is None:
+        return Attached()  # the default run
+    if watching.on_nonfinite == "raise" and parallel_state.is_initialized() and parallel_state.get_pipeline_model_parallel_world_size() > 1:
+        raise UsageError(
+            "attach: got on_nonfinite='raise' in a run of several pipeline stages, expected 'warn' or None: a stage that stopped alone "
+            "would leave the others waiting."
+        )
+    recorder = Recorder.of(watching) if watching.config is not None else None
+    scopes: list[Scope] = []
+    try:
+        scopes += [Scope(chunk, watching, recorder=recorder, strict=False) for chunk in chunks]
+        _refuse_unmatched(scopes)
+    except BaseException:
+        Attached(scopes, recorder).close()
+        raise
+    return Attached(scopes, recorder)
+
+
+def _refuse_unmatched(scopes: Sequence[Scope]) -> None:
+    """A section that selects no layer of any chunk, on any rank, is an error."""
+    found = [scope.inspector.resolved.unmatched for scope in scopes if scope.inspector is not None]
+    if not found:
+        return
+    nowhere = set.intersection(*({place_of(line) for line in lines} for lines in found))
+    missing = [line for line in found[0] if place_of(line) in nowhere]
+    if spread():
+        refuse_unmatched(missing)
+    elif missing:
+        raise UsageError("\n".join(missing))
+
+
+def _described(model: object) -> str:
+    if isinstance(model, list | tuple):
+        return f"a {type(model).__name__} of {', '.join(sorted({type(part).__name__ for part in model})) or 'nothing'}"
+    return f"a {type(model).__name__}"
