@@ -6,10 +6,12 @@ imported, so that the processes which tests start have it too.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,3 +34,18 @@ def watches_end_with_their_test() -> Iterator[None]:
     scope = sys.modules.get("numscope.scope")
     for left in scope.live() if scope is not None else ():
         left.close()
+
+
+@pytest.fixture
+def one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process group of this process alone, over gloo.
+
+    It goes when the test's models have gone. A DDP that outlives its group tears gloo down by itself, waiting, with the interpreter's
+    lock in hand, for gloo's threads, one of which may be waiting for that lock: one run in some hundred never ended.
+    """
+    dist = pytest.importorskip("torch.distributed")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # else the host's own name is looked up
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=60))
+    yield
+    gc.collect()
+    dist.destroy_process_group()

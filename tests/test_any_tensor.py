@@ -269,24 +269,19 @@ def test_object_that_refuses_to_be_walked_is_no_reason_to_give_up() -> None:
         assert not scope.closed
 
 
-def test_dtensor_goes_through(tmp_path: Any) -> None:
-    import torch.distributed as dist
+def test_dtensor_goes_through(one_rank: None) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, distribute_tensor
 
-    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    try:
-        mesh = init_device_mesh("cpu", (1,))
-        model = nn.Sequential(nn.Linear(3, 3))
-        model[0].weight = nn.Parameter(distribute_tensor(model[0].weight.detach(), mesh, [Replicate()]))
-        model[0].bias = nn.Parameter(distribute_tensor(model[0].bias.detach(), mesh, [Replicate()]))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        with numscope.watch(model) as scope:
-            for _ in range(2):
-                model(distribute_tensor(torch.ones(2, 3), mesh, [Replicate()])).sum().backward()
-                assert all(book is not None for e in events(scope) for _, book, _ in e.items)
-                optimizer.step()
-                optimizer.zero_grad()
-            assert not scope.closed
-    finally:
-        dist.destroy_process_group()
+    mesh = init_device_mesh("cpu", (1,))
+    model = nn.Sequential(nn.Linear(3, 3))
+    model[0].weight = nn.Parameter(distribute_tensor(model[0].weight.detach(), mesh, [Replicate()]))
+    model[0].bias = nn.Parameter(distribute_tensor(model[0].bias.detach(), mesh, [Replicate()]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with numscope.watch(model) as scope:
+        for _ in range(2):
+            model(distribute_tensor(torch.ones(2, 3), mesh, [Replicate()])).sum().backward()
+            assert all(book is not None for e in events(scope) for _, book, _ in e.items)
+            optimizer.step()
+            optimizer.zero_grad()
+        assert not scope.closed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -288,21 +287,16 @@ def test_watched_step_is_bitwise_the_same() -> None:
     assert torch.equal(runs[0][0], runs[1][0]) and torch.equal(runs[0][1], runs[1][1])
 
 
-def test_sharded_parameter_counts_its_local_part(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("torch.distributed")
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        from torch.distributed.fsdp import fully_shard
+def test_sharded_parameter_counts_its_local_part(one_rank: None) -> None:
+    from torch.distributed.fsdp import fully_shard
 
-        model = nn.Linear(4, 3)
-        fully_shard(model)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        model(torch.ones(2, 4)).sum().backward()
-        gradient: Any = model.weight.grad
-        assert hasattr(model.weight, "_local_tensor")
-        found = step(optimizer, model.weight, model.bias)
-        assert [f["num_updates"] for f in found] == [12, 3]
-        assert [f["v_numel"] for f in found] == [12, 3]
-        assert found[0]["grad_square"] == exact(gradient._local_tensor).__pow__(2).sum()
-    finally:
-        distributed.destroy_process_group()
+    model = nn.Linear(4, 3)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    model(torch.ones(2, 4)).sum().backward()
+    gradient: Any = model.weight.grad
+    assert hasattr(model.weight, "_local_tensor")
+    found = step(optimizer, model.weight, model.bias)
+    assert [f["num_updates"] for f in found] == [12, 3]
+    assert [f["v_numel"] for f in found] == [12, 3]
+    assert found[0]["grad_square"] == exact(gradient._local_tensor).__pow__(2).sum()

@@ -436,39 +436,35 @@ def test_advice_of_a_finding_cures_it(caplog, capsys):
     assert not caplog.records  # the tool had no trouble of its own
 
 
-def test_under_ddp_and_fsdp_units(tmp_path):
+def test_under_ddp_and_fsdp_units(one_rank):
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
 
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        module, x = overflowing()
-        parallel = nn.parallel.DistributedDataParallel(module)
-        with high_precision(module):
-            y = parallel(x)
-            y.sum().backward()
-            assert y.isfinite().all() and grads(module)[0].dtype == HALF
+    module, x = overflowing()
+    parallel = nn.parallel.DistributedDataParallel(module)
+    with high_precision(module):
+        y = parallel(x)
+        y.sum().backward()
+        assert y.isfinite().all() and grads(module)[0].dtype == HALF
 
-        module, x = overflowing()
-        model = nn.Sequential(module, nn.Linear(8, 8).half())
-        expected = copy.deepcopy(model)
-        mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
-        fully_shard(module, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-        with high_precision(module), high_precision(expected[0]):
-            y = model(x)
-            assert y.isfinite().all() and torch.equal(y, expected(x))
-            y.sum().backward()
-            assert grads(module)[0].dtype == HALF
-        with pytest.raises(UsageError, match=r"its submodule '0' is an FSDP unit \(FSDPModule\).*Apply it to that unit's own submodules"):
-            high_precision(model)
+    module, x = overflowing()
+    model = nn.Sequential(module, nn.Linear(8, 8).half())
+    expected = copy.deepcopy(model)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
+    fully_shard(module, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    with high_precision(module), high_precision(expected[0]):
+        y = model(x)
+        assert y.isfinite().all() and torch.equal(y, expected(x))
+        y.sum().backward()
+        assert grads(module)[0].dtype == HALF
+    with pytest.raises(UsageError, match=r"its submodule '0' is an FSDP unit \(FSDPModule\).*Apply it to that unit's own submodules"):
+        high_precision(model)
 
-        inner = nn.Sequential(nn.Linear(8, 8).half())
-        fully_shard(inner, mesh=mesh)
-        with high_precision(inner[0]), pytest.raises(UsageError, match=r"its weight is a DTensor at the call, expected plain weights"):
-            inner[0](x)  # outside its unit's forward
-    finally:
-        dist.destroy_process_group()
+    inner = nn.Sequential(nn.Linear(8, 8).half())
+    fully_shard(inner, mesh=mesh)
+    with high_precision(inner[0]), pytest.raises(UsageError, match=r"its weight is a DTensor at the call, expected plain weights"):
+        inner[0](x)  # outside its unit's forward
 
 
 @pytest.mark.parametrize(

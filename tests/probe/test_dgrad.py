@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -399,19 +398,14 @@ def test_graph_and_tensors_die_when_they_would_have() -> None:
         gc.enable()
 
 
-def test_dgrad_under_ddp_is_that_of_the_call_alone(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("torch.distributed")
-    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        model = Attention()
-        wrapped = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
-        with watched(model, is_linear) as calls:
-            for _ in range(2):
-                wrapped(torch.randn(2, 5, 8, requires_grad=True)).square().sum().backward()
-        assert [len(c.seen) for c in calls] == [1] * 8
-        assert_as_alone(calls)
-    finally:
-        distributed.destroy_process_group()
+def test_dgrad_under_ddp_is_that_of_the_call_alone(one_rank: None) -> None:
+    model = Attention()
+    wrapped = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
+    with watched(model, is_linear) as calls:
+        for _ in range(2):
+            wrapped(torch.randn(2, 5, 8, requires_grad=True)).square().sum().backward()
+    assert [len(c.seen) for c in calls] == [1] * 8
+    assert_as_alone(calls)
 
 
 def llama() -> tuple[nn.Module, dict[str, Tensor]]:

@@ -277,21 +277,15 @@ def test_observe_many_of_nothing() -> None:
     assert dispatch.observe_many([], block, block.data_ptr(), [], Groups.ALL) == []
 
 
-def test_a_dtensor_gives_its_local_part() -> None:
-    import torch.distributed as dist
+def test_a_dtensor_gives_its_local_part(one_rank: None) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    store = dist.HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        x = distribute_tensor(base(), init_device_mesh("cpu", (1,)), [Shard(0)])
-        for tensor in (x, torch.nn.Parameter(x)):
-            done, row = observed(tensor)
-            assert done
-            assert_same(Summary.from_row(row), summary_of(base()))
-    finally:
-        dist.destroy_process_group()
+    x = distribute_tensor(base(), init_device_mesh("cpu", (1,)), [Shard(0)])
+    for tensor in (x, torch.nn.Parameter(x)):
+        done, row = observed(tensor)
+        assert done
+        assert_same(Summary.from_row(row), summary_of(base()))
 
 
 @pytest.mark.skipif(native.module is None, reason="the native kernel was not built")
