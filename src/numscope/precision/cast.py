@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +64,7 @@ def cast(
     infinities included, is counted and becomes the maximum, or, not saturating, infinity or NaN.
 
     Args:
-        x: real, any shape: a matrix of its last dimension by all others.
+        x: floating-point, any shape: a matrix of its last dimension by all others.
         how: format, scaling, rounding.
         scale: float32[], given (delayed scaling); None: from the amaxes at hand.
         columnwise: rows and blocks lie along the columns, as an operand has them that a GEMM takes transposed.
@@ -78,18 +79,17 @@ def cast(
         What was wanted.
 
     Raises:
-        UsageError: of what is no real tensor, or a scale for blocks.
+        UsageError: of what is no floating-point tensor, of a scale that is no positive number, and of a scale for blocks.
 
     *Cost:* native (float32, bfloat16, float16 in CPU memory): one pass, with scales from the amaxes at hand two. Else see ``reference``.
     """
-    if not isinstance(x, Tensor) or x.is_complex():
+    if not isinstance(x, Tensor) or not x.is_floating_point():
         got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise UsageError(f"cast: x: got {got}, expected a real torch.Tensor.")
+        raise UsageError(f"cast: x: got {got}, expected a floating-point torch.Tensor. Make one of it with torch.as_tensor(x).float().")
     if scale is not None:
         if how.scaling.kind != "tensor":
             raise UsageError(f"cast: scale: got one for scaling by {how.scaling.kind}, expected None: blocks and rows scale themselves.")
-        if not isinstance(scale, Tensor):
-            scale = torch.full((), scale, dtype=torch.float32, device=x.device)
+        scale = _one_scale(scale, x.device)
     elif how.delayed:
         raise UsageError("cast: scale: got None for delayed scaling, expected the history's scale.")
     with torch.no_grad():
@@ -100,3 +100,13 @@ def cast(
     return Cast(
         None if numbers is None else numbers.reshape(x.shape), None if coded is None else coded.reshape(x.shape), scale_inv, how, columnwise
     )
+
+
+def _one_scale(scale: Tensor | float, device: torch.device) -> Tensor:
+    if isinstance(scale, Tensor):
+        if scale.numel() != 1:
+            raise UsageError(f"cast: scale: got a tensor of shape {list(scale.shape)}, expected one number for the whole tensor.")
+        return scale
+    if not 0 < scale < math.inf:
+        raise UsageError(f"cast: scale: got {scale!r}, expected a positive finite number.")
+    return torch.full((), scale, dtype=torch.float32, device=device)

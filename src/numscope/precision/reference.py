@@ -110,7 +110,7 @@ def cast_matrix(
     num_rows, num_columns = x.shape
     work = x if x.dtype is torch.float64 else x.to(torch.float32)
     rows, columns = _block_sides(scaling, num_rows, num_columns, columnwise)
-    # Where a NaN is the scale's business: the format has none, or the microscaling rule.
+    # NaN is the scale's business where the format has none, and where the scale has a format (the microscaling rule).
     nan_by_scale = not form.has_nan or scaling.scale_format is not None
     magnitude: Tensor | None = None
     if amax is not None or scale is None:
@@ -119,7 +119,7 @@ def cast_matrix(
         amax.copy_(torch.maximum(amax, magnitude.amax().to(torch.float32)))
     lost: Tensor | None = None
     if nan_by_scale and x.numel():
-        lost = amax_of(torch.isnan(work).to(torch.float32), rows, columns) > 0
+        lost = torch.isnan(amax_of(work.abs(), rows, columns))  # NaN goes before all other numbers there
     if scale is None:
         assert magnitude is not None
         if x.numel():
@@ -145,7 +145,7 @@ def cast_matrix(
     q, over, codes = _quantized(y, how, generator)
     dequantized = _times(q, scales_inv, rows, columns) if want_values or cells is not None else None
     if cells is not None and dequantized is not None:
-        _count(cells, work, y, q, over, dequantized, scales, scales_inv)
+        _count(cells, work, q, over, dequantized, scales, scales_inv)
     return (
         dequantized.to(x.dtype) if want_values and dequantized is not None else None,
         (codes if codes is not None else codes_of(q, form)) if want_codes else None,
@@ -208,17 +208,17 @@ def _times(x: Tensor, factors: Tensor, rows: int, columns: int) -> Tensor:
     return product[:num_rows, :num_columns]
 
 
-def _count(cells: Tensor, x: Tensor, y: Tensor, q: Tensor, over: Tensor, dequantized: Tensor, scale: Tensor, scale_inv: Tensor) -> None:
-    finite, kept = torch.isfinite(x), ~torch.isnan(y)
+def _count(cells: Tensor, x: Tensor, q: Tensor, over: Tensor, dequantized: Tensor, scale: Tensor, scale_inv: Tensor) -> None:
+    if not x.numel():
+        return
+    finite = torch.isfinite(x)
     error = dequantized.to(torch.float64) - x.to(torch.float64)
     square_error = torch.where(finite & torch.isfinite(dequantized), error * error, 0.0).sum()
-    num_underflow = ((q == 0) & (x != 0) & finite & kept).sum()
-    num_overflow = (over & kept).sum()
+    num_underflow = ((q == 0) & (x != 0) & finite).sum()
     numel = torch.full_like(square_error, x.numel())
-    cells[:4] += torch.stack([numel, num_underflow.to(torch.float64), num_overflow.to(torch.float64), square_error])
-    if scale.numel():
-        largest = torch.stack([torch.nan_to_num(s, nan=0.0, posinf=torch.inf).amax() for s in (scale, scale_inv)]).to(torch.float64)
-        cells[4:] = torch.maximum(cells[4:], largest)
+    cells[:4] += torch.stack([numel, num_underflow.to(torch.float64), over.sum().to(torch.float64), square_error])
+    largest = torch.stack([torch.nan_to_num(s, nan=0.0, posinf=torch.inf).amax() for s in (scale, scale_inv)]).to(torch.float64)
+    cells[4:] = torch.maximum(cells[4:], largest)
 
 
 def _largest_of_group(amax: Tensor, group: object) -> Tensor:

@@ -18,6 +18,7 @@ _KINDS = ("tensor", "row", "block")
 _ROUNDINGS = ("nearest_even", "stochastic")
 _FLOAT32 = torch.finfo(torch.float32)
 _E4M3 = format_of("e4m3fn")
+_MAX_MARGIN = 126  # powers of two on either side of 1 that float32 has
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class How:
         object.__setattr__(self, "format", format_of(self.format, "How: format"))
         if self.rounding not in _ROUNDINGS:
             raise UsageError(f"rounding: got {self.rounding!r}, expected one of {', '.join(_ROUNDINGS)}.")
-        if isinstance(self.margin, bool) or not isinstance(self.margin, int):
-            raise UsageError(f"margin: got {self.margin!r}, expected a whole number.")
+        if isinstance(self.margin, bool) or not isinstance(self.margin, int) or abs(self.margin) > _MAX_MARGIN:
+            raise UsageError(f"margin: got {self.margin!r}, expected a whole number from {-_MAX_MARGIN} to {_MAX_MARGIN}.")
         if not self.saturate and not (self.format.has_inf or self.format.has_nan):
             raise UsageError(f"saturate: got False for {self.format.name}, expected True: it has neither infinity nor NaN to overflow to.")
         if self.delayed and self.scaling.kind != "tensor":
@@ -105,12 +106,14 @@ class How:
         return " ".join(word for word in words if word != "block")
 
 
-def scale_of(amax: Tensor, format_max: float, margin: int = 0, power_of_two: bool = False, previous: Tensor | None = None) -> Tensor:
+def scale_of(
+    amax: Tensor, format_max: float | Tensor, margin: int = 0, power_of_two: bool = False, previous: Tensor | None = None
+) -> Tensor:
     """The scale that takes an amax to a format's maximum: ``format_max / amax / 2^margin``.
 
     Args:
         amax: float32, any shape, not negative.
-        format_max: largest finite number of the format.
+        format_max: largest finite number of the format, or one for each amax.
         margin: powers of two left free below it.
         power_of_two: round the scale down to a power of two.
         previous: float32, of a shape that goes with ``amax``: kept where an amax is zero, infinite or NaN; 1 where there is none.
@@ -120,6 +123,8 @@ def scale_of(amax: Tensor, format_max: float, margin: int = 0, power_of_two: boo
 
     *Source:* Transformer Engine's ``_default_sf_compute``; the lower bound is ours, so that an inverse is finite too.
     """
+    if not isinstance(format_max, Tensor):  # number / tensor would round twice: torch takes the reciprocal first
+        format_max = torch.full_like(amax, min(format_max, _FLOAT32.max))
     scale = (format_max / amax) / 2.0**margin
     scale = scale.clamp(_FLOAT32.smallest_normal, _FLOAT32.max)
     if power_of_two:
