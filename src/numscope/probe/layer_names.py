@@ -1,6 +1,14 @@
-"""A model's modules as selections know them: named, with what they own."""
+"""A model's modules as selections know them: named, with what they own.
+
+A module may be made of parts that are the layers while it keeps their parameters, as the fused modules of ``numscope.precision`` do. It
+then says so: ``_numscope_lent`` are its parameters that are its parts' as layers go, ``_numscope_stand_in`` the part that is a layer in its
+place; a part's ``_numscope_parameters()`` are those it works with, by its own names.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
@@ -26,9 +34,17 @@ def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
     """Each module once, a shared one under its first name.
 
     A module's name is the one it was given (a string in its attribute ``name``), else its qualified name, else ``Layer_1`` and so
-    on. Names are unique: a second ``fc1`` is ``fc1_2``.
+    on. Names are unique: a second ``fc1`` is ``fc1_2``. A part's class is its whole's; a module that a part stands in for is left out: the
+    part has its name.
     """
     qualified = qualified_names(model)
+    classes = {module: class_name(module) for module in qualified}
+    for module in list(qualified):
+        for part in module._modules.values():
+            if part is not None and hasattr(type(part), "_numscope_parameters"):
+                classes[part] = classes[module]
+        if (part := _stand_in(module)) is not None:
+            qualified[part] = qualified.pop(module)
     given = {module: name for module in qualified if isinstance(name := vars(module).get("name"), str) and name.strip()}
     taken: set[str] = set()
     names: dict[nn.Module, str] = {}
@@ -42,7 +58,23 @@ def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
             unnamed += 1
             name = f"Layer_{unnamed}"
         names[module] = _free(name, taken)
-    return {module: _layer(module, names[module], name) for module, name in qualified.items()}
+    return {module: _layer(module, names[module], name, classes[module]) for module, name in qualified.items()}
+
+
+def own_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None]:
+    """Those that are a layer's own, by its own names for them, as they are now: adapters, tying and sharding put others in their place."""
+    borrowed = getattr(type(module), "_numscope_parameters", None)
+    if borrowed is not None:
+        found: Mapping[str, nn.Parameter | None] = borrowed(module)
+        return found
+    lent = getattr(module, "_numscope_lent", ())
+    own: Any = module._parameters  # a scripted module's is no dict
+    return {name: parameter for name, parameter in own.items() if name not in lent}
+
+
+def _stand_in(module: nn.Module) -> nn.Module | None:
+    part = getattr(type(module), "_numscope_stand_in", None)
+    return None if part is None else module._modules.get(part)
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -54,13 +86,13 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _layer(module: nn.Module, name: str, qualified: str) -> Layer:
-    own = {key: parameter for key, parameter in module._parameters.items() if parameter is not None}
+def _layer(module: nn.Module, name: str, qualified: str, cls: str) -> Layer:
+    own = {key: parameter for key, parameter in own_parameters(module).items() if parameter is not None}
     weights = {key: parameter for key, parameter in own.items() if "bias" not in key}
     made = [parameter for parameter in weights.values() if not isinstance(parameter, UninitializedParameter)]
     return Layer(
         name=name,
-        cls=class_name(module),
+        cls=cls,
         qualified=qualified,
         weights=tuple(weights),
         numel_weights=sum(parameter.numel() for parameter in made),

@@ -1,0 +1,129 @@
+"""What the modules' constructors share: which arguments there are, what each may be, and which of Transformer Engine's do nothing here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numscope.errors import UsageError
+from numscope.registry import nearest
+
+Init = Callable[[Tensor], object]
+
+INIT_STD = 0.023  # of weights for which no init_method is given, as Transformer Engine has it
+
+# Arguments of Transformer Engine that choose how the same numbers are computed or communicated: without tensor parallelism they change
+# nothing there either, so they are taken and forgotten.
+_WITHOUT_EFFECT = frozenset(
+    {
+        "cp_comm_type",
+        "micro_batch_size",
+        "parallel_mode",
+        "return_layernorm_output_gathered",
+        "seq_length",
+        "sequence_parallel",
+        "set_parallel_mode",
+        "ub_bulk_dgrad",
+        "ub_bulk_wgrad",
+        "ub_name",
+        "ub_overlap_ag",
+        "ub_overlap_rs",
+        "ub_overlap_rs_dgrad",
+    }
+)
+# Those that are not supported, the value that asks for nothing, and what to do instead.
+_UNSUPPORTED: Mapping[str, tuple[object, str]] = {
+    "cp_global_ranks": (None, "Context parallelism is not part of these modules."),
+    "cp_group": (None, "Context parallelism is not part of these modules."),
+    "cp_stream": (None, "Context parallelism is not part of these modules."),
+    "delay_wgrad_compute": (False, "The weight's gradient is computed in backward."),
+    "fuse_wgrad_accumulation": (False, "Gradients are accumulated in .grad."),
+    "get_rng_state_tracker": (None, "Seed torch's own generator; without tensor parallelism no tracker is needed."),
+    "return_max_logit": (False, "Watch the layer's tensors by configuration instead."),
+    "symmetric_ar_type": (None, "Nothing is reduced without tensor parallelism."),
+    "tp_group": (None, "Split the module with torch.distributed.tensor.parallel, or use the framework's own layers with convert()."),
+    "tp_size": (1, "Split the module with torch.distributed.tensor.parallel, or use the framework's own layers with convert()."),
+    "ub_tp_comm_overlap": (False, "Nothing is communicated without tensor parallelism."),
+}
+
+
+def check_others(cls: type[nn.Module], given: Mapping[str, object]) -> None:
+    """Take those of Transformer Engine's arguments that have no effect here; refuse the others.
+
+    Args:
+        cls: the module's class.
+        given: what its constructor does not name itself.
+
+    Raises: UsageError.
+    """
+    where = cls.__name__
+    for name, value in given.items():
+        if name in _WITHOUT_EFFECT:
+            continue
+        if name not in _UNSUPPORTED:
+            raise UsageError(f"{where}: {name} is no argument.{nearest(name, _known(cls))}")
+        without, instead = _UNSUPPORTED[name]
+        if value != without and not _of_one_rank(value):
+            raise UsageError(f"{where}: {name}: got {value!r}, expected {without!r}: the debug modules do without it. {instead}")
+
+
+def _known(cls: type[nn.Module]) -> list[str]:
+    return sorted({*inspect.signature(cls).parameters, *_WITHOUT_EFFECT, *_UNSUPPORTED} - {"others"})
+
+
+def check_one_of(where: str, name: str, value: object, choices: Sequence[str]) -> None:
+    """
+    Raises: UsageError: the value is none of the choices.
+    """
+    if value not in choices:
+        raise UsageError(f"{where}: {name}: got {value!r}, expected one of {', '.join(choices)}.{nearest(str(value), choices)}")
+
+
+def check_divides(where: str, name: str, value: int, whole_name: str, whole: int) -> None:
+    """
+    Raises: UsageError: ``whole`` is no multiple of ``value``.
+    """
+    if value < 1 or whole % value:
+        raise UsageError(f"{where}: {name}: got {value}, expected a divisor of {whole_name}, which is {whole}.")
+
+
+def check_rate(where: str, name: str, value: float) -> None:
+    """
+    Raises: UsageError: the value is no probability below 1.
+    """
+    if not 0 <= value < 1:
+        raise UsageError(f"{where}: {name}: got {value!r}, expected a probability, 0 <= {name} < 1.")
+
+
+def device_for(device: torch.device | str | None) -> torch.device:
+    """Where parameters go: as asked for; else torch's default device where one is set; else CUDA if any, as in Transformer Engine."""
+    if device is not None:
+        return torch.device(device)
+    default = torch.get_default_device()
+    return torch.device("cuda") if default.type == "cpu" and torch.cuda.is_available() else default
+
+
+def new_parameter(shape: Sequence[int], device: torch.device, dtype: torch.dtype | None) -> nn.Parameter:
+    """A parameter that is yet to be filled. ``dtype`` None: torch's default."""
+    return nn.Parameter(torch.empty(tuple(shape), device=device, dtype=torch.get_default_dtype() if dtype is None else dtype))
+
+
+def fill(parameter: nn.Parameter, init: Init | None) -> None:
+    """Draw a weight anew; ``init`` None: normal with mean 0 and standard deviation 0.023. A parameter on ``meta`` stays as it is."""
+    if parameter.device.type == "meta":
+        return
+    with torch.no_grad():
+        if init is None:
+            parameter.normal_(0.0, INIT_STD)
+        else:
+            init(parameter)
+
+
+def _of_one_rank(value: Any) -> bool:
+    """Whether it is a process group with nobody else in it."""
+    size = getattr(value, "size", None)
+    return callable(size) and not isinstance(value, Tensor) and size() == 1

@@ -1,0 +1,100 @@
+"""The GEMM layers of the modules: what recipes, switches and statistics act on, each by its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from numscope.errors import UsageError
+from numscope.precision.modules.parts import Part
+
+
+def activation_of(x: Tensor) -> Tensor:
+    """The input in the dtype that autocast asks for, as Transformer Engine's modules take it: residuals too are in that dtype then."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
+        return x.to(torch.get_autocast_dtype(kind))
+    return x
+
+
+def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x @ weight.T + bias`` in the precision that the module's state says; without one, plain PyTorch.
+
+    Args:
+        module: the GEMM layer, which has the state.
+        x: shape ``(..., in_features)``.
+        weight: shape ``(out_features, in_features)``.
+        bias: shape ``(out_features,)``.
+    """
+    return F.linear(x, weight, bias)
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Parameters that were split along dimension 0 as the one tensor that a GEMM takes. *Cost:* a copy if there are several."""
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
+
+
+class GemmPart(Part):
+    """One GEMM of a fused module.
+
+    Args:
+        weights: attributes of the whole that make up the weight, by the name that this layer gives them.
+        biases: likewise; empty without a bias.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, str], biases: Mapping[str, str], in_features: int, out_features: int, name: str | None
+    ) -> None:
+        super().__init__({**weights, **biases}, name)
+        self.weight_names = tuple(weights)
+        self.bias_names = tuple(biases)
+        self.in_features = in_features
+        self.out_features = out_features
+
+    def weight(self) -> Tensor:
+        """As the GEMM takes it."""
+        return joined([self._held(name) for name in self.weight_names])
+
+    def bias(self) -> Tensor | None:
+        """As it is added."""
+        return joined([self._held(name) for name in self.bias_names]) if self.bias_names else None
+
+    def forward(self, x: Tensor, add_bias: bool = True) -> Tensor:
+        return product(self, x, self.weight(), self.bias() if add_bias else None)
+
+    def _held(self, name: str) -> Tensor:
+        found = self.parameter(name)
+        assert found is not None
+        return found
+
+
+def split_names(where: str, out_features: int, split: Sequence[str] | Mapping[str, int] | None) -> dict[str, int]:
+    """Prefix of each parameter → its rows: ``{"": out_features}`` for one weight, ``{"query_": 64, …}`` for several.
+
+    Args:
+        where: class name, for messages.
+        split: names of parts of equal size, or sizes by name; None: one parameter.
+
+    Raises: UsageError.
+    """
+    if split is None:
+        return {"": out_features}
+    names = list(split)
+    if not names or isinstance(split, str) or not all(isinstance(name, str) and name.rstrip("_") for name in names):
+        raise UsageError(f"{where}: parameters_split: got {split!r}, expected names, or a dict of names and sizes.")
+    if isinstance(split, Mapping):
+        sizes: dict[str, Any] = {f"{name.rstrip('_')}_": size for name, size in split.items()}
+    else:
+        sizes = {f"{name.rstrip('_')}_": out_features // len(names) for name in names}
+    if len(sizes) != len(names):
+        raise UsageError(f"{where}: parameters_split: got {split!r}, expected names that differ.")
+    if sum(sizes.values()) != out_features:
+        raise UsageError(
+            f"{where}: parameters_split: got parts of {', '.join(map(str, sizes.values()))} rows, expected {out_features} together, "
+            "which is out_features."
+        )
+    return sizes

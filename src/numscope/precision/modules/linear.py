@@ -1,0 +1,112 @@
+"""A linear layer with Transformer Engine's arguments and parameter names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from numscope.precision.modules.arguments import Init, check_others, device_for, fill, new_parameter
+from numscope.precision.modules.gemm import activation_of, joined, product, split_names
+from numscope.precision.modules.parts import drop_extra_state
+
+
+class Linear(nn.Module):
+    """``y = x @ weight.T + bias``, a GEMM layer.
+
+    Args:
+        in_features: size of the input's last dimension.
+        out_features: size of the output's.
+        bias: whether there is one.
+        return_bias: hand the bias back instead of adding it; the result is ``(y, bias)`` then.
+        parameters_split: weight and bias as several parameters along dimension 0, ``query_weight`` and so on: names of parts of equal
+            size, or sizes by name.
+        init_method: fills a weight in place; normal with standard deviation 0.023 where not given. Biases start at 0.
+        params_dtype: torch's default where not given.
+        device: where not given, torch's default device, else CUDA if there is any.
+        name: what configurations know the layer by.
+        others: Transformer Engine's further arguments: those of tensor parallelism are refused unless they ask for none.
+
+    Raises: UsageError.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        return_bias: bool = False,
+        parameters_split: Sequence[str] | Mapping[str, int] | None = None,
+        init_method: Init | None = None,
+        params_dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        name: str | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init__()
+        where = type(self).__name__
+        check_others(type(self), others)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.return_bias = return_bias
+        self.init_method = init_method
+        self.name = name
+        sizes = split_names(where, out_features, parameters_split)
+        self.weight_names = tuple(f"{prefix}weight" for prefix in sizes)
+        self.bias_names = tuple(f"{prefix}bias" for prefix in sizes)
+        register(self, sizes, in_features, device_for(device), params_dtype, bias)
+        self.use_bias = bias
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew; biases become 0."""
+        reset(self, self.weight_names, self.bias_names, self.init_method)
+
+    def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor | tuple[Tensor, Tensor | None]:
+        """
+        Args:
+            inp: shape ``(..., in_features)``.
+            is_first_microbatch: not needed: a weight is quantized once as long as it does not change.
+
+        Returns: shape ``(..., out_features)``; with ``return_bias`` the bias beside it.
+        """
+        inp = activation_of(inp)
+        weight = joined([getattr(self, name) for name in self.weight_names])
+        bias = joined([getattr(self, name) for name in self.bias_names]) if self.use_bias else None
+        if self.return_bias:
+            return product(self, inp, weight, None), as_activation(bias, inp)
+        return product(self, inp, weight, bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, bias={self.use_bias}"
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        drop_extra_state(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def register(
+    module: nn.Module, sizes: Mapping[str, int], in_features: int, device: torch.device, dtype: torch.dtype | None, bias: bool
+) -> None:
+    """Give a module its weights, then its biases (None without), as ``split_names`` says."""
+    for prefix, size in sizes.items():
+        module.register_parameter(f"{prefix}weight", new_parameter((size, in_features), device, dtype))
+    for prefix, size in sizes.items():
+        module.register_parameter(f"{prefix}bias", new_parameter((size,), device, dtype) if bias else None)
+
+
+def reset(module: nn.Module, weights: Sequence[str], biases: Sequence[str], init: Init | None) -> None:
+    """Draw a module's weights anew; biases become 0."""
+    for name in weights:
+        fill(getattr(module, name), init)
+    for name in biases:
+        if getattr(module, name) is not None:
+            fill(getattr(module, name), nn.init.zeros_)
+
+
+def as_activation(bias: Tensor | None, x: Tensor) -> Tensor | None:
+    """A bias that is handed back: in the activation's dtype under autocast."""
+    return bias if bias is None or not torch.is_autocast_enabled(x.device.type) else bias.to(x.dtype)
