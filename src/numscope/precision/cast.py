@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from numscope.errors import UsageError
-from numscope.precision import reference
+from numscope.precision import native, reference
 from numscope.precision.reference import NUM_CELLS, decode, dtype_of
 from numscope.precision.scaling import How
 
 __all__ = ["NUM_CELLS", "Cast", "cast", "decode", "dtype_of", "empty_cells"]
+
+_num_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 @dataclass(slots=True)
@@ -94,9 +96,14 @@ def cast(
         raise UsageError("cast: scale: got None for delayed scaling, expected the history's scale.")
     with torch.no_grad():
         x = x.detach()
-        numbers, coded, scale_inv = reference.cast_matrix(
-            reference.as_matrix(x), how, scale, columnwise, values, codes, cells, amax, group, generator
-        )
+        matrix = reference.as_matrix(x)
+        made = None
+        # The kernel reads memory that a compiler or a dispatch mode (fake tensors, an operation counter) does not see it read.
+        if not torch.compiler.is_compiling() and not _num_dispatch_modes():
+            made = native.cast_matrix(matrix, how, scale, columnwise, values, codes, cells, amax, group)
+        if made is None:
+            made = reference.cast_matrix(matrix, how, scale, columnwise, values, codes, cells, amax, group, generator)
+    numbers, coded, scale_inv = made
     return Cast(
         None if numbers is None else numbers.reshape(x.shape), None if coded is None else coded.reshape(x.shape), scale_inv, how, columnwise
     )
