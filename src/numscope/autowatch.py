@@ -52,12 +52,21 @@ class AutoWatch:
         options: for every model.
         recorder: for statistics; None: one of the watch's own, where the options have a configuration.
         explicit: steps end with ``Scope.step`` alone.
+        prepare: called with each model before it is watched, and before its first forward.
 
     Raises: UsageError for a wrong configuration.
     """
 
-    def __init__(self, options: WatchOptions, *, recorder: Recorder | None = None, explicit: bool = False) -> None:
+    def __init__(
+        self,
+        options: WatchOptions,
+        *,
+        recorder: Recorder | None = None,
+        explicit: bool = False,
+        prepare: Callable[[nn.Module], None] | None = None,
+    ) -> None:
         self.options = options
+        self._prepare = prepare
         self._recorder = recorder
         self._own_recorder: Recorder | None = None
         self.explicit = explicit
@@ -153,6 +162,8 @@ class AutoWatch:
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
             self.scopes.remove(scope)  # a part was called alone before the whole
             scope.close()
+        if self._prepare is not None:
+            self._prepare(inner)
         scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.append(scope)
         self._seen.add(module)

@@ -14,6 +14,7 @@ from numscope.cli.config import config
 from numscope.cli.diff import diff
 from numscope.cli.doctor import doctor
 from numscope.cli.layers import layers
+from numscope.cli.precision import precision
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
 
@@ -31,6 +32,7 @@ numscope.add_command(doctor)
 numscope.add_command(run)
 numscope.add_command(config)
 numscope.add_command(layers)
+numscope.add_command(precision)
 numscope.add_command(stats)
 
 

@@ -1,0 +1,264 @@
+"""``numscope precision bisect``, once its words are read: the reference runs, the search, what is said of it and what is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numscope.precision.bisect import Found, OutOfBudget, Unit, search
+from numscope.precision.drift import drift, noise
+from numscope.precision.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
+
+NOISE_MARGIN = 3  # how many times the reference's own noise a drift may be
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be found out.
+
+    Args:
+        base: the configuration of the low-precision run, sections by name; empty without one.
+        steps: optimizer steps of each run.
+        runs: how many runs there may be, those of an interrupted search included.
+        tolerance: the largest drift of the loss that is no harm, as a part of the reference's loss.
+        repeats: how often the reference is run; what its runs differ by is noise.
+    """
+
+    script: Script
+    recipe: str
+    base: Mapping[str, Any]
+    features: tuple[str, ...]
+    steps: int
+    runs: int
+    tolerance: float
+    repeats: int
+    seed: int | None
+
+    def about(self) -> dict[str, Any]:
+        """What makes trials comparable."""
+        command = [self.script.target, *self.script.args]
+        return {
+            "command": command,
+            "launch": list(self.script.launcher),
+            "recipe": self.recipe,
+            "config": dict(self.base),
+            "steps": self.steps,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of it.
+
+    Args:
+        outcome: of the search; ``reference`` where the run in high precision is itself not finite; ``nothing`` where nothing is in low
+            precision; ``reference budget`` where the runs were used up before the search could begin.
+        drifts: of the low-precision run, and of the run with ``units`` kept high.
+    """
+
+    outcome: str
+    units: tuple[Unit, ...] = ()
+    minimal: bool = False
+    num_gemms: int = 0
+    num_layers: int = 0
+    num_runs: int = 0
+    loss: float = math.nan
+    noise: float = 0.0
+    tolerance: float = 0.0
+    low: float = math.nan
+    cured: float = math.nan
+    trials: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        numbers = {
+            name: value if math.isfinite(value) else None if math.isnan(value) else str(value)
+            for name in ("loss", "noise", "tolerance", "low", "cured")
+            for value in (getattr(self, name),)
+        }
+        return {
+            "outcome": self.outcome,
+            "high_precision": [{"layer": layer, "gemm": gemm or None} for layer, gemm in self.units],
+            "minimal": self.minimal,
+            "num_gemms": self.num_gemms,
+            "num_layers": self.num_layers,
+            "num_runs": self.num_runs,
+            "reference_loss": numbers["loss"],
+            "reference_noise": numbers["noise"],
+            "tolerance": numbers["tolerance"],
+            "drift": numbers["low"],
+            "drift_with_high_precision": numbers["cured"],
+            "trials": list(self.trials),
+        }
+
+
+class Bisection:
+    """Runs the trials that the search asks for.
+
+    Args:
+        say: told a line for each run that is over.
+        stage: told what is sought, and how many runs have been made.
+    """
+
+    def __init__(self, asked: Asked, book: Book, say: Callable[[str], None], stage: Callable[[str, int], None]) -> None:
+        self._asked = asked
+        self._book = book
+        self._say = say
+        self._stage = stage
+        self._reference: tuple[float, ...] = ()
+        self._low: Outcome = Outcome(())
+        self._tolerance = asked.tolerance
+        self._drifts: dict[frozenset[Unit], float] = {}
+        self._told: list[Mapping[str, Any]] = []
+        self._num_units = 0
+        self._used: set[str] = set()  # trials of this search, those run now among them
+        self._fresh: set[str] = set()
+
+    def run(self) -> Verdict:
+        """
+        Raises:
+            TrialFailed: the script has no loss in the reference or in the low-precision run.
+        """
+        asked = self._asked
+        references: list[tuple[float, ...]] = []
+        try:
+            for number in range(asked.repeats):
+                self._stage("the run in high precision", len(self._used))
+                losses = self._trial(f"reference {number}", self._reference_spec).losses
+                references.append(losses)
+                self._say(f"high precision, run {number + 1} of {asked.repeats}: loss {_loss(losses)} after {_steps(losses)}")
+                if not all(map(math.isfinite, losses)):
+                    return self._verdict("reference")
+            self._reference = references[0]
+            spread = noise(references)
+            self._tolerance = max(asked.tolerance, NOISE_MARGIN * spread)
+            self._stage("the run as it is", len(self._used))
+            self._low = self._trial(_key(()), lambda place: self._kept_spec(place, ()))
+        except OutOfBudget:
+            return self._verdict("reference budget", references=references)
+        if not self._low.layers:
+            return self._verdict("nothing", references=references)
+        self._num_units = sum(map(len, self._low.layers.values()))
+        suspects = sorted(self._low.suspects, key=lambda layer: -self._low.suspects[layer])
+        suspects = [layer for layer in suspects if self._low.suspects[layer] > 0]
+        found = search(self._low.layers, self._cures, suspects=suspects, stage=lambda text: self._stage(text, len(self._used)))
+        return self._verdict(found.outcome, found, references)
+
+    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> Verdict:
+        units = found.units if found is not None else ()
+        everything = frozenset((layer, gemm) for layer, gemms in self._low.layers.items() for gemm in gemms)
+        return Verdict(
+            outcome,
+            units,
+            found is not None and found.minimal,
+            self._num_units,
+            len(self._low.layers),
+            len(self._used),
+            _last(self._reference) if self._reference else math.nan,
+            noise(references) if references else 0.0,
+            self._tolerance,
+            self._drifts.get(frozenset(), math.nan),
+            self._drifts.get(frozenset(units) if outcome != "incurable" else everything, math.nan),
+            tuple(self._told),
+        )
+
+    def _cures(self, kept: frozenset[Unit]) -> bool:
+        outcome = self._trial(_key(kept), lambda place: self._kept_spec(place, kept), may_fail=True)
+        away = self._drifts[kept] = drift(outcome.losses, self._reference)
+        good = abs(away) <= self._tolerance
+        self._told.append(
+            {
+                "high_precision": [list(unit) for unit in sorted(kept)],
+                "loss": _number(_last(outcome.losses) if outcome.losses else math.nan),
+                "drift": _number(away),
+                "within": good,
+                "seconds": outcome.seconds,
+            }
+        )
+        took = f"{outcome.seconds:.1f} s" if _key(kept) in self._fresh else "from before"
+        what = f"{len(kept)} of {self._num_units} high"
+        self._say(f"run {len(self._used)} of {self._asked.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
+        return good
+
+    def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
+        """Runs it, or knows it already; a script that ends before its first step has no loss, which one that diverges may do on purpose."""
+        known = self._book.known(key)
+        if known is None:
+            if len(self._used) >= self._asked.runs:
+                raise OutOfBudget
+            self._fresh.add(key)
+
+            def run(place: Path) -> Outcome:
+                try:
+                    return run_trial(self._asked.script, spec(place), place)
+                except TrialFailed:
+                    if may_fail:
+                        return Outcome(())
+                    raise
+
+            known = self._book.get(key, run)
+        self._used.add(key)
+        return known
+
+    def _reference_spec(self, place: Path) -> Spec:
+        """Nothing is converted, what the script converts is in high precision; its autocast is off where that is in question."""
+        asked = self._asked
+        if asked.recipe == AUTOCAST:
+            return Spec(str(place), autocast=False, seed=asked.seed, steps=asked.steps)
+        layers = {"layer_name_regex_pattern": ".*"}
+        everything = {"enabled": True, "layers": layers, "transformer_engine": {"disable_fp8_layer": {"enabled": True}}}
+        config = self._write(place, {"high_precision": everything}, "the run in high precision")
+        return Spec(str(place), config=config, seed=asked.seed, steps=asked.steps)
+
+    def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
+        from numscope.precision.keeping import sections
+
+        asked = self._asked
+        order = {layer: number for number, layer in enumerate(self._low.layers)}
+        units = sorted(kept, key=lambda unit: (order[unit[0]], unit[1]))
+        tree = {**asked.base, **sections(units, asked.base)}
+        config = self._write(place, tree, f"{len(kept)} kept in high precision") if tree else None
+        return Spec(str(place), asked.recipe, config=config, features=asked.features, seed=asked.seed, steps=asked.steps)
+
+    @staticmethod
+    def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:
+        from numscope.precision.keeping import text_of, write_whole
+
+        path = place.with_suffix(".yaml")
+        write_whole(path, text_of(tree, [head]))
+        return str(path)
+
+
+def _key(kept: Sequence[Unit] | frozenset[Unit]) -> str:
+    return "kept " + " ".join(f"{layer}:{gemm}" for layer, gemm in sorted(kept))
+
+
+def _last(losses: Sequence[float]) -> float:
+    """The mean over the last half, which drifts are judged by."""
+    half = losses[len(losses) // 2 :]
+    return math.fsum(half) / len(half) if all(map(math.isfinite, half)) else math.nan
+
+
+def _loss(losses: Sequence[float]) -> str:
+    return f"{_last(losses):.5g}"
+
+
+def _steps(losses: Sequence[float]) -> str:
+    return f"{len(losses)} step{'' if len(losses) == 1 else 's'}"
+
+
+def _number(value: float) -> float | str | None:
+    return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+
+
+def percent(away: float) -> str:
+    """A drift in words."""
+    if math.isnan(away):
+        return "unknown"
+    if math.isinf(away):
+        return "the loss is not finite, or the run ended early"
+    return f"loss {100 * away:+.3g} %"

@@ -1,0 +1,276 @@
+"""``numscope precision``: which layers and GEMMs low precision harms, by measuring their operands or by trying."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numscope.cli.preparing import recipe_option
+from numscope.cli.trial import trial
+from numscope.cli.values import OutputFile, Whole, _Value
+from numscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from numscope.cli.bisecting import Verdict
+    from numscope.precision.advise import Advice
+    from numscope.precision.trials import Script
+
+NO_ANSWER = 1  # 2 is wrong usage
+WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
+
+
+class Real(_Value):
+    """A number."""
+
+    name = "X"
+
+    def __init__(self, what: str, least: float = float("-inf"), most: float = float("inf")) -> None:
+        self._what, self._least, self._most = what, least, most
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = float("nan")
+        if not self._least <= number <= self._most:
+            self.refuse(value, self._what, param, ctx)
+        return number
+
+
+class Count(Whole):
+    """A whole number not below a least one."""
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = super().convert(value, param, ctx)
+        if number < self._least:
+            self.refuse(value, f"a whole number of at least {self._least}", param, ctx)
+        return number
+
+
+@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Find what low precision harms.")
+def precision() -> None:
+    """Find the layers and GEMMs that are to stay in high precision."""
+
+
+precision.add_command(trial)
+
+_MODULE = click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
+_LAUNCH = click.option("--launch", metavar="WORDS", help='What starts the script\'s processes, such as "torchrun --nproc-per-node 2".')
+_SEED = click.option("--seed", type=Whole(), default=0, metavar="N", help="Of Python, NumPy and torch, set before the script begins (0).")
+_TARGET = click.argument("target", metavar="train.py | -m module")
+_ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+
+
+# ------------------------------------------------------------------------------------------------------------- advise
+
+
+@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Say which formats each operand could take.")
+@_MODULE
+@click.option("--steps", type=Count(1), default=8, metavar="N", help="Training steps to measure (8).")
+@recipe_option("Recipe that the YAML is for (delayed).", "delayed")
+@click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Least signal-to-noise ratio of a cast (20).")
+@click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (1).")
+@click.option("--max-flushed", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may turn to zero (5).")
+@click.option("--output", type=OutputFile(), default="advise.yaml", help="Where to write the YAML (advise.yaml).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@_LAUNCH
+@_SEED
+@_TARGET
+@_ARGS
+def advise(
+    target: str,
+    args: tuple[str, ...],
+    is_module: bool,
+    steps: int,
+    recipe: str,
+    min_sqnr: float | None,
+    max_saturated: float | None,
+    max_flushed: float | None,
+    output: str,
+    as_json: bool,
+    launch: str | None,
+    seed: int,
+) -> int:
+    """Run a training script unchanged for a few steps, measure what casts would do to each operand of its linear layers, and write a YAML
+    that keeps those GEMMs in high precision which the recipe would harm.
+
+    Exit status: 0; 1 when the script has no step to measure; 2 for wrong usage.
+    """
+    from numscope.precision.advise import Limits, advice_of, merged
+    from numscope.precision.trials import AUTOCAST, Spec, TrialFailed, run_trial
+
+    if recipe == AUTOCAST:
+        raise click.UsageError(f"--recipe: got {recipe!r}, expected a recipe of fp8 or fp4: autocast's formats are in the table anyway.")
+    given = {"min_sqnr_db": min_sqnr, "max_saturated_pct": max_saturated, "max_flushed_pct": max_flushed}
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    script = _script(target, args, is_module, launch)
+    with tempfile.TemporaryDirectory(prefix="numscope-") as folder:
+        place = Path(folder) / "advise"
+        _note(f"{target}: {steps} steps are measured")
+        try:
+            found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
+        except TrialFailed as error:
+            click.echo(f"numscope precision advise: {error}", err=True)
+            return NO_ANSWER
+    broken = [part["failed"] for part in found.numbers if part["failed"]]
+    if broken or not found.numbers or not any(part["layers"] for part in found.numbers):
+        why = f"measuring failed: {broken[0]}" if broken else "its models called no linear layer"
+        click.echo(f"numscope precision advise: {target}: {why}.", err=True)
+        return NO_ANSWER
+    advice = advice_of(merged(found.numbers), limits)
+    if advice.high:
+        from numscope.precision.keeping import sections, text_of, write_whole
+
+        head = (f"numscope precision advise: GEMMs that {recipe} fp8 would harm, by {advice.num_steps} steps of {Path(target).name}.",)
+        write_whole(output, text_of(sections(advice.high), head))
+    if as_json:
+        from numscope.cli.precision_text import advice_document
+
+        click.echo(json.dumps(advice_document(advice, limits, recipe, output), indent=1, allow_nan=False))
+    else:
+        _show_advice(advice, recipe, output)
+    return 0
+
+
+def _show_advice(advice: Advice, recipe: str, output: str) -> None:
+    from numscope.cli.config import show
+    from numscope.cli.precision_text import advice_lines, advice_table
+
+    show(advice_table(advice, recipe))
+    for line in advice_lines(advice, recipe, output):
+        click.echo(line)
+
+
+# ------------------------------------------------------------------------------------------------------------- bisect
+
+
+@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Find by trying what has to stay in high precision.")
+@_MODULE
+@click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML): its switches stay as they are.")
+@recipe_option("What linear layers are converted to; autocast: the script's own autocast is the low precision (delayed).", "delayed")
+@click.option("--steps", type=Count(1), default=50, metavar="N", help="Training steps of each run (50).")
+@click.option("--runs", type=Count(3), default=40, metavar="N", help="The budget: how many runs at most (40).")
+@click.option(
+    "--tolerance",
+    type=Real("a number from 0, such as 0.01", 0),
+    default=0.01,
+    metavar="X",
+    help="Drift of the loss that is no harm (0.01).",
+)
+@click.option("--repeats", type=Count(1), default=2, metavar="N", help="Runs in high precision, whose differences are noise (2).")
+@click.option(
+    "--output", type=OutputFile(), default="bisect.yaml", help="Where to write the YAML (bisect.yaml); trials go to a folder beside."
+)
+@click.option("--fresh", is_flag=True, help="Forget the trials of an earlier search.")
+@click.option("--features", multiple=True, metavar="FILE|DIR", help="Features of your own that the configuration names; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@_LAUNCH
+@_SEED
+@_TARGET
+@_ARGS
+def bisect(
+    target: str,
+    args: tuple[str, ...],
+    is_module: bool,
+    config: str | None,
+    recipe: str,
+    steps: int,
+    runs: int,
+    tolerance: float,
+    repeats: int,
+    output: str,
+    fresh: bool,
+    features: tuple[str, ...],
+    as_json: bool,
+    launch: str | None,
+    seed: int,
+) -> int:
+    """Run a training script again and again for a few steps, and find the smallest set of layers and GEMMs which, kept in high precision,
+    brings its loss back to that of the run in high precision. Killed, it goes on where it was when it is started again.
+
+    Exit status: 0 when such a set was found, or nothing is harmed; 1 when there is none, or the runs did not suffice; 2 for wrong usage.
+    """
+    from numscope.cli.bisecting import Asked, Bisection
+    from numscope.cli.precision_text import verdict_head, verdict_lines
+    from numscope.cli.progress import progress_of
+    from numscope.precision.trials import Book, TrialFailed
+
+    base = _base(config, features)
+    asked = Asked(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
+    folder = Path(output).with_suffix(".trials")
+    try:
+        book = Book(folder, asked.about(), fresh=fresh)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
+    if book.num_resumed:
+        _note(f"{folder}: {book.num_resumed} runs of an earlier search are taken over")
+    with progress_of(runs) as progress:
+        try:
+            verdict = Bisection(asked, book, progress.say, progress.stage).run()
+        except TrialFailed as error:
+            click.echo(f"numscope precision bisect: {error}", err=True)
+            return NO_ANSWER
+        except KeyboardInterrupt:
+            _note(f"stopped; the runs made so far are in {folder}: the same command goes on with them")
+            raise
+    if verdict.units:
+        from numscope.precision.keeping import sections, text_of, write_whole
+
+        write_whole(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
+    if as_json:
+        click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
+    else:
+        _show_verdict(verdict, verdict_lines(verdict, asked, output))
+    return 0 if verdict.outcome in ("found", "within") else NO_ANSWER
+
+
+def _show_verdict(verdict: Verdict, lines: list[str]) -> None:
+    from numscope.cli.config import show
+    from numscope.cli.precision_text import verdict_table
+
+    if verdict.units:
+        show(verdict_table(verdict))
+    for line in lines:
+        click.echo(line)
+
+
+def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
+    """The configuration as sections by name: one without a name gets its file's, and chooses all layers where it chose none."""
+    if config is None:
+        return {}
+    from numscope.config.dialects import translate
+    from numscope.config.reading import read
+    from numscope.config.wording import Errors
+    from numscope.planning import plan_of
+
+    try:
+        plugged = plan_of(config, features)[1].customs
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
+    errors = Errors(config)
+    tree = read(config, errors)[0] or {}
+    stem = Path(config).stem or "config"
+    if any(section.bare for section in translate(tree, stem, plugged, errors)):
+        return {stem: {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, **tree}}
+    return tree
+
+
+def _script(target: str, args: tuple[str, ...], is_module: bool, launch: str | None) -> Script:
+    from numscope.precision.trials import Script, split_launcher
+
+    if not is_module and not Path(target).exists():
+        raise click.UsageError(f"got {target!r}, expected a script's path, or -m and a module's name. There is no such file.")
+    return Script(target, args, is_module, split_launcher(launch))
+
+
+def _note(text: str) -> None:
+    print(f"numscope: {text}", file=sys.stderr, flush=True)

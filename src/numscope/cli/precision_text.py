@@ -1,0 +1,206 @@
+"""What ``numscope precision`` says of what it found."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from numscope.cli.bisecting import Asked, Verdict
+from numscope.precision.advise import Advice, Limits, Price, rows
+from numscope.precision.keeping import WHOLE
+from numscope.precision.trials import AUTOCAST
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# ------------------------------------------------------------------------------------------------------------- advise
+
+
+def advice_table(advice: Advice, recipe: str) -> Table:
+    """A line for each operand."""
+    from rich.text import Text
+
+    from numscope.cli.config import plain_table
+
+    table = plain_table(
+        "layer", "operand", "could take", "SQNR dB", "saturated %", "to zero %",
+        f"under {recipe}", "SQNR dB", "saturated %", "to zero %", "too much", "keep high",
+    )  # fmt: skip
+    for place in (3, 4, 5, 7, 8, 9):
+        table.columns[place].justify = "right"
+    high: dict[str, list[str]] = {}
+    for layer, gemm in advice.high:
+        high.setdefault(layer, []).append(gemm)
+    shown = ""
+    for row in rows(advice):
+        layer = row[0]
+        first = layer != shown
+        cells = (layer if first else "", *row[1:], ", ".join(high.get(layer, ())) if first else "")
+        table.add_row(*(Text(cell, style="bold red" if row[-1] and place in (6, 10) else "") for place, cell in enumerate(cells)))
+        shown = layer
+    return table
+
+
+def advice_lines(advice: Advice, recipe: str, output: str) -> list[str]:
+    """What follows from the table."""
+    by = f"by {advice.num_steps} steps"
+    if not advice.high:
+        return [f"All {advice.num_gemms} GEMMs can take {recipe}, {by}: nothing is to be kept in high precision."]
+    others = _would_take_current(advice)
+    hint = f" Of the operands that are too much, {others} would do with current scaling: see --recipe current." if others else ""
+    return [
+        f"{len(advice.high)} of {advice.num_gemms} GEMMs are to be kept in high precision under {recipe}, {by}.{hint}",
+        f"{output}: written. To train so: numscope run --recipe {recipe} --config {shlex.quote(output)} train.py",
+    ]
+
+
+def _would_take_current(advice: Advice) -> int:
+    return sum(bool(one.exceeds) and "delayed" in (one.planned or ("",))[0] and one.takes in ("e4m3", "e5m2") for one in advice.operands)
+
+
+def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) -> dict[str, Any]:
+    """As JSON has it; what is infinite (a cast that changes nothing) as text."""
+    return {
+        "recipe": recipe,
+        "num_steps": advice.num_steps,
+        "limits": {name: getattr(limits, name) for name in ("min_sqnr_db", "max_saturated_pct", "max_flushed_pct")},
+        "operands": [
+            {
+                "layer": one.layer,
+                "operand": one.operand,
+                "takes": one.takes,
+                "planned": None if one.planned is None else one.planned[0],
+                "exceeds": list(one.exceeds),
+                "formats": {key: _price(price) for key, price in one.prices.items()},
+            }
+            for one in advice.operands
+        ],
+        "high_precision": [{"layer": layer, "gemm": gemm} for layer, gemm in advice.high],
+        "num_gemms": advice.num_gemms,
+        "output": output if advice.high else None,
+    }
+
+
+def _price(price: Price) -> dict[str, float | str | None]:
+    sqnr = price.sqnr_db
+    plain = sqnr if sqnr is None or math.isfinite(sqnr) else str(sqnr)
+    return {"sqnr_db": plain, "saturated_pct": price.saturated_pct, "flushed_pct": price.flushed_pct}
+
+
+# ------------------------------------------------------------------------------------------------------------- bisect
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """The layers and GEMMs that are to be kept in high precision."""
+    from rich.text import Text
+
+    from numscope.cli.config import plain_table
+
+    table = plain_table("layer", "in high precision")
+    gemms: dict[str, list[str]] = {}
+    for layer, gemm in verdict.units:
+        gemms.setdefault(layer, []).append("the whole layer" if gemm == WHOLE else gemm)
+    for layer, kept in gemms.items():
+        table.add_row(Text(layer), Text(", ".join(kept)))
+    return table
+
+
+def verdict_lines(verdict: Verdict, asked: Asked, output: str) -> list[str]:
+    """What was found, in sentences."""
+    words = {
+        "found": _found,
+        "within": _within,
+        "incurable": _incurable,
+        "budget": _budget,
+        "reference": _reference,
+        "reference budget": _budget,
+        "nothing": _nothing,
+    }
+    lines = words[verdict.outcome](verdict, asked)
+    if verdict.units:
+        command = f"numscope run --recipe {asked.recipe} --config {shlex.quote(output)} {_command(asked)}"
+        lines.append(f"{output}: written. To train so: {command}")
+    if verdict.noise > 0:
+        lines.append(
+            f"Repeated runs in high precision differ by {100 * verdict.noise:.3g} % by themselves: tolerance {_tolerance(verdict)}."
+        )
+    return lines
+
+
+def verdict_head(verdict: Verdict, asked: Asked) -> Sequence[str]:
+    """The YAML's first lines."""
+    sure = "no single one can be left out" if verdict.minimal else "the runs did not suffice to find the smallest set"
+    return (
+        f"numscope precision bisect: {len(verdict.units)} of {verdict.num_gemms} kept in high precision; {sure}.",
+        f"Loss under {asked.recipe}: {_signed(verdict.low)} without, {_signed(verdict.cured)} with it, of {verdict.loss:.5g} "
+        f"in high precision, at {asked.steps} steps.",
+    )
+
+
+def _found(verdict: Verdict, asked: Asked) -> list[str]:
+    count = len(verdict.units)
+    unit = "layers" if asked.recipe == AUTOCAST else "GEMMs"
+    those = f"these {count} of {verdict.num_gemms} {unit}" if count > 1 else f"this one of {verdict.num_gemms} {unit}"
+    needed = "No single one of them can be left out" if count > 1 else "It can't be left out"
+    return [
+        f"With {those} in high precision the loss is {_signed(verdict.cured)} from the run in high precision; "
+        f"without, {_signed(verdict.low)} (tolerance {_tolerance(verdict)}).",
+        f"{needed}: that was tried. {verdict.num_runs} runs of {asked.steps} steps.",
+    ]
+
+
+def _within(verdict: Verdict, asked: Asked) -> list[str]:
+    return [
+        f"Nothing to find: under {asked.recipe} the loss is {_signed(verdict.low)} from the run in high precision, within the tolerance of "
+        f"{_tolerance(verdict)}.",
+        f"If the run is bad all the same, precision is not the cause, or {asked.steps} steps are too few to see it: --steps.",
+    ]
+
+
+def _incurable(verdict: Verdict, asked: Asked) -> list[str]:
+    what = (
+        f"all {verdict.num_layers} layers" if asked.recipe == AUTOCAST else f"all {verdict.num_gemms} GEMMs of {verdict.num_layers} layers"
+    )
+    said = f"Keeping {what} in high precision does not cure it: {_signed(verdict.cured)} with, {_signed(verdict.low)} without"
+    if asked.recipe == AUTOCAST:
+        why = "What does harm is not in a layer's own call: autocast also casts what stands between layers (attention's products, losses)."
+    else:
+        why = "The precision of these GEMMs is not the cause."
+    return [f"{said} (tolerance {_tolerance(verdict)}).", why]
+
+
+def _reference(verdict: Verdict, asked: Asked) -> list[str]:
+    return [
+        "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
+        f"To find the first bad number: numscope run {_command(asked)}",
+    ]
+
+
+def _budget(verdict: Verdict, asked: Asked) -> list[str]:
+    so_far = (
+        f"The smallest set seen to cure so far has {len(verdict.units)} of {verdict.num_gemms}; a smaller one may do."
+        if verdict.units
+        else "No set has been seen to cure so far."
+    )
+    return [f"The {asked.runs} runs did not suffice. {so_far}", "The same command with a larger --runs goes on from here."]
+
+
+def _nothing(verdict: Verdict, asked: Asked) -> list[str]:
+    if asked.recipe == AUTOCAST:
+        return ["No model with layers was called: there is nothing to keep in high precision."]
+    return ["No layer computes in low precision: the script's models have no linear layer, or its configuration disables them all."]
+
+
+def _signed(away: float) -> str:
+    return f"{100 * away:+.3g} %" if math.isfinite(away) else "unknown" if math.isnan(away) else "not finite, or it ended early"
+
+
+def _tolerance(verdict: Verdict) -> str:
+    return f"{100 * verdict.tolerance:.3g} %"
+
+
+def _command(asked: Asked) -> str:
+    script = asked.script
+    return shlex.join((*(["-m"] if script.is_module else []), script.target, *script.args))

@@ -1,0 +1,67 @@
+"""What is done to a script's models before their first forward: their linear layers converted, or chosen layers kept out of autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from numscope.cli.values import OneOf
+from numscope.errors import UsageError
+from numscope.precision.trials import AUTOCAST
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from numscope.plan.plan import Plan
+
+RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # here too: torch must not be loaded before the script's first line
+
+
+def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """The option ``--recipe``."""
+    return click.option("--recipe", type=OneOf(*RECIPES, AUTOCAST), default=default, metavar="NAME", help=text)
+
+
+def preparation(recipe: str | None, plan: Plan | None) -> Callable[[nn.Module], None] | None:
+    """What to do to each model of a script, once, before its first forward; None: nothing.
+
+    Args:
+        recipe: what linear layers are converted to; ``autocast``: they stay as they are, and the layers that the plan disables fp8 of
+            compute outside of the script's autocast. Layers that the script has converted by itself keep their recipe.
+        plan: the run's configuration.
+    """
+    if recipe is None:
+        return None
+    if recipe == AUTOCAST:
+        return _keeper(plan)
+    from numscope.precision.convert import convert
+
+    def prepare(model: nn.Module) -> None:
+        try:
+            convert(model, recipe)
+        except UsageError:
+            raise
+        except Exception as error:  # a run that was to be fp8 must not go on as if it were
+            raise UsageError(f"--recipe {recipe}: {type(model).__name__} can't be converted: {type(error).__name__}: {error}") from error
+
+    return prepare
+
+
+def _keeper(plan: Plan | None) -> Callable[[nn.Module], None]:
+    from numscope.config import resolve
+    from numscope.probe.layer_names import layers_of
+    from numscope.remedy import HighPrecision, high_precision
+
+    def prepare(model: nn.Module) -> None:
+        if plan is None:
+            return
+        modules = {layer: module for module, layer in layers_of(model).items()}
+        for switch, layers in resolve(plan, list(modules), strict=False).switches:
+            if switch.feature == "disable_fp8_layer":
+                for layer in layers:
+                    if not isinstance(modules[layer].__dict__.get("forward"), HighPrecision):
+                        high_precision(modules[layer])
+
+    return prepare

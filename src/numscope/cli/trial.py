@@ -1,0 +1,211 @@
+"""``numscope precision trial``: one short run of a script for a search, in a process of its own. Not for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import sys
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numscope.cli.arrival import when_imported
+from numscope.cli.launch import Target, launch
+from numscope.cli.preparing import preparation
+from numscope.precision.trials import AUTOCAST, Spec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from numscope.precision.losses import LossRecorder
+    from numscope.precision.what_if import WhatIf
+
+_SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
+
+
+class TrialOver(SystemExit):
+    """The steps are over. ``except Exception`` does not stop it."""
+
+
+class TrialWatch:
+    """Seeds, converts, records, and ends the script after its steps."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._owner = os.getpid()
+        self._open = ExitStack()
+        self._models: list[nn.Module] = []
+        self._layers: dict[str, tuple[str, ...]] = {}
+        self._suspects: dict[str, float] = {}
+        self._losses: LossRecorder | None = None
+        self._what_if: WhatIf | None = None
+        self._over = False
+
+    def arm(self) -> None:
+        seed = self._spec.seed
+        if seed is not None:
+            random.seed(seed)
+            when_imported("numpy", lambda: sys.modules["numpy"].random.seed(seed))
+        when_imported("torch", self._enter)
+
+    def finish(self, *, completed: bool) -> None:
+        self._open.close()
+        if self._losses is not None:
+            self._write()
+
+    # ---- in the script's process, once torch is there
+
+    def _enter(self) -> None:
+        if os.getpid() != self._owner:
+            return
+        import torch
+
+        from numscope.autowatch import AutoWatch
+        from numscope.options import WatchOptions
+        from numscope.planning import plan_of
+        from numscope.precision.losses import LossRecorder
+
+        spec = self._spec
+        if spec.seed is not None:
+            torch.manual_seed(spec.seed)
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.backends.cudnn.benchmark = False
+            torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        if not spec.autocast:
+            _turn_off_autocast()
+        plan = None if spec.config is None else plan_of(spec.config, spec.features)[0]
+        self._prepare = preparation(spec.recipe, plan)
+        options = WatchOptions(
+            on_nonfinite=None, config=spec.config, features=spec.features, default_logging=False, log_dir=f"{spec.result}.logs"
+        )
+        if spec.what_if:
+            from numscope.precision.delayed import History
+            from numscope.precision.recipes import DelayedScaling, recipe_of
+            from numscope.precision.what_if import WhatIf
+
+            recipe = recipe_of(spec.recipe)
+            delayed = recipe if isinstance(recipe, DelayedScaling) else DelayedScaling()
+            self._prepare = None
+
+            def history(how: Any, device: Any) -> History:
+                return delayed.history(how.format, device)
+
+            self._what_if = WhatIf(recipe.plan(), history)
+            self._open.callback(self._what_if.close)
+        self._open.enter_context(AutoWatch(options, prepare=self._met))
+        self._losses = LossRecorder(self._step_over)
+        self._losses.open()
+        self._open.callback(self._losses.close)
+
+    def _met(self, model: nn.Module) -> None:
+        if self._prepare is not None:
+            self._prepare(model)
+        if self._what_if is not None:
+            self._what_if.add(model)
+        self._models.append(model)
+
+    def _step_over(self, step: int, loss: float) -> None:
+        if self._over:
+            return
+        if not self._layers and not self._what_if:
+            self._layers = self._low_layers()
+        if step == 0:
+            self._count_casts()
+        if step < _SUSPECT_STEPS:
+            self._suspects = self._shares()
+        if step + 1 >= self._spec.steps or not (math.isfinite(loss) or self._what_if):
+            self._over = True
+            self._write()
+            raise TrialOver(0)
+
+    # ---- what is told
+
+    def _low_layers(self) -> dict[str, tuple[str, ...]]:
+        """Each layer's GEMMs that were in low precision in the step that is just over."""
+        from numscope.precision.gemms import GEMMS
+        from numscope.precision.keeping import WHOLE
+        from numscope.precision.state import states
+        from numscope.probe.layer_names import layers_of
+
+        found: dict[str, tuple[str, ...]] = {}
+        for model in self._models:
+            converted = states(model)
+            for module, layer in layers_of(model).items():
+                if module in converted:
+                    low = tuple(gemm for gemm in GEMMS if not converted[module].plan.is_high(gemm))
+                    if low:
+                        found.setdefault(layer.name, low)
+                elif self._spec.recipe == AUTOCAST and layer.weights and "forward" not in module.__dict__:
+                    found.setdefault(layer.name, (WHOLE,))
+        return found
+
+    def _count_casts(self) -> None:
+        """Let converted layers count what their casts clip and flush, where nobody does so already."""
+        if self._what_if is not None or self._spec.recipe == AUTOCAST:
+            return
+        import torch
+
+        from numscope.precision.cast import empty_cells
+        from numscope.precision.gemms import OPERANDS
+        from numscope.precision.state import states
+
+        for model in self._models:
+            for module, state in states(model).items():
+                if state.cells is None:
+                    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+                    state.cells = {key: empty_cells(device) for key in OPERANDS}
+
+    def _shares(self) -> dict[str, float]:
+        if self._what_if is not None or self._spec.recipe == AUTOCAST:
+            return {}
+        from numscope.precision.state import states
+        from numscope.probe.layer_names import layers_of
+
+        shares: dict[str, float] = {}
+        for model in self._models:
+            names = layers_of(model)
+            for module, state in states(model).items():
+                told = [cells.tolist() for cells in (state.cells or {}).values()]
+                shares[names[module].name] = max(((one[1] + one[2]) / one[0] for one in told if one[0]), default=0.0)
+        return shares
+
+    def _write(self) -> None:
+        from numscope.distributed.agree import rank
+        from numscope.precision.keeping import write_whole
+
+        losses = self._losses.losses if self._losses is not None else []
+        told = {
+            "losses": [loss if math.isfinite(loss) else str(loss) for loss in losses],
+            "layers": self._layers,
+            "suspects": self._suspects,
+            "what_if": None if self._what_if is None else self._what_if.numbers(),
+        }
+        write_whole(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(told))
+
+
+def _turn_off_autocast() -> None:
+    """For the rest of the process: each ``torch.autocast`` of the script does nothing."""
+    import torch
+
+    kind: Any = torch.amp.autocast_mode.autocast
+    original = kind.__enter__
+
+    def enter(self: Any) -> Any:
+        self._enabled = False
+        return original(self)
+
+    kind.__enter__ = enter
+
+
+@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.option("--spec", required=True)
+@click.option("-m", "is_module", is_flag=True)
+@click.argument("target")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def trial(spec: str, target: str, args: tuple[str, ...], is_module: bool) -> Any:
+    """Run one trial of a search."""
+    return partial(launch, Target(target, args, is_module), TrialWatch(Spec.read(spec)))
