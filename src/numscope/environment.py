@@ -48,3 +48,17 @@ def switched_on(environment: Mapping[str, str] | None = None) -> Switched | None
     if log_dir is not None and os.path.exists(log_dir) and not os.path.isdir(log_dir):
         raise UsageError(f"{LOG_DIR}: got {log_dir!r}, a file, expected a folder's path.")
     return Switched(config, log_dir)
+
+
+_served = False
+
+
+def serve(on: bool) -> None:
+    """``numscope run`` watches each model of this process, by these variables among others; with False no longer."""
+    global _served
+    _served = on
+
+
+def served() -> bool:
+    """Whether what these variables ask for is done without the script's doing."""
+    return _served

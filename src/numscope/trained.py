@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Collection
 
+from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -17,6 +18,18 @@ from numscope.site import Phase
 def ids_of(optimizer: Optimizer) -> set[int]:
     """The ids of an optimizer's parameters."""
     return {id(p) for group in optimizer.param_groups for p in group["params"]}
+
+
+def ids_known(parameter: Parameter) -> tuple[int, ...]:
+    """The ids that optimizers know a parameter by: Megatron's for fp16 and bf16 step a copy, its ``main_param``."""
+    copy = getattr(parameter, "main_param", None)
+    return (id(parameter),) if copy is None else (id(parameter), id(copy))
+
+
+def gradient_of(parameter: Parameter) -> Tensor | None:
+    """What the optimizer gets: Megatron's DDP moves each gradient into a buffer of its own, ``main_grad``."""
+    gradient: Tensor | None = parameter.grad if parameter.grad is not None else getattr(parameter, "main_grad", None)
+    return gradient
 
 
 class Trained:
@@ -44,7 +57,7 @@ class Trained:
 
     @property
     def ids(self) -> set[int]:
-        return {id(p) for _, _, p in self.places}
+        return {known for _, _, p in self.places for known in ids_known(p)}
 
     @property
     def has_optimizer(self) -> bool:
@@ -77,7 +90,8 @@ class Trained:
         Returns: their handles. *Cost:* one pass over the gradients.
         """
         journal = self._journal
-        found = [(e, s, g) for e, s, p in self.places if (g := p.grad) is not None and (only is None or id(p) in only)]
+        wanted = [(e, s, p) for e, s, p in self.places if only is None or any(known in only for known in ids_known(p))]
+        found = [(e, s, g) for e, s, p in wanted if (g := gradient_of(p)) is not None]
         handles = journal.ledger.observe_many([g for _, _, g in found])
         for (entry, slot, _), handle in zip(found, handles, strict=True):
             journal.add_handles(entry, Phase.BACKWARD, journal.ledger, [(entry.gradient_slot(slot), handle)])
@@ -85,7 +99,7 @@ class Trained:
 
     def see_weights(self, only: Collection[int]) -> list[tuple[Entry, str, int, int]]:
         """Read weights anew: module, slot, row's handle and id of each. *Cost:* one pass over them."""
-        found = [(entry, slot, p) for entry, slot, p in self.places if id(p) in only]
+        found = [(entry, slot, p) for entry, slot, p in self.places if any(known in only for known in ids_known(p))]
         handles = self._journal.weights.observe_many([p for _, _, p in found])
         return [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(found, handles, strict=True)]
 

@@ -13,7 +13,7 @@ import click
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
-from numscope.environment import switched_on
+from numscope.environment import serve, switched_on
 from numscope.errors import UsageError
 from numscope.options import LEVELS, ON_NONFINITE, WatchOptions
 
@@ -40,6 +40,8 @@ class TorchWatch:
         from numscope.autowatch import AutoWatch
 
         self._open.enter_context(AutoWatch(self._options))
+        serve(True)
+        self._open.callback(serve, False)
         self._entered = True
 
     def finish(self, *, completed: bool) -> None:

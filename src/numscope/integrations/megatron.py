@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError(f"numscope.integrations.megatron: {error}. Install Megatron Core: pip install --no-deps megatron-core.") from error
 
 from numscope.distributed.agree import spread
-from numscope.environment import switched_on
+from numscope.environment import served, switched_on
 from numscope.errors import UsageError
 from numscope.options import WatchOptions
 from numscope.record import Finding
@@ -64,7 +64,9 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
 
     ``NV_DEBUG_TOOL_ENABLED=1`` switches it on for statistics alone, with the configuration of ``NV_DEBUG_TOOL_CONFIG`` and logs in
     ``NV_DEBUG_TOOL_LOG_DIR``. Options say the same from within the script, and more; they go before the environment. Without either
-    nothing is watched. Layers are called as in the whole model, ``decoder.layers.4.self_attention.linear_proj``, on each pipeline stage too; their
+    nothing is watched; nor is it without options under ``numscope run``, which reads the same variables and watches by itself.
+
+    Layers are called as in the whole model, ``decoder.layers.4.self_attention.linear_proj``, on each pipeline stage too. Their
     statistics merge over the tensor-, context- and data-parallel groups of ``megatron.core.parallel_state``.
 
     Args:
@@ -79,7 +81,7 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
     if not chunks or not all(isinstance(chunk, nn.Module) for chunk in chunks):
         raise UsageError(f"attach: got {_described(model)}, expected a model or a list of model chunks.")
     switched = switched_on()
-    if switched is None and not options:
+    if not options and (switched is None or served()):
         return Attached()
     given: dict[str, Any] = {"on_nonfinite": None}
     if switched is not None:
