@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "extras.h"
+#include "quantize.h"
 #include "summary.h"
 
 #if defined(__clang__)
@@ -17,9 +18,11 @@
 #define ISA "avx2"
 #define KERNELS kernels_avx2
 #define EXTRA_KERNELS extra_kernels_avx2
+#define ROUND_KERNELS round_kernels_avx2
 #define USE_X86
 #include "kernel.h"
 #include "extra_kernel.h"
+#include "quantize_kernel.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -8,6 +8,7 @@
 
 #include "extras.h"
 #include "observe.h"
+#include "quantize.h"
 #include "select.h"
 
 namespace {
@@ -98,6 +99,53 @@ PyObject* py_observe_extras(PyObject*, PyObject* const* args, Py_ssize_t num_arg
     Py_RETURN_NONE;
 }
 
+bool valid(const QuantizeSpec& s) {
+    const bool known = s.fraction_bits >= 1 && s.fraction_bits <= 23 && s.min_exponent >= -126 && s.min_exponent <= 23 && s.max > 0 &&
+                       (s.min_exponent == -126 || s.max < 0x1p64) && s.code_bytes >= 0 && s.code_bytes <= 4 && s.code_bytes != 3 &&
+                       s.scale_kind >= 0 && s.scale_kind < NUM_SCALE_KINDS && s.block_rows >= 0 && s.block_columns >= 0;
+    if (!known) PyErr_SetString(PyExc_ValueError, "cast_quantize: got a specification that is none of quantize.h");
+    return known;
+}
+
+PyObject* py_cast_quantize(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[12];
+    const char* signature =
+        "cast_quantize(address, rows, columns, dtype_code, spec_address, scale_address, values_address, codes_address, scale_inv_address, "
+        "cells_address, amax_address, num_threads)";
+    if (!integers(args, num_args, v, 12, signature)) return nullptr;
+    const bool known = v[3] == F32 || v[3] == BF16 || v[3] == F16;
+    if (!v[0] || v[1] <= 0 || v[2] <= 0 || !known || !v[4] || !v[8]) {
+        PyErr_Format(PyExc_ValueError,
+                     "cast_quantize: got address %lld, %lld rows, %lld columns, dtype code %lld; expected memory, elements, float32, bfloat16 or "
+                     "float16, a specification, room for scales",
+                     (long long)v[0], (long long)v[1], (long long)v[2], (long long)v[3]);
+        return nullptr;
+    }
+    const QuantizeSpec& spec = *reinterpret_cast<const QuantizeSpec*>(v[4]);
+    if (!valid(spec)) return nullptr;
+    const QuantizeCall call{reinterpret_cast<const void*>(v[0]), v[1], v[2], Dtype(v[3]), reinterpret_cast<const float*>(v[5]),
+                            reinterpret_cast<void*>(v[6]), reinterpret_cast<void*>(v[7]), reinterpret_cast<float*>(v[8]),
+                            reinterpret_cast<double*>(v[9]), reinterpret_cast<float*>(v[10])};
+    if (!quantizes(call, spec)) Py_RETURN_FALSE;
+    PyThreadState* state = v[1] * v[2] < RELEASE_NUMEL / 8 ? nullptr : PyEval_SaveThread();
+    const bool done = quantize(call, spec, int(v[11]));
+    if (state) PyEval_RestoreThread(state);
+    if (!done) return PyErr_NoMemory();
+    Py_RETURN_TRUE;
+}
+
+PyObject* py_cast_amax(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[4];
+    if (!integers(args, num_args, v, 4, "cast_amax(address, numel, dtype_code, num_threads)")) return nullptr;
+    if (!v[0] || v[1] <= 0 || !(v[2] == F32 || v[2] == BF16 || v[2] == F16))
+        return PyErr_Format(PyExc_ValueError, "cast_amax: got address %lld, numel %lld, dtype code %lld; expected float32, bfloat16 or float16",
+                            (long long)v[0], (long long)v[1], (long long)v[2]);
+    PyThreadState* state = v[1] < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
+    const float amax = quantize_amax(reinterpret_cast<const void*>(v[0]), v[1], Dtype(v[2]), int(v[3]));
+    if (state) PyEval_RestoreThread(state);
+    return PyFloat_FromDouble(amax);
+}
+
 bool is_bad(const Row& row) { return !(row.num_nan + row.num_pos_inf + row.num_neg_inf == 0); }
 
 PyObject* py_first_bad(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
@@ -161,6 +209,11 @@ PyMethodDef methods[] = {
     method<py_observe_extras>("observe_extras",
                               "observe_extras(address, numel, columns, dtype_code, cells_address, specs_address, num_specs, num_threads): "
                               "merge one tensor's extra columns into cells. A spec is four int64: kind, first cell, two settings."),
+    method<py_cast_quantize>("cast_quantize",
+                             "cast_quantize(address, rows, columns, dtype_code, spec_address, scale_address, values_address, codes_address, "
+                             "scale_inv_address, cells_address, amax_address, num_threads): quantize a matrix; False, and nothing done, where "
+                             "its blocks are too large. A specification is quantize.h's, fields of 8 bytes."),
+    method<py_cast_amax>("cast_amax", "cast_amax(address, numel, dtype_code, num_threads): the largest magnitude, nan aside."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),
@@ -171,7 +224,7 @@ PyMethodDef methods[] = {
 };
 
 PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries of tensors in CPU memory.", 0, methods, nullptr, nullptr, nullptr, nullptr,
+    PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries and casts of tensors in CPU memory.", 0, methods, nullptr, nullptr, nullptr, nullptr,
 };
 
 }  // namespace

@@ -46,6 +46,15 @@ const ExtraKernel& extra_kernel(Dtype dtype) {
     return extra_kernels_baseline.of[dtype];
 }
 
+const RoundKernel& round_kernel(Dtype dtype) {
+    const int index = dtype == F32 ? 0 : dtype == BF16 ? 1 : 2;
+#if defined(__x86_64__)
+    if (chosen == &kernels_avx512) return round_kernels_avx512.of[index];
+    if (chosen == &kernels_avx2) return round_kernels_avx2.of[index];
+#endif
+    return round_kernels_baseline.of[index];
+}
+
 void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& out) {
     switch (dtype) {
         case F32: return chosen->f32(data, n, groups, out);

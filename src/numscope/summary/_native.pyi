@@ -8,3 +8,19 @@ def bad_rows(block_address: int, num_rows: int, /) -> list[int]: ...
 def reset(block_address: int, num_rows: int, /) -> None: ...
 def isa() -> str: ...
 def choose_isa(name: str, /) -> bool: ...
+def cast_quantize(
+    address: int,
+    rows: int,
+    columns: int,
+    dtype_code: int,
+    spec_address: int,
+    scale_address: int,
+    values_address: int,
+    codes_address: int,
+    scale_inv_address: int,
+    cells_address: int,
+    amax_address: int,
+    num_threads: int,
+    /,
+) -> bool: ...
+def cast_amax(address: int, numel: int, dtype_code: int, num_threads: int, /) -> float: ...

@@ -1,0 +1,84 @@
+// Casts to narrow formats: scale, round, dequantize, count, in one pass. What numscope/precision/native.py binds.
+#pragma once
+
+#include <cstdint>
+
+#include "summary.h"
+
+namespace numscope {
+
+enum ScaleKind : int64_t { SCALE_FLOAT32, SCALE_E8M0, SCALE_E4M3, NUM_SCALE_KINDS };
+
+// How a tensor is quantized, as Python packs it: fields of 8 bytes. Formats' numbers come from numscope/formats.py.
+struct QuantizeSpec {
+    int64_t fraction_bits, min_exponent;  // of the smallest normal number, as a power of two
+    double max;                           // largest finite number
+    double least_over;                    // from here on a magnitude rounds above it
+    double beyond;                        // what it becomes then: max, inf or nan
+    int64_t signed_zero;
+    int64_t code_inf, code_nan;
+    int64_t code_sign, nan_sign;  // what a sign adds to a code, and to nan's; code_sign 0: two's complement
+    int64_t code_bytes;
+    int64_t scale_kind, power_of_two, margin;
+    int64_t nan_takes_block;              // a nan makes its block's scale nan; else it is one element's matter
+    int64_t block_rows, block_columns;    // that share a scale; 0: all
+};
+
+struct RoundCounts {
+    int64_t num_underflow, num_overflow;
+    double square_error;
+    uint32_t amax;  // bits of the largest |x|, nan aside
+};
+
+// A run of elements with one scale, or one scale each.
+struct RoundPiece {
+    const void* x;
+    int64_t n;
+    const float *scale, *scale_inv;
+    void* values;    // of x's dtype, or null
+    float* rounded;  // what codes are made of, or null
+};
+
+// Magnitudes are bits of float32, so that nan is larger than inf; or `aside`, nan counts as 0.
+struct RoundKernel {
+    uint32_t (*amax)(const void* x, int64_t n, bool aside);
+    void (*amax_blocks)(const void* x, int64_t n, int64_t width, bool aside, uint32_t* amax);  // of neighbors; overwrites
+    void (*fold)(const void* x, int64_t n, bool aside, uint32_t* amax);                        // element by element, the larger
+    void (*round)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);
+    void (*round_each)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);  // a scale for each element
+    void (*encode)(const float* rounded, int64_t n, const QuantizeSpec& spec, void* codes);
+};
+
+// One table for each instruction set, from quantize_kernel.h: float32, bfloat16, float16.
+struct RoundKernels {
+    RoundKernel of[3];
+};
+extern const RoundKernels round_kernels_baseline;
+#if defined(__x86_64__)
+extern const RoundKernels round_kernels_avx2;
+extern const RoundKernels round_kernels_avx512;
+#endif
+
+// Memory that a call reads and writes; what is null is not wanted.
+struct QuantizeCall {
+    const void* x;  // [rows, columns]
+    int64_t rows, columns;
+    Dtype dtype;            // F32, BF16 or F16
+    const float* scale;     // given, for all of x; null: scales follow from amaxes
+    void* values;           // of x's dtype
+    void* codes;
+    float* scale_inv;       // one for each block
+    double* cells;          // numel, num_underflow, num_overflow, square_error, largest scale, largest scale_inv: merged into
+    float* amax;            // merged into
+};
+
+// False where no memory was to be had.
+bool quantize(const QuantizeCall& call, const QuantizeSpec& spec, int num_threads);
+
+// Whether it can: a block of many rows and many columns that is not the whole is too large.
+bool quantizes(const QuantizeCall& call, const QuantizeSpec& spec);
+
+// The largest magnitude, nan aside.
+float quantize_amax(const void* x, int64_t numel, Dtype dtype, int num_threads);
+
+}  // namespace numscope

@@ -1,0 +1,372 @@
+// The kernels of casts, in the vector types of kernel.h, after which this is included (and after extra_kernel.h): once for each instruction set.
+//
+// A magnitude is limited to the format's maximum first, which needs no second look after rounding: rounding keeps order, and the maximum is a
+// number of the format. Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors then leaves
+// no bit below that distance: the processor's own rounding, ties to even, does the cast, of subnormals too.
+
+#include "quantize.h"
+
+namespace numscope {
+namespace {
+
+using FloatLanes = lanes<float>;
+using WordLanes = lanes<uint32_t>;
+constexpr int64_t ROUND_WIDTH = VECTOR_BYTES / 4;
+constexpr uint32_t SIGN = 0x80000000u;
+
+// ---- elements as float32, and back
+
+inline WordLanes widen_bits(const uint32_t* p, Float32) { return load<WordLanes>(p); }
+#if defined(USE_X86) && VECTOR_BYTES == 64
+inline WordLanes widen_bits(const uint16_t* p, BFloat16) {
+    return (WordLanes)_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256((const __m256i*)p)), 16);
+}
+inline WordLanes widen_bits(const uint16_t* p, Float16) {
+    return (WordLanes)_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i*)p));
+}
+inline void narrow(uint16_t* p, FloatLanes v, Float16) {
+    _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void store_upper(uint16_t* p, WordLanes v) {
+    _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)(v >> 16)));
+}
+inline void store_bytes(uint8_t* p, WordLanes v) { _mm_storeu_si128((__m128i*)p, _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)v)); }
+inline void store_words(uint16_t* p, WordLanes v) { _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)v)); }
+#elif defined(USE_X86)
+inline WordLanes widen_bits(const uint16_t* p, BFloat16) {
+    return (WordLanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
+}
+inline WordLanes widen_bits(const uint16_t* p, Float16) { return (WordLanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+inline void narrow(uint16_t* p, FloatLanes v, Float16) {
+    _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+}
+inline void store_words(uint16_t* p, WordLanes v) {
+    const __m256i packed = _mm256_packus_epi32((__m256i)v, (__m256i)v);
+    _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+}
+inline void store_upper(uint16_t* p, WordLanes v) { store_words(p, v >> 16); }
+inline void store_bytes(uint8_t* p, WordLanes v) {
+    for (int lane = 0; lane < ROUND_WIDTH; lane++) p[lane] = uint8_t(v[lane]);
+}
+#else
+typedef uint16_t HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
+typedef uint8_t QuarterWords __attribute__((vector_size(VECTOR_BYTES / 4)));
+inline void store_words(uint16_t* p, WordLanes v) { store(p, __builtin_convertvector(v, HalfWords)); }
+inline void store_upper(uint16_t* p, WordLanes v) { store_words(p, v >> 16); }
+inline void store_bytes(uint8_t* p, WordLanes v) { store(p, __builtin_convertvector(v, QuarterWords)); }
+inline WordLanes widen_bits(const uint16_t* p, BFloat16) { return __builtin_convertvector(load<HalfWords>(p), WordLanes) << 16; }
+inline WordLanes widen_bits(const uint16_t* p, Float16) {
+    const WordLanes half = __builtin_convertvector(load<HalfWords>(p), WordLanes), a = half & 0x7fffu;
+    // A subnormal by conversion, so that no denormal is an operand, which is slow.
+    const WordLanes subnormal = (WordLanes)(__builtin_convertvector((lanes<int32_t>)a, FloatLanes) * 0x1p-24f);
+    const WordLanes normal = (a << 13) + (112u << 23), special = (a << 13) | Float32::INF;
+    return (a >= 0x7c00u ? special : a < 0x0400u ? subnormal : normal) | (half & 0x8000u) << 16;
+}
+inline void narrow(uint16_t* p, FloatLanes v, Float16) {
+    const WordLanes bits = (WordLanes)v, a = bits & Float32::ABS, least = WordLanes{} + (113u << 23);
+    const FloatLanes limited = (FloatLanes)(a < 0x47800000u ? a : WordLanes{} + 0x47800000u);  // 65536, which is inf
+    WordLanes exponent = (WordLanes)limited & Float32::INF;
+    exponent = exponent > least ? exponent : least;
+    const FloatLanes shift = (FloatLanes)(exponent + (13u << 23) + (1u << 22));
+    FloatLanes rounded = limited + shift;
+    settle(rounded);
+    rounded -= shift;
+    const WordLanes normal = ((WordLanes)rounded >> 13) - (112u << 10);
+    const WordLanes subnormal = (WordLanes)(rounded + 0.5f) - 0x3f000000u;  // 0.5: where float32's neighbors are 2^-24 apart
+    const WordLanes code = a > Float32::INF ? WordLanes{} + 0x7e00u : rounded < 0x1p-14f ? subnormal : normal;
+    store_words(p, code | (bits >> 31) << 15);
+}
+#endif
+inline void narrow(uint32_t* p, FloatLanes v, Float32) { store(p, v); }
+inline void narrow(uint16_t* p, FloatLanes v, BFloat16) {  // a nan that has only lower bits can't come from bfloat16
+    const WordLanes bits = (WordLanes)v;
+    store_upper(p, bits + 0x7fffu + (bits >> 16 & 1u));
+}
+
+// ---- largest magnitudes, as bits of float32: nan is larger than inf
+
+inline uint32_t word_of(uint32_t magnitude, Float32) { return magnitude; }
+inline uint32_t word_of(uint16_t magnitude, BFloat16) { return uint32_t(magnitude) << 16; }
+inline uint32_t word_of(uint16_t magnitude, Float16) {
+    if (magnitude > Float16::INF) return 0x7fc00000u;
+    if (magnitude == Float16::INF) return Float32::INF;
+    const float value = float(Float16::value(magnitude));
+    uint32_t word;
+    memcpy(&word, &value, 4);
+    return word;
+}
+
+template <class Format, bool ASIDE>
+uint32_t amax_of(const void* data, int64_t n) {
+    using bits = typename Format::bits;
+    using U = lanes<bits>;
+    constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
+    const bits* p = static_cast<const bits*>(data);
+    U a{}, b{};
+    int64_t i = 0;
+    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
+        U x = load<U>(p + i) & Format::ABS, y = load<U>(p + i + WIDTH) & Format::ABS;
+        if (ASIDE) {
+            x &= (U)(x <= Format::INF);
+            y &= (U)(y <= Format::INF);
+        }
+        const char* ahead = reinterpret_cast<const char*>(p + i) + FETCH_AHEAD;
+        for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(ahead + line);
+        a = x > a ? x : a;
+        b = y > b ? y : b;
+    }
+    a = a > b ? a : b;
+    bits most = 0;
+    for (int lane = 0; lane < WIDTH; lane++) most = a[lane] > most ? a[lane] : most;
+    for (; i < n; i++) {
+        const bits magnitude = load<bits>(p + i) & Format::ABS;
+        if (magnitude > most && !(ASIDE && magnitude > Format::INF)) most = magnitude;
+    }
+    return word_of(most, Format());
+}
+
+template <class Format>
+uint32_t round_amax(const void* data, int64_t n, bool aside) {
+    return aside ? amax_of<Format, true>(data, n) : amax_of<Format, false>(data, n);
+}
+
+inline WordLanes larger(WordLanes a, WordLanes b) { return a > b ? a : b; }
+
+inline uint32_t largest_of(WordLanes v) {
+    uint32_t most = 0;
+    for (int lane = 0; lane < ROUND_WIDTH; lane++) most = v[lane] > most ? v[lane] : most;
+    return most;
+}
+
+template <class Format, bool ASIDE>
+inline __attribute__((always_inline)) WordLanes magnitudes(const typename Format::bits* p) {
+    const WordLanes v = widen_bits(p, Format()) & Float32::ABS;
+    return ASIDE ? v & (WordLanes)(v <= Float32::INF) : v;
+}
+
+// Of n elements, which are too few for a vector; filled up with zeros.
+template <class Format, bool ASIDE>
+inline WordLanes magnitudes_of_rest(const typename Format::bits* p, int64_t n) {
+    typename Format::bits rest[ROUND_WIDTH] = {};
+    memcpy(rest, p, n * sizeof(rest[0]));
+    return magnitudes<Format, ASIDE>(rest);
+}
+
+template <class Format, bool ASIDE>
+inline void amax_of_blocks(const typename Format::bits* p, int64_t n, int64_t width, uint32_t* amax) {
+    for (int64_t begin = 0; begin < n; begin += width) {
+        const int64_t end = n - begin < width ? n : begin + width;
+        WordLanes most{};
+        int64_t i = begin;
+        for (; i + ROUND_WIDTH <= end; i += ROUND_WIDTH) most = larger(most, magnitudes<Format, ASIDE>(p + i));
+        if (i < end) most = larger(most, magnitudes_of_rest<Format, ASIDE>(p + i, end - i));
+        *amax++ = largest_of(most);
+    }
+}
+
+template <class Format>
+void round_amax_blocks(const void* data, int64_t n, int64_t width, bool aside, uint32_t* amax) {
+    const auto* p = static_cast<const typename Format::bits*>(data);
+    if (aside) amax_of_blocks<Format, true>(p, n, width, amax);
+    else amax_of_blocks<Format, false>(p, n, width, amax);
+}
+
+template <class Format, bool ASIDE>
+inline void fold_magnitudes(const typename Format::bits* p, int64_t n, uint32_t* amax) {
+    int64_t i = 0;
+    for (; i + ROUND_WIDTH <= n; i += ROUND_WIDTH) store(amax + i, larger(load<WordLanes>(amax + i), magnitudes<Format, ASIDE>(p + i)));
+    if (i == n) return;
+    const WordLanes v = magnitudes_of_rest<Format, ASIDE>(p + i, n - i);
+    for (int64_t lane = 0; lane < n - i; lane++) amax[i + lane] = v[lane] > amax[i + lane] ? v[lane] : amax[i + lane];
+}
+
+template <class Format>
+void round_fold(const void* data, int64_t n, bool aside, uint32_t* amax) {
+    const auto* p = static_cast<const typename Format::bits*>(data);
+    if (aside) fold_magnitudes<Format, true>(p, n, amax);
+    else fold_magnitudes<Format, false>(p, n, amax);
+}
+
+// ---- rounding
+
+// float32's own exponents (bf16, tf32, fp32): no number is large enough to be added; rounded as an integer.
+template <class Format, bool UPPER, bool COUNT, bool EACH>
+struct Rounding {
+    using bits = typename Format::bits;
+    using D = Sums::D;
+    const FloatLanes max, least_over, beyond;
+    const WordLanes lowest, step, half_less_1, odd, kept;
+    const int shift;
+    const bool saturates, signed_zero;
+    WordLanes num_underflow{}, num_overflow{}, most{};
+    D square_error_low{}, square_error_high{};
+
+    explicit Rounding(const QuantizeSpec& s)
+        : max(FloatLanes{} + float(s.max)), least_over(FloatLanes{} + float(s.least_over)), beyond(FloatLanes{} + float(s.beyond)),
+          lowest(WordLanes{} + uint32_t(s.min_exponent + 127) * Float32::MIN_NORMAL),
+          step(WordLanes{} + (uint32_t(23 - s.fraction_bits) * Float32::MIN_NORMAL + Float32::MIN_NORMAL / 2)),
+          half_less_1(WordLanes{} + (s.fraction_bits < 23 ? (1u << (22 - s.fraction_bits)) - 1u : 0u)),
+          odd(WordLanes{} + (s.fraction_bits < 23 ? 1u : 0u)), kept(WordLanes{} + ~((1u << (23 - s.fraction_bits)) - 1u)),
+          shift(int(23 - s.fraction_bits)), saturates(s.beyond == s.max), signed_zero(s.signed_zero != 0) {}
+
+    inline __attribute__((always_inline)) void take(const bits* from, FloatLanes scale, FloatLanes scale_inv, bits* values, float* codes) {
+        const WordLanes x_bits = widen_bits(from, Format());
+        const FloatLanes x = (FloatLanes)x_bits;
+        FloatLanes y = x * scale;
+        settle(y);
+        const WordLanes magnitude = (WordLanes)y & Float32::ABS;
+        const WordLanes over = (WordLanes)((FloatLanes)magnitude >= least_over);
+        FloatLanes rounded;
+        if (UPPER) {
+            const WordLanes up = (magnitude + half_less_1 + (magnitude >> shift & odd)) & kept;
+            rounded = (FloatLanes)(magnitude > Float32::INF ? magnitude : up);
+            rounded = rounded > max ? max : rounded;
+        } else {
+            FloatLanes limited = (FloatLanes)magnitude;
+            limited = limited > max ? max : limited;  // nan stays
+            WordLanes exponent = (WordLanes)limited & Float32::INF;
+            exponent = exponent > lowest ? exponent : lowest;
+            const FloatLanes shifted = (FloatLanes)(exponent + step);
+            rounded = limited + shifted;
+            settle(rounded);
+            rounded -= shifted;
+        }
+        if (!saturates) rounded = over ? beyond : rounded;
+        FloatLanes cast = (FloatLanes)((WordLanes)rounded | ((WordLanes)y & SIGN));
+        if (!signed_zero) cast += 0.0f;
+        if (codes) store(codes, cast);
+        const WordLanes x_magnitude = x_bits & Float32::ABS;
+        most = larger(most, x_magnitude);
+        if (!values && !COUNT) return;
+        FloatLanes back = cast * scale_inv;
+        settle(back);
+        if (values) narrow(values, back, Format());
+        if (!COUNT) return;
+        num_underflow -= (WordLanes)((WordLanes)rounded == 0u) & (WordLanes)(x_magnitude != 0u);
+        num_overflow -= over;
+        const FloatLanes error = back - x;  // exact: both are multiples of the smaller one's last bit, and they are near
+        const WordLanes finite = (WordLanes)(((WordLanes)error & Float32::ABS) < Float32::INF);
+        D low, high;
+        if (any(over)) {
+            D x_low, x_high;
+            halves((FloatLanes)(x_bits & finite), x_low, x_high);
+            halves((FloatLanes)((WordLanes)back & finite), low, high);
+            low -= x_low;
+            high -= x_high;
+        } else {
+            halves((FloatLanes)((WordLanes)error & finite), low, high);
+        }
+        square_error_low += low * low;
+        square_error_high += high * high;
+    }
+
+    void finish(const RoundPiece& piece, RoundCounts& out) const {
+        uint32_t amax = largest_of(most);
+        if (amax > Float32::INF) amax = round_amax<Format>(piece.x, piece.n, true);
+        if (amax > out.amax) out.amax = amax;
+        if (!COUNT) return;
+        for (int lane = 0; lane < ROUND_WIDTH; lane++) {
+            out.num_underflow += num_underflow[lane];
+            out.num_overflow += num_overflow[lane];
+        }
+        const D square_error = square_error_low + square_error_high;
+        for (int lane = 0; lane < ROUND_WIDTH / 2; lane++) out.square_error += square_error[lane];
+    }
+};
+
+template <class Format, bool UPPER, bool COUNT, bool EACH>
+void round_numbers(const RoundPiece& piece, const QuantizeSpec& spec, RoundCounts& out) {
+    using bits = typename Format::bits;
+    const bits* x = static_cast<const bits*>(piece.x);
+    bits* values = static_cast<bits*>(piece.values);
+    Rounding<Format, UPPER, COUNT, EACH> rounding(spec);
+    FloatLanes scale{}, scale_inv{};
+    if (!EACH) {
+        scale += *piece.scale;
+        scale_inv += *piece.scale_inv;
+    }
+    int64_t i = 0;
+    for (; i + ROUND_WIDTH <= piece.n; i += ROUND_WIDTH) {
+        if (EACH) {
+            scale = load<FloatLanes>(piece.scale + i);
+            scale_inv = load<FloatLanes>(piece.scale_inv + i);
+        }
+        __builtin_prefetch(reinterpret_cast<const char*>(x + i) + FETCH_AHEAD);
+        rounding.take(x + i, scale, scale_inv, values ? values + i : nullptr, piece.rounded ? piece.rounded + i : nullptr);
+    }
+    if (const int64_t n = piece.n - i) {  // filled up with zeros, which change no count
+        bits rest[ROUND_WIDTH] = {}, rest_values[ROUND_WIDTH];
+        float scales[ROUND_WIDTH] = {}, inverses[ROUND_WIDTH] = {}, rest_codes[ROUND_WIDTH];
+        memcpy(rest, x + i, n * sizeof(bits));
+        if (EACH) {
+            memcpy(scales, piece.scale + i, n * sizeof(float));
+            memcpy(inverses, piece.scale_inv + i, n * sizeof(float));
+            scale = load<FloatLanes>(scales);
+            scale_inv = load<FloatLanes>(inverses);
+        }
+        rounding.take(rest, scale, scale_inv, values ? rest_values : nullptr, piece.rounded ? rest_codes : nullptr);
+        if (values) memcpy(values + i, rest_values, n * sizeof(bits));
+        if (piece.rounded) memcpy(piece.rounded + i, rest_codes, n * sizeof(float));
+    }
+    rounding.finish(piece, out);
+}
+
+template <class Format, bool EACH>
+void round_piece(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out) {
+    if (spec.min_exponent == -126) {
+        if (count) round_numbers<Format, true, true, EACH>(piece, spec, out);
+        else round_numbers<Format, true, false, EACH>(piece, spec, out);
+    } else {
+        if (count) round_numbers<Format, false, true, EACH>(piece, spec, out);
+        else round_numbers<Format, false, false, EACH>(piece, spec, out);
+    }
+}
+
+// ---- codes
+
+inline WordLanes code_of(FloatLanes rounded, const QuantizeSpec& spec) {
+    const WordLanes bits = (WordLanes)rounded, a = bits & Float32::ABS;
+    const WordLanes is_nan = (WordLanes)(a > Float32::INF);
+    if (!spec.code_sign) return is_nan ? WordLanes{} + uint32_t(spec.code_nan) : (WordLanes)(rounded + 0x1.8p23f) - 0x4b400000u;
+    const int fraction = int(spec.fraction_bits), least = int(spec.min_exponent);
+    WordLanes code = (a >> (23 - fraction)) - (uint32_t(126 + least) << fraction);
+    if (least != -126) {
+        const WordLanes shift = WordLanes{} + uint32_t(23 + least - fraction + 127) * Float32::MIN_NORMAL;
+        const WordLanes subnormal = (WordLanes)((FloatLanes)a + (FloatLanes)shift) - shift;
+        code = a < uint32_t(least + 127) * Float32::MIN_NORMAL ? subnormal : code;
+    }
+    code = a == Float32::INF ? WordLanes{} + uint32_t(spec.code_inf) : code;
+    code = is_nan ? WordLanes{} + uint32_t(spec.code_nan) : code;
+    return code | ((bits >> 31) * (is_nan ? WordLanes{} + uint32_t(spec.nan_sign) : WordLanes{} + uint32_t(spec.code_sign)));
+}
+
+inline void encode(const float* rounded, int64_t n, const QuantizeSpec& spec, void* codes) {
+    uint8_t* bytes = static_cast<uint8_t*>(codes);
+    uint16_t* words = static_cast<uint16_t*>(codes);
+    int64_t i = 0;
+    if (spec.code_bytes == 1) {
+        for (; i + ROUND_WIDTH <= n; i += ROUND_WIDTH) store_bytes(bytes + i, code_of(load<FloatLanes>(rounded + i), spec));
+    } else {
+        for (; i + ROUND_WIDTH <= n; i += ROUND_WIDTH) store_words(words + i, code_of(load<FloatLanes>(rounded + i), spec));
+    }
+    if (i < n) {
+        float rest[ROUND_WIDTH] = {};
+        memcpy(rest, rounded + i, (n - i) * sizeof(float));
+        const WordLanes code = code_of(load<FloatLanes>(rest), spec);
+        for (int64_t lane = 0; lane < n - i; lane++) {
+            if (spec.code_bytes == 1) bytes[i + lane] = uint8_t(code[lane]);
+            else words[i + lane] = uint16_t(code[lane]);
+        }
+    }
+}
+
+template <class Format>
+constexpr RoundKernel round_kernel() {
+    return {round_amax<Format>, round_amax_blocks<Format>, round_fold<Format>, round_piece<Format, false>, round_piece<Format, true>, encode};
+}
+
+}  // namespace
+
+const RoundKernels ROUND_KERNELS = {{round_kernel<Float32>(), round_kernel<BFloat16>(), round_kernel<Float16>()}};
+
+}  // namespace numscope
