@@ -42,6 +42,8 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
     wgrad_gradient: How | None
     wgrad_activation: How | None
     high: bool  # all three GEMMs are torch's
+    _hows: tuple[How | None, ...]
+    _hash: int
 
     def __init__(self, hows: Mapping[tuple[str, str], How | None] | None = None) -> None:
         hows = {} if hows is None else hows

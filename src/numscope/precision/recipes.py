@@ -84,21 +84,20 @@ class DelayedScaling(Recipe):
 
     def __post_init__(self) -> None:
         _take_fp8_format(self)
-        self.plan()
-        self.history(format_of(E4M3), "meta")
+        self.history(How(format_of(E4M3), margin=self.margin), "meta")  # refuses what is out of range
 
     def plan(self) -> LayerPlan:
         forward, backward = _formats(self.fp8_format)
         return _plan(lambda operand: How(backward if operand == "gradient" else forward, margin=self.margin, delayed=True))
 
-    def history(self, format: Format, device: Any = "cpu") -> History:
+    def history(self, how: How, device: Any = "cpu") -> History:
         """A fresh history of one operand.
 
         Args:
-            format: the operand's.
+            how: the operand's; its margin counts.
             device: of its tensors.
         """
-        return History(format, self.amax_history_len, self.amax_compute_algo, self.margin, self.interval, device)
+        return History(how.format, self.amax_history_len, self.amax_compute_algo, how.margin, self.interval, device)
 
 
 @dataclass(frozen=True)

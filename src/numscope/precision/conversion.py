@@ -1,0 +1,145 @@
+"""Converting a model's linear layers in place, and back: the layers stay the objects they are, with their parameters, hooks and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Final
+
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+
+from numscope.errors import UsageError
+from numscope.precision.gemms import LayerPlan
+from numscope.precision.linear import class_for, origin_of
+from numscope.precision.recipes import Recipe, recipe_of
+from numscope.precision.state import ATTRIBUTE, Backend, Cohort, LayerState, state_of
+from numscope.registry import nearest
+
+__all__ = ["convert", "convertible", "revert"]
+
+BACKENDS: Final = ("auto", "emulate", "scaled_mm")
+Layers = str | re.Pattern[str] | Collection[str] | Callable[[str, nn.Module], bool] | None
+
+
+def convert(
+    model: nn.Module,
+    recipe: Recipe | LayerPlan | str | None = None,
+    layers: Layers = None,
+    backend: Backend = "auto",
+) -> nn.Module:
+    """Make a model's linear layers compute by a recipe; in place, with the same parameters and the same state dict.
+
+    A layer's class is exchanged for a subclass; everything else of it stays. Taken are ``nn.Linear`` and subclasses that have its forward,
+    transformers' ``Conv1D`` and the GEMMs of ``numscope.precision.modules``.
+
+    Args:
+        model: any module; before or after it was wrapped, sharded or compiled.
+        recipe: a recipe, its name, or a plan; None: ``DelayedScaling()``. With ``HighPrecision()`` layers compute as before until
+            ``autocast`` or a switch says otherwise. A converted layer takes a new recipe over.
+        layers: which: a regular expression that a layer's whole qualified name matches, names, or a function of name and module that says
+            yes or no; None: all that can be.
+        backend: ``emulate``, ``scaled_mm``, or ``auto``: fp8 GEMMs where the device has them.
+
+    Returns:
+        The model.
+
+    Raises:
+        UsageError: of an argument that is none of these, names that no layer has, or a layer without weights yet.
+
+    *Cost:* training keeps one more byte for each element of a weight (its codes).
+    """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"convert: model: got {type(model).__name__}, expected a torch.nn.Module.")
+    recipe = recipe_of(recipe, "convert: recipe")
+    if backend not in BACKENDS:
+        raise UsageError(f"convert: backend: got {backend!r}, expected one of {', '.join(BACKENDS)}.{nearest(str(backend), BACKENDS)}")
+    found = {name: module for name, module in model.named_modules() if convertible(module)}
+    cohort = Cohort()
+    for name, module in chosen(found, layers).items():
+        if isinstance(getattr(module, "weight", None), UninitializedParameter):
+            raise UsageError(f"convert: {name}: its weight is not there yet. Run one batch through the model first.")
+        if "forward" in module.__dict__:
+            raise UsageError(
+                f"convert: {name}: its forward was replaced on the module itself (by an adapter, an offloading hook, high_precision), "
+                "so that another class would change nothing. Convert first, or leave it out with layers=…."
+            )
+        state = state_of(module)
+        if state is None:
+            state = LayerState(module, name, recipe, backend, cohort, is_transposed=_is_conv1d(module))
+            module.__dict__[ATTRIBUTE] = state
+        else:
+            state.recipe, state.backend, state.cohort, state.name = recipe, backend, cohort, name
+        kind = type(module)
+        if origin_of(kind) is None and not getattr(kind, "_numscope_gemm", False):
+            module.__class__ = class_for(kind)
+    return model
+
+
+def revert(model: nn.Module) -> nn.Module:
+    """Make converted layers what they were.
+
+    Args:
+        model: as ``convert`` took it, or anything around or inside it.
+
+    Returns:
+        The model.
+    """
+    for module in model.modules():
+        if module.__dict__.pop(ATTRIBUTE, None) is not None:
+            origin = origin_of(type(module))
+            if origin is not None:
+                module.__class__ = origin
+    return model
+
+
+def convertible(module: nn.Module) -> bool:
+    """Whether ``convert`` can take a layer.
+
+    Args:
+        module: any.
+    """
+    kind = type(module)
+    if origin_of(kind) is not None or getattr(kind, "_numscope_gemm", False):
+        return True
+    if isinstance(module, nn.Linear):
+        # The projection within nn.MultiheadAttention is never called: attention takes its weight.
+        return kind.forward is nn.Linear.forward and not isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
+    return _is_conv1d(module)
+
+
+def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
+    """Those of the layers that were asked for.
+
+    Args:
+        found: by name.
+        layers: as ``convert`` takes it.
+    """
+    if layers is None:
+        return found
+    if isinstance(layers, (str, re.Pattern)):
+        try:
+            pattern = re.compile(layers)
+        except re.error as error:
+            raise UsageError(f"convert: layers: {layers!r} is no regular expression: {error}.") from None
+        taken = {name: module for name, module in found.items() if pattern.fullmatch(name)}
+    elif callable(layers):
+        return {name: module for name, module in found.items() if layers(name, module)}
+    else:
+        names = list(layers)
+        for name in names:
+            if name not in found:
+                raise UsageError(f"convert: layers: {name!r} is no layer that can be converted.{nearest(str(name), list(found))}")
+        taken = {name: found[name] for name in names}
+    if not taken:
+        some = ", ".join(list(found)[:5]) or "none"
+        raise UsageError(f"convert: layers: {layers!r} matches no layer that can be converted; there are {len(found)}, such as {some}.")
+    return taken
+
+
+def _is_conv1d(module: nn.Module) -> bool:
+    """transformers' own, known without importing it."""
+    kind = origin_of(type(module)) or type(module)
+    return any(k.__name__ == "Conv1D" and k.__module__ == "transformers.pytorch_utils" for k in kind.__mro__) and (
+        "forward" not in kind.__dict__ or kind.__name__ == "Conv1D"
+    )
