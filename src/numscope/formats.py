@@ -75,9 +75,7 @@ class Format:
 
     @property
     def limit_overflows(self) -> bool:
-        """Whether ``overflow_limit`` itself rounds above ``max``: ties go to the even significand (of e8m0, to the even code)."""
-        if not self.fraction_bits:
-            return bool((self.max_exponent + self.bias) % 2)
+        """Whether ``overflow_limit`` itself rounds above ``max``: ties go to the even significand."""
         quantum = self.max_exponent - self.fraction_bits if self.exponent_bits else 0
         return bool(int(math.ldexp(self.max, -quantum)) % 2)
 

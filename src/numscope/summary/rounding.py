@@ -17,7 +17,7 @@ def rounded(x: Tensor, form: Format, stochastic: bool = False, generator: torch.
         x: float32 or float64, any shape.
         form: whose grid.
         stochastic: to either neighbor, with the chance that makes the mean exact (to 2^-24 of their distance) and never moves what is on
-            the grid; else to the nearest, ties to even (of e8m0, to the even code).
+            the grid; else to the nearest, ties to the even significand (of e8m0 therefore up).
         generator: of the random numbers.
 
     Returns:
@@ -42,11 +42,8 @@ def rounded(x: Tensor, form: Format, stochastic: bool = False, generator: torch.
         chance = torch.rand(y.shape, generator=generator, dtype=y.dtype, device=y.device)
         # A comparison rather than floor(magnitude + chance): that sum rounds, and would move a number that is on the grid.
         steps = torch.copysign(lower + (chance < magnitude - lower), y)
-    elif form.fraction_bits:
+    else:
         steps = torch.round(steps)
-    else:  # 1.5 × 2^e is halfway, and goes to the even code: of e or of e + 1
-        odd = (exponent + form.bias) % 2 != 0
-        steps = torch.where((steps > 1.5) | ((steps == 1.5) & odd), 2.0, 1.0)
     grid = steps * quantum
     if not form.has_zero:
         grid = torch.where(torch.isfinite(y), grid, y)
