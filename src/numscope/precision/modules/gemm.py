@@ -6,31 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.errors import UsageError
+from numscope.precision.linear import product
 from numscope.precision.modules.parts import Part
+from numscope.precision.recipes import HighPrecision
+from numscope.precision.state import ATTRIBUTE, LayerState
 
 
-def activation_of(x: Tensor) -> Tensor:
-    """The input in the dtype that autocast asks for, as Transformer Engine's modules take it: residuals too are in that dtype then."""
-    kind = x.device.type
-    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
-        return x.to(torch.get_autocast_dtype(kind))
-    return x
-
-
-def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x @ weight.T + bias`` in the precision that the module's state says; without one, plain PyTorch.
+def attach(module: nn.Module, name: str | None) -> None:
+    """Make a module a GEMM layer: it computes as plain PyTorch until ``autocast``, ``convert`` or a switch says otherwise.
 
     Args:
-        module: the GEMM layer, which has the state.
-        x: shape ``(..., in_features)``.
-        weight: shape ``(out_features, in_features)``.
-        bias: shape ``(out_features,)``.
+        module: its forward multiplies by ``linear.product``.
+        name: for messages.
     """
-    return F.linear(x, weight, bias)
+    module.__dict__[ATTRIBUTE] = LayerState(module, name or "", HighPrecision())
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
@@ -46,6 +38,8 @@ class GemmPart(Part):
         biases: likewise; empty without a bias.
     """
 
+    _numscope_gemm = True  # ``convert`` takes it as it is
+
     def __init__(
         self, weights: Mapping[str, str], biases: Mapping[str, str], in_features: int, out_features: int, name: str | None
     ) -> None:
@@ -54,6 +48,7 @@ class GemmPart(Part):
         self.bias_names = tuple(biases)
         self.in_features = in_features
         self.out_features = out_features
+        attach(self, name)
 
     def weight(self) -> Tensor:
         """As the GEMM takes it."""

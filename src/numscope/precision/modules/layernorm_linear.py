@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numscope.precision.linear import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_others, device_for, new_parameter
-from numscope.precision.modules.gemm import GemmPart, activation_of, split_names
+from numscope.precision.modules.gemm import GemmPart, split_names
 from numscope.precision.modules.linear import as_activation, register, reset
 from numscope.precision.modules.norm import NormPart, check_normalization, reset_norm
 from numscope.precision.modules.parts import Whole
@@ -92,7 +93,7 @@ class LayerNormLinear(Whole):
 
         Returns: shape ``(..., out_features)``; then, where asked for, the bias and what the norm gave.
         """
-        inp = activation_of(inp)
+        inp = in_autocast_dtype(inp)
         normed = self.layer_norm(inp)
         out = self.gemm(normed, not self.return_bias)
         if not (self.return_bias or self.return_layernorm_output):

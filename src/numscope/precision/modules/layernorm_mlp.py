@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from numscope.precision.linear import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_one_of, check_others, device_for, fill, new_parameter
-from numscope.precision.modules.gemm import GemmPart, activation_of
+from numscope.precision.modules.gemm import GemmPart
 from numscope.precision.modules.linear import as_activation
 from numscope.precision.modules.norm import NormPart, check_normalization, reset_norm
 from numscope.precision.modules.parts import Whole
@@ -140,7 +141,7 @@ class LayerNormMLP(Whole):
 
         Returns: shape ``(..., hidden_size)``; then, where asked for, fc2's bias and what the norm gave.
         """
-        inp = activation_of(inp)
+        inp = in_autocast_dtype(inp)
         normed = self.layer_norm(inp)
         between = activate(self.fc1(normed), self.activation)
         out: Tensor = self.fc2(between, not self.return_bias)

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from numscope.precision.linear import in_autocast_dtype, product
 from numscope.precision.modules.arguments import Init, check_others, device_for, fill, new_parameter
-from numscope.precision.modules.gemm import activation_of, joined, product, split_names
+from numscope.precision.modules.gemm import attach, joined, split_names
 from numscope.precision.modules.parts import drop_extra_state
 
 
@@ -31,6 +32,8 @@ class Linear(nn.Module):
 
     Raises: UsageError.
     """
+
+    _numscope_gemm = True  # ``convert`` takes it as it is
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Linear(nn.Module):
         self.bias_names = tuple(f"{prefix}bias" for prefix in sizes)
         register(self, sizes, in_features, device_for(device), params_dtype, bias)
         self.use_bias = bias
+        attach(self, name)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -73,7 +77,7 @@ class Linear(nn.Module):
 
         Returns: shape ``(..., out_features)``; with ``return_bias`` the bias beside it.
         """
-        inp = activation_of(inp)
+        inp = in_autocast_dtype(inp)
         weight = joined([getattr(self, name) for name in self.weight_names])
         bias = joined([getattr(self, name) for name in self.bias_names]) if self.use_bias else None
         if self.return_bias:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from numscope.errors import UsageError
+from numscope.precision.linear import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_divides, check_one_of, check_others
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
-from numscope.precision.modules.gemm import activation_of
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.linear import Linear
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
@@ -208,13 +208,13 @@ class MultiheadAttention(nn.Module):
         Raises: UsageError.
         """
         check_call(type(self).__name__, others)
-        hidden_states = activation_of(hidden_states)
+        hidden_states = in_autocast_dtype(hidden_states)
         if self.attention_type == "self":
             queries, keys, values, normed = self._self_projections(hidden_states)
         elif encoder_output is None:
             raise UsageError(f"{type(self).__name__}.forward: encoder_output: got None, expected a tensor: keys and values are made of it.")
         else:
-            queries, keys, values, normed = self._cross_projections(hidden_states, activation_of(encoder_output))
+            queries, keys, values, normed = self._cross_projections(hidden_states, in_autocast_dtype(encoder_output))
         queries, keys = self._positioned(queries, keys, rotary_pos_emb)
         context = self.core_attention(
             queries,

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.errors import UsageError
+from numscope.precision.linear import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_one_of, check_others, check_rate
 from numscope.precision.modules.attention import check_format
-from numscope.precision.modules.gemm import activation_of
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.multihead import Angles, MultiheadAttention
@@ -226,7 +226,7 @@ class TransformerLayer(nn.Module):
 
         Raises: UsageError.
         """
-        hidden_states = activation_of(hidden_states)
+        hidden_states = in_autocast_dtype(hidden_states)
         shared: dict[str, Any] = {
             "checkpoint_core_attention": checkpoint_core_attention,
             "core_attention_bias_type": core_attention_bias_type,
