@@ -24,7 +24,7 @@ from numscope.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --trace, -m"
+OPTIONS = "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --recipe, --trace, -m"
 COMMANDS = ", ".join(sorted(command.numscope.commands))
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
@@ -123,7 +123,7 @@ def test_unset_options_keep_the_watchs_defaults_and_help_shows_them(tmp_path: Pa
     assert parsed("s.py")[1] == WatchOptions()
     shown = " ".join(cli("run", "--help", cwd=tmp_path).stdout.split())
     assert f"({WatchOptions().frames})" in shown
-    assert {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module"} <= {f.name for f in dataclasses.fields(WatchOptions)}
+    assert {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module", "recipe"} <= {f.name for f in dataclasses.fields(WatchOptions)}
 
 
 def test_version_and_help(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGSâ€
 @click.option("--steps", type=Count(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
 @click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Least signal-to-noise ratio of a cast (20).")
-@click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (1).")
+@click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
 @click.option("--max-flushed", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may turn to zero (5).")
 @click.option("--output", type=OutputFile(), default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from numscope.plan.plan import Plan
+    from numscope.plugins import Paths
 
 RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # here too: torch must not be loaded before the script's first line
 
@@ -24,18 +26,22 @@ def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[.
     return click.option("--recipe", type=OneOf(*RECIPES, AUTOCAST), default=default, metavar="NAME", help=text)
 
 
-def preparation(recipe: str | None, plan: Plan | None) -> Callable[[nn.Module], None] | None:
+def preparation(
+    recipe: str | None, config: str | os.PathLike[str] | Mapping[str, Any] | None, features: Paths = ()
+) -> Callable[[nn.Module], None] | None:
     """What to do to each model of a script, once, before its first forward; None: nothing.
 
     Args:
         recipe: what linear layers are converted to; ``autocast``: they stay as they are, and the layers that the plan disables fp8 of
             compute outside of the script's autocast. Layers that the script has converted by itself keep their recipe.
-        plan: the run's configuration.
+        config, features: the run's configuration, and the files with features that it names.
     """
     if recipe is None:
         return None
     if recipe == AUTOCAST:
-        return _keeper(plan)
+        from numscope.planning import plan_of
+
+        return _keeper(None if config is None else plan_of(config, features)[0])
     from numscope.precision.convert import convert
 
     def prepare(model: nn.Module) -> None:

@@ -12,6 +12,7 @@ import click
 
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target, launch
+from numscope.cli.preparing import preparation, recipe_option
 from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
 from numscope.environment import serve, switched_on
 from numscope.errors import UsageError
@@ -25,8 +26,9 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 class TorchWatch:
     """Watches every model of this process, from the moment the script has imported torch."""
 
-    def __init__(self, options: WatchOptions) -> None:
+    def __init__(self, options: WatchOptions, recipe: str | None = None) -> None:
         self._options = options
+        self._recipe = recipe
         self._open = ExitStack()
         self._owner = os.getpid()
         self._entered = False
@@ -39,7 +41,8 @@ class TorchWatch:
             return
         from numscope.autowatch import AutoWatch
 
-        self._open.enter_context(AutoWatch(self._options))
+        prepare = preparation(self._recipe, self._options.config, self._options.features)
+        self._open.enter_context(AutoWatch(self._options, prepare=prepare))
         serve(True)
         self._open.callback(serve, False)
         self._entered = True
@@ -58,6 +61,7 @@ class TorchWatch:
 @click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
 @click.option("--config", metavar="FILE", help="Collect the statistics that this YAML file asks for.")
 @click.option("--features", multiple=True, metavar="FILE|DIR", help="Statistics, features, loggers and rules of your own; repeatable.")
+@recipe_option("Convert the models' linear layers to fp8 or fp4, by this recipe; autocast: keep the layers that --config names out of it.")
 @click.option(
     "--on-nonfinite",
     type=OneOf(*ON_NONFINITE, OFF),
@@ -86,14 +90,15 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
     """
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     _add_switched(given)
+    recipe = given.pop("recipe", None)
     if given.get("on_nonfinite") == OFF:
-        if "config" not in given:
+        if "config" not in given and recipe is None:
             raise click.UsageError(
                 "--on-nonfinite: got 'off' without --config, expected something to do. Add --config FILE, or leave it out."
             )
         given["on_nonfinite"] = None
     try:
-        watch = TorchWatch(WatchOptions(**given))
+        watch = TorchWatch(WatchOptions(**given), recipe)
     except UsageError as error:  # "frames: got 0, …" about the option --frames
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None

@@ -66,7 +66,6 @@ class TrialWatch:
 
         from numscope.autowatch import AutoWatch
         from numscope.options import WatchOptions
-        from numscope.planning import plan_of
         from numscope.precision.losses import LossRecorder
 
         spec = self._spec
@@ -77,8 +76,7 @@ class TrialWatch:
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if not spec.autocast:
             _turn_off_autocast()
-        plan = None if spec.config is None else plan_of(spec.config, spec.features)[0]
-        self._prepare = preparation(spec.recipe, plan)
+        self._prepare = None if spec.what_if else preparation(spec.recipe, spec.config, spec.features)
         options = WatchOptions(
             on_nonfinite=None, config=spec.config, features=spec.features, default_logging=False, log_dir=f"{spec.result}.logs"
         )
@@ -89,10 +87,9 @@ class TrialWatch:
 
             recipe = recipe_of(spec.recipe)
             delayed = recipe if isinstance(recipe, DelayedScaling) else DelayedScaling()
-            self._prepare = None
 
             def history(how: Any, device: Any) -> History:
-                return delayed.history(how.format, device)
+                return delayed.history(how, device)
 
             self._what_if = WhatIf(recipe.plan(), history)
             self._open.callback(self._what_if.close)
@@ -182,7 +179,7 @@ class TrialWatch:
             "losses": [loss if math.isfinite(loss) else str(loss) for loss in losses],
             "layers": self._layers,
             "suspects": self._suspects,
-            "what_if": None if self._what_if is None else self._what_if.numbers(),
+            "what_if": None if self._what_if is None else {**self._what_if.numbers(), "num_steps": len(losses)},
         }
         write_whole(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(told))
 

@@ -101,7 +101,6 @@ class WhatIf(optimizer_probe.StepListener):
         self._probes: list[LayerProbe] = []
         self.classes: dict[str, str] = {}
         self.failed: str | None = None
-        self.num_steps = 0
 
     def add(self, model: nn.Module) -> None:
         """Measure a model from its next forward on."""
@@ -130,13 +129,13 @@ class WhatIf(optimizer_probe.StepListener):
         for site, (layer, operand) in enumerate(self._sites):
             if site in self._seen:
                 numel, num_nan, num_inf, amax = self._seen[site]
-                casts = {key: tried.numbers() for key, tried in self._tried[site].items()}
+                casts = {key: tried.numbers() for key, tried in self._tried.get(site, {}).items()}
                 operands = layers.setdefault(layer, {"class": self.classes[layer], "operands": {}})["operands"]
                 operands[operand] = {"numel": numel, "num_nan": num_nan, "num_inf": num_inf, "amax": amax, "casts": casts}
         plan: dict[str, dict[str, str | None]] = {gemm: {} for gemm, _ in self._plan}
         for (gemm, operand), how in self._plan.items():
             plan[gemm][operand] = None if how is None else key_of(how, gemm, operand)
-        return {"num_steps": self.num_steps, "plan": plan, "layers": layers, "failed": self.failed}
+        return {"plan": plan, "layers": layers, "failed": self.failed}
 
     # ---- what the probes tell
 
@@ -155,7 +154,6 @@ class WhatIf(optimizer_probe.StepListener):
                 self._fail(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
-        self.num_steps += 1
         by_device: dict[torch.device, list[History]] = {}
         for tries in self._tried.values():
             for tried in tries.values():
