@@ -6,6 +6,7 @@ import contextlib
 import io
 import multiprocessing
 import os
+import pickle
 import time
 import traceback
 from collections.abc import Callable
@@ -15,7 +16,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_S = 60.0  # a scenario takes less than a second: longer is a hang
+# A scenario takes less than a second, and longer is a hang; but ranks that run at low priority beside other work can be starved for a
+# minute, and that decides no test. Below pytest's own limit, so that a hang is told as that of its scenario.
+TIMEOUT_S = 240.0
+PATIENCE_S = 60.0  # for ranks to meet; scenarios in which one never comes set their own
 
 
 @dataclass
@@ -51,7 +55,7 @@ class RankPool:
         answers: list[Any] = []
         for _, pipe in self._workers:
             try:
-                answers.append(pipe.recv() if pipe.poll(max(end - time.monotonic(), 0.1)) else "hangs")
+                answers.append(pickle.loads(pipe.recv_bytes()) if pipe.poll(max(end - time.monotonic(), 0.1)) else "hangs")
             except EOFError:
                 answers.append("died")
         faults = [f"rank {rank}: {a}" for rank, a in enumerate(answers) if isinstance(a, str)]
@@ -85,6 +89,7 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
     from numscope.scope import live
 
     torch.set_num_threads(1)
+    agree.PATIENCE_S = PATIENCE_S
     while True:
         try:
             scenario, args, meeting = pipe.recv()
@@ -107,4 +112,4 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
                 dist.destroy_process_group()
         for scope in live():
             scope.close()
-        pipe.send(answer)
+        pipe.send_bytes(pickle.dumps(answer))  # torch's own way of sending a tensor takes an open file for each, on both sides
