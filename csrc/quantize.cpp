@@ -17,86 +17,20 @@ constexpr int64_t PIECE = 2048;       // elements at a time: what is read twice 
 constexpr int64_t TILE = 32768;       // elements of a tile of several rows, for the second-level cache
 constexpr int64_t MAX_TILE_ROWS = 256;
 constexpr uint32_t INF = 0x7f800000u, NAN_BITS = 0x7fc00000u;
-constexpr float MIN_NORMAL = std::numeric_limits<float>::min(), MAX = std::numeric_limits<float>::max();
+constexpr float MAX = std::numeric_limits<float>::max();
 
 int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+ScaleRule rule_of(const QuantizeSpec& spec) {
+    return {spec.scale_kind, spec.power_of_two != 0, std::ilogb(spec.max) - int(spec.margin), float(spec.max), std::ldexp(1.0f, int(spec.margin)), 1.0f};
+}
 
 float as_float(uint32_t bits) {
     float f;
     memcpy(&f, &bits, 4);
     return f;
 }
-uint32_t as_bits(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    return bits;
-}
-
-// ---- scales: mirrors scale_of and block_scales of numscope/precision/scaling.py
-
-float scale_of(float amax, float max, float margin, bool power_of_two) {
-    float scale = max / amax / margin;
-    scale = scale < MIN_NORMAL ? MIN_NORMAL : scale > MAX ? MAX : scale;
-    if (power_of_two) scale = as_float(as_bits(scale) & INF);
-    return amax > 0 && amax <= MAX ? scale : 1.0f;
-}
-
-float power_of_two(int exponent) { return as_float(exponent > -127 ? uint32_t(exponent + 127) << 23 : 0x00400000u); }
-
-// To e4m3, of numbers from 0 to its maximum.
-float to_e4m3(float x) {
-    uint32_t exponent = as_bits(x) & INF;
-    const uint32_t lowest = uint32_t(127 - 6) << 23;
-    exponent = exponent > lowest ? exponent : lowest;
-    const float shift = as_float(exponent + (20u << 23) + (1u << 22));
-    volatile float shifted = x + shift;
-    return shifted - shift;
-}
-
-struct Scales {
-    const QuantizeSpec& spec;
-    const float max, margin;
-    const int max_exponent;
-    float outer = 1.0f, outer_inv = 1.0f;  // of the tensor, over e4m3 scales
-
-    explicit Scales(const QuantizeSpec& s)
-        : spec(s), max(float(s.max)), margin(std::ldexp(1.0f, int(s.margin))), max_exponent(std::ilogb(s.max)) {}
-
-    void set_outer(uint32_t amax) {
-        const double whole = spec.max * 448.0;
-        outer = scale_of(as_float(amax), whole > MAX ? MAX : float(whole), margin, false);
-        outer_inv = 1.0f / outer;
-    }
-
-    void operator()(const uint32_t* amax, int64_t n, float* scale, float* inv) const {
-        if (spec.scale_kind == SCALE_E8M0) {
-            for (int64_t i = 0; i < n; i++) {
-                int exponent = int(amax[i] >> 23) - 127 - max_exponent + int(spec.margin);
-                exponent = amax[i] == INF ? 127 : exponent;
-                exponent = exponent < -127 ? -127 : exponent > 127 ? 127 : exponent;
-                scale[i] = power_of_two(-exponent);
-                inv[i] = power_of_two(exponent);
-            }
-        } else if (spec.scale_kind == SCALE_E4M3) {
-            for (int64_t i = 0; i < n; i++) {
-                float wanted = as_float(amax[i]) / max * outer;
-                wanted = wanted > 448.0f ? 448.0f : wanted;
-                const float inner = to_e4m3(wanted), whole = outer / inner;
-                scale[i] = inner == 0 ? 0.0f : whole > MAX ? MAX : whole;
-                inv[i] = inner * outer_inv;
-            }
-        } else {
-            for (int64_t i = 0; i < n; i++) {
-                scale[i] = scale_of(as_float(amax[i]), max, margin, spec.power_of_two != 0);
-                inv[i] = 1.0f / scale[i];
-            }
-        }
-        for (int64_t i = 0; i < n; i++)
-            if (amax[i] > INF) scale[i] = inv[i] = as_float(NAN_BITS);
-    }
-};
-
 // ---- the walk
 
 struct Part {  // of one task; parts are merged in order, so that sums do not depend on the number of threads
@@ -114,7 +48,7 @@ struct Part {  // of one task; parts are merged in order, so that sums do not de
 class Walk {
 public:
     Walk(const QuantizeCall& call, const QuantizeSpec& spec, int num_threads)
-        : call_(call), spec_(spec), kernel_(round_kernel(call.dtype)), scales_(spec), rows_(call.rows), columns_(call.columns),
+        : call_(call), spec_(spec), kernel_(round_kernel(call.dtype)), rule_(rule_of(spec)), rows_(call.rows), columns_(call.columns),
           height_(spec.block_rows), width_(spec.block_columns), bytes_(element_bytes(call.dtype)), num_threads_(num_threads) {
         if (!height_ || height_ > rows_) height_ = rows_;
         if (!width_ || width_ > columns_) width_ = columns_;
@@ -129,7 +63,7 @@ public:
 
     bool run() {
         if (call_.cells) call_.cells[0] += double(rows_ * columns_);
-        if (spec_.scale_kind == SCALE_E4M3) scales_.set_outer(amax_of_all(true));
+        if (spec_.scale_kind == SCALE_E4M3) set_outer(amax_of_all(true));
         if (is_one()) return one();
         if (height_ == 1 && width_ > PIECE) return wide();
         if (height_ > MAX_TILE_ROWS) return tall();
@@ -153,10 +87,17 @@ private:
     const QuantizeCall& call_;
     const QuantizeSpec& spec_;
     const RoundKernel& kernel_;
-    Scales scales_;
+    ScaleRule rule_;
     int64_t rows_, columns_, height_, width_, across_;  // across: blocks in a row of blocks
     const int64_t bytes_;
     const int num_threads_;
+
+    void set_outer(uint32_t amax) {
+        const double most = spec_.max * 448.0;
+        const ScaleRule of_all{SCALE_FLOAT32, false, 0, most > MAX ? MAX : float(most), rule_.margin, 1.0f};
+        float inv;
+        kernel_.scales(&amax, 1, of_all, &rule_.outer, &inv);
+    }
 
     bool is_one() const { return height_ == rows_ && width_ == columns_; }
     const char* x(int64_t element) const { return static_cast<const char*>(call_.x) + element * bytes_; }
@@ -196,19 +137,16 @@ private:
         return true;
     }
 
-    // Elements from `begin` on, with one scale or one each.
-    void round(int64_t begin, int64_t n, const float* scale, const float* inv, bool is_each, Part& part) const {
+    // Elements from `begin` on, with one scale, or (width > 0) one for each `width` of them.
+    void round(int64_t begin, int64_t n, const float* scale, const float* inv, int64_t width, Part& part) const {
         alignas(64) float rounded[PIECE];
         for (int64_t i = 0; i < n; i += PIECE) {
             const int64_t at = begin + i;
-            RoundPiece piece{x(at), smaller(PIECE, n - i), scale, inv, nullptr, nullptr};
-            if (is_each) {
-                piece.scale += i;
-                piece.scale_inv += i;
-            }
+            const int64_t past = width ? i / width : 0;
+            RoundPiece piece{x(at), smaller(PIECE, n - i), width, scale + past, inv + past, nullptr, nullptr};
             if (call_.values) piece.values = static_cast<char*>(call_.values) + at * bytes_;
             if (call_.codes) piece.rounded = spec_.code_bytes == 4 ? static_cast<float*>(call_.codes) + at : rounded;
-            (is_each ? kernel_.round_each : kernel_.round)(piece, spec_, call_.cells != nullptr, part.counts);
+            (width ? kernel_.round_each : kernel_.round)(piece, spec_, call_.cells != nullptr, part.counts);
             if (piece.rounded == rounded) kernel_.encode(rounded, piece.n, spec_, static_cast<char*>(call_.codes) + at * spec_.code_bytes);
         }
     }
@@ -222,14 +160,14 @@ private:
         } else {
             uint32_t amax = amax_of_all(false);
             if (amax > INF && !spec_.nan_takes_block) amax = amax_of_all(true);
-            scales_(&amax, 1, &scale, &inv);
+            kernel_.scales(&amax, 1, rule_, &scale, &inv);
         }
         *call_.scale_inv = inv;
         const int64_t numel = rows_ * columns_;
         return each_part(divided_up(numel, TASK), [&](int64_t task, Part& part) {
             const int64_t begin = task * TASK;
             part.see(&scale, &inv, 1);
-            round(begin, smaller(TASK, numel - begin), &scale, &inv, false, part);
+            round(begin, smaller(TASK, numel - begin), &scale, &inv, 0, part);
         });
     }
 
@@ -242,10 +180,10 @@ private:
                 uint32_t amax = kernel_.amax(x(begin), n, false);
                 if (amax > INF && !spec_.nan_takes_block) amax = kernel_.amax(x(begin), n, true);
                 float scale, inv;
-                scales_(&amax, 1, &scale, &inv);
+                kernel_.scales(&amax, 1, rule_, &scale, &inv);
                 call_.scale_inv[b] = inv;
                 part.see(&scale, &inv, 1);
-                round(begin, n, &scale, &inv, false, part);
+                round(begin, n, &scale, &inv, 0, part);
             }
         });
     }
@@ -286,20 +224,15 @@ private:
             if (most > INF) amax_of_tile(row, rows, column, columns, true, amax);
         }
         float* inv = call_.scale_inv + row / height_ * across_ + column / width_;
-        scales_(amax, blocks, scale, inv);
+        kernel_.scales(amax, blocks, rule_, scale, inv);
         part.see(scale, inv, blocks);
-        if (width_ > 1) {
-            for (int64_t b = 0; b < blocks; b++) {
-                const int64_t end = smaller((b + 1) * width_, columns);
-                for (int64_t c = b * width_; c < end; c++) {
-                    each_scale[c] = scale[b];
-                    each_inv[c] = inv[b];
-                }
-            }
+        const bool spread = width_ % LONGEST_VECTOR != 0 && width_ > 1;
+        for (int64_t c = 0; spread && c < columns; c++) {
+            each_scale[c] = scale[c / width_];
+            each_inv[c] = inv[c / width_];
         }
-        const bool own = width_ == 1;
         for (int64_t r = row; r < row + rows; r++)
-            round(r * columns_ + column, columns, own ? scale : each_scale, own ? inv : each_inv, true, part);
+            round(r * columns_ + column, columns, spread ? each_scale : scale, spread ? each_inv : inv, spread ? 1 : width_, part);
     }
 
     // Blocks of one column and many rows: columns as a whole, mostly. Two passes over memory.
@@ -330,13 +263,13 @@ private:
             };
             if (fold(false) > INF && !spec_.nan_takes_block) fold(true);
             float* inv = call_.scale_inv + block * columns_;
-            scales_(amax, columns_, scale, inv);
+            kernel_.scales(amax, columns_, rule_, scale, inv);
             done = each_part(strips * chunks, [&](int64_t task, Part& part) {
                 const int64_t strip = task / chunks, column = task % chunks * wide, begin = first + strip * MAX_TILE_ROWS;
                 const int64_t n = smaller(wide, columns_ - column);
                 part.see(scale + column, inv + column, n);
                 for (int64_t r = begin; r < last && r < begin + MAX_TILE_ROWS; r++)
-                    round(r * columns_ + column, n, scale + column, inv + column, true, part);
+                    round(r * columns_ + column, n, scale + column, inv + column, 1, part);
             });
         }
         free(amax);

@@ -7,6 +7,8 @@
 
 namespace numscope {
 
+constexpr int64_t LONGEST_VECTOR = 16;  // of float32
+
 enum ScaleKind : int64_t { SCALE_FLOAT32, SCALE_E8M0, SCALE_E4M3, NUM_SCALE_KINDS };
 
 // How a tensor is quantized, as Python packs it: fields of 8 bytes. Formats' numbers come from numscope/formats.py.
@@ -24,16 +26,25 @@ struct QuantizeSpec {
     int64_t block_rows, block_columns;    // that share a scale; 0: all
 };
 
+// How scales follow from amaxes.
+struct ScaleRule {
+    int64_t kind;
+    bool power_of_two;
+    int max_exponent;  // of the format, less the margin
+    float max, margin;
+    float outer;  // the tensor's own scale over e4m3 ones
+};
+
 struct RoundCounts {
     int64_t num_underflow, num_overflow;
     double square_error;
     uint32_t amax;  // bits of the largest |x|, nan aside
 };
 
-// A run of elements with one scale, or one scale each.
+// A run of elements with one scale, or with one for each `width` of them: 1, or a multiple of LONGEST_VECTOR.
 struct RoundPiece {
     const void* x;
-    int64_t n;
+    int64_t n, width;
     const float *scale, *scale_inv;
     void* values;    // of x's dtype, or null
     float* rounded;  // what codes are made of, or null
@@ -44,8 +55,9 @@ struct RoundKernel {
     uint32_t (*amax)(const void* x, int64_t n, bool aside);
     void (*amax_blocks)(const void* x, int64_t n, int64_t width, bool aside, uint32_t* amax);  // of neighbors; overwrites
     void (*fold)(const void* x, int64_t n, bool aside, uint32_t* amax);                        // element by element, the larger
+    void (*scales)(const uint32_t* amax, int64_t n, const ScaleRule& rule, float* scale, float* scale_inv);
     void (*round)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);
-    void (*round_each)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);  // a scale for each element
+    void (*round_each)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);  
     void (*encode)(const float* rounded, int64_t n, const QuantizeSpec& spec, void* codes);
 };
 

@@ -77,6 +77,33 @@ inline void narrow(uint16_t* p, FloatLanes v, Float16) {
     store_words(p, code | (bits >> 31) << 15);
 }
 #endif
+// Adds 1 to lanes where a magnitude is at least, or below, a limit. The compiler's own comparisons make vectors of the processor's masks.
+#if defined(USE_X86) && VECTOR_BYTES == 64
+using LaneMask = __mmask16;
+inline LaneMask at_least(FloatLanes a, FloatLanes b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GE_OQ); }
+inline LaneMask is_finite(FloatLanes a) {
+    return _mm512_cmplt_epu32_mask(_mm512_maskz_and_epi32(0xffff, (__m512i)a, _mm512_set1_epi32(Float32::ABS)), _mm512_set1_epi32(Float32::INF));
+}
+inline LaneMask lost(WordLanes rounded, WordLanes x) { return _mm512_mask_testn_epi32_mask(_mm512_test_epi32_mask((__m512i)x, (__m512i)x), (__m512i)rounded, (__m512i)rounded); }
+inline void count(WordLanes& counts, LaneMask mask) { counts = (WordLanes)_mm512_mask_add_epi32((__m512i)counts, mask, (__m512i)counts, _mm512_set1_epi32(1)); }
+inline bool any_lane(LaneMask mask) { return mask != 0; }
+inline FloatLanes where(LaneMask mask, FloatLanes v) { return (FloatLanes)_mm512_maskz_mov_ps(mask, (__m512)v); }
+inline FloatLanes select(LaneMask mask, FloatLanes v, FloatLanes otherwise) { return (FloatLanes)_mm512_mask_mov_ps((__m512)otherwise, mask, (__m512)v); }
+#else
+using LaneMask = WordLanes;
+inline LaneMask at_least(FloatLanes a, FloatLanes b) { return (WordLanes)(a >= b); }
+inline LaneMask is_finite(FloatLanes a) { return (WordLanes)(((WordLanes)a & Float32::ABS) < Float32::INF); }
+inline LaneMask lost(WordLanes rounded, WordLanes x) { return (WordLanes)(rounded == 0u) & (WordLanes)(x != 0u); }
+inline void count(WordLanes& counts, LaneMask mask) { counts -= mask; }
+#if defined(USE_X86)
+inline bool any_lane(LaneMask mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
+#else
+inline bool any_lane(LaneMask mask) { return any(mask); }
+#endif
+inline FloatLanes where(LaneMask mask, FloatLanes v) { return (FloatLanes)((WordLanes)v & mask); }
+inline FloatLanes select(LaneMask mask, FloatLanes v, FloatLanes otherwise) { return (FloatLanes)(((WordLanes)v & mask) | ((WordLanes)otherwise & ~mask)); }
+#endif
+
 inline void narrow(uint32_t* p, FloatLanes v, Float32) { store(p, v); }
 inline void narrow(uint16_t* p, FloatLanes v, BFloat16) {  // a nan that has only lower bits can't come from bfloat16
     const WordLanes bits = (WordLanes)v;
@@ -133,9 +160,22 @@ uint32_t round_amax(const void* data, int64_t n, bool aside) {
 inline WordLanes larger(WordLanes a, WordLanes b) { return a > b ? a : b; }
 
 inline uint32_t largest_of(WordLanes v) {
+#if defined(USE_X86)
+#if VECTOR_BYTES == 64
+    const __m256i a = _mm512_maskz_extracti64x4_epi64(0xf, (__m512i)v, 0), b = _mm512_maskz_extracti64x4_epi64(0xf, (__m512i)v, 1);
+    const __m256i w = _mm256_max_epu32(a, b);
+#else
+    const __m256i w = (__m256i)v;
+#endif
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    return uint32_t(_mm_cvtsi128_si32(m));
+#else
     uint32_t most = 0;
     for (int lane = 0; lane < ROUND_WIDTH; lane++) most = v[lane] > most ? v[lane] : most;
     return most;
+#endif
 }
 
 template <class Format, bool ASIDE>
@@ -187,6 +227,67 @@ void round_fold(const void* data, int64_t n, bool aside, uint32_t* amax) {
     else fold_magnitudes<Format, false>(p, n, amax);
 }
 
+// ---- scales: mirrors scale_of and block_scales of numscope/precision/scaling.py
+
+inline FloatLanes power_of_two(lanes<int32_t> exponent) {  // from -127, which is subnormal, to 127
+    return (FloatLanes)(exponent > -127 ? (WordLanes)(exponent + 127) << 23 : WordLanes{} + 0x00400000u);
+}
+
+// To e4m3, of numbers from 0 to its maximum.
+inline FloatLanes to_e4m3(FloatLanes x) {
+    const WordLanes lowest = WordLanes{} + (121u << 23);
+    const FloatLanes shift = (FloatLanes)(larger((WordLanes)x & Float32::INF, lowest) + (20u << 23) + (1u << 22));
+    FloatLanes shifted = x + shift;
+    settle(shifted);
+    return shifted - shift;
+}
+
+inline void scales_of(WordLanes amax, const ScaleRule& rule, FloatLanes& scale, FloatLanes& scale_inv) {
+    const FloatLanes a = (FloatLanes)amax, most = FloatLanes{} + 0x1.fffffep127f;
+    if (rule.kind == SCALE_E8M0) {
+        lanes<int32_t> exponent = (lanes<int32_t>)(amax >> 23) - (127 + rule.max_exponent);
+        exponent = exponent > 127 ? lanes<int32_t>{} + 127 : exponent;
+        exponent = amax == Float32::INF ? lanes<int32_t>{} + 127 : exponent;
+        exponent = exponent < -127 ? lanes<int32_t>{} - 127 : exponent;
+        scale = power_of_two(-exponent);
+        scale_inv = power_of_two(exponent);
+    } else if (rule.kind == SCALE_E4M3) {
+        FloatLanes wanted = a / rule.max * rule.outer;
+        wanted = wanted > 448.0f ? FloatLanes{} + 448.0f : wanted;
+        const FloatLanes inner = to_e4m3(wanted);
+        scale = rule.outer / inner;
+        scale = scale > most ? most : scale;
+        scale = inner == 0.0f ? FloatLanes{} : scale;
+        scale_inv = inner * (1.0f / rule.outer);
+    } else {
+        const FloatLanes least = FloatLanes{} + 0x1p-126f, one = FloatLanes{} + 1.0f;
+        scale = rule.max / a / rule.margin;
+        scale = scale < least ? least : scale;
+        scale = scale > most ? most : scale;
+        if (rule.power_of_two) scale = (FloatLanes)((WordLanes)scale & Float32::INF);
+        scale = (WordLanes)(amax - 1u) < Float32::INF - 1u ? scale : one;  // of zero and of infinity
+        scale_inv = 1.0f / scale;
+    }
+    const FloatLanes nan = FloatLanes{} + __builtin_nanf("");
+    scale = amax > Float32::INF ? nan : scale;
+    scale_inv = amax > Float32::INF ? nan : scale_inv;
+}
+
+inline void round_scales(const uint32_t* amax, int64_t n, const ScaleRule& rule, float* scale, float* scale_inv) {
+    for (int64_t i = 0; i < n; i += ROUND_WIDTH) {
+        const int64_t count = n - i < ROUND_WIDTH ? n - i : ROUND_WIDTH;
+        uint32_t some[ROUND_WIDTH] = {};
+        float scales[ROUND_WIDTH], inverses[ROUND_WIDTH];
+        memcpy(some, amax + i, count * sizeof(uint32_t));
+        FloatLanes s, inv;
+        scales_of(load<WordLanes>(some), rule, s, inv);
+        store(scales, s);
+        store(inverses, inv);
+        memcpy(scale + i, scales, count * sizeof(float));
+        memcpy(scale_inv + i, inverses, count * sizeof(float));
+    }
+}
+
 // ---- rounding
 
 // float32's own exponents (bf16, tf32, fp32): no number is large enough to be added; rounded as an integer.
@@ -215,7 +316,7 @@ struct Rounding {
         FloatLanes y = x * scale;
         settle(y);
         const WordLanes magnitude = (WordLanes)y & Float32::ABS;
-        const WordLanes over = (WordLanes)((FloatLanes)magnitude >= least_over);
+        const LaneMask over = at_least((FloatLanes)magnitude, least_over);
         FloatLanes rounded;
         if (UPPER) {
             const WordLanes up = (magnitude + half_less_1 + (magnitude >> shift & odd)) & kept;
@@ -231,7 +332,7 @@ struct Rounding {
             settle(rounded);
             rounded -= shifted;
         }
-        if (!saturates) rounded = over ? beyond : rounded;
+        if (!saturates) rounded = select(over, beyond, rounded);
         FloatLanes cast = (FloatLanes)((WordLanes)rounded | ((WordLanes)y & SIGN));
         if (!signed_zero) cast += 0.0f;
         if (codes) store(codes, cast);
@@ -242,19 +343,19 @@ struct Rounding {
         settle(back);
         if (values) narrow(values, back, Format());
         if (!COUNT) return;
-        num_underflow -= (WordLanes)((WordLanes)rounded == 0u) & (WordLanes)(x_magnitude != 0u);
-        num_overflow -= over;
+        count(num_underflow, lost((WordLanes)rounded, x_magnitude));
+        count(num_overflow, over);
         const FloatLanes error = back - x;  // exact: both are multiples of the smaller one's last bit, and they are near
-        const WordLanes finite = (WordLanes)(((WordLanes)error & Float32::ABS) < Float32::INF);
+        const LaneMask finite = is_finite(error);
         D low, high;
-        if (any(over)) {
+        if (EACH || any_lane(over)) {
             D x_low, x_high;
-            halves((FloatLanes)(x_bits & finite), x_low, x_high);
-            halves((FloatLanes)((WordLanes)back & finite), low, high);
+            halves(where(finite, x), x_low, x_high);
+            halves(where(finite, back), low, high);
             low -= x_low;
             high -= x_high;
         } else {
-            halves((FloatLanes)((WordLanes)error & finite), low, high);
+            halves(where(finite, error), low, high);
         }
         square_error_low += low * low;
         square_error_high += high * high;
@@ -285,20 +386,36 @@ void round_numbers(const RoundPiece& piece, const QuantizeSpec& spec, RoundCount
         scale += *piece.scale;
         scale_inv += *piece.scale_inv;
     }
-    int64_t i = 0;
-    for (; i + ROUND_WIDTH <= piece.n; i += ROUND_WIDTH) {
-        if (EACH) {
-            scale = load<FloatLanes>(piece.scale + i);
-            scale_inv = load<FloatLanes>(piece.scale_inv + i);
-        }
+    const auto step = [&](int64_t i) __attribute__((always_inline)) {
         __builtin_prefetch(reinterpret_cast<const char*>(x + i) + FETCH_AHEAD);
         rounding.take(x + i, scale, scale_inv, values ? values + i : nullptr, piece.rounded ? piece.rounded + i : nullptr);
+    };
+    int64_t i = 0;
+    if (EACH && piece.width > 1) {
+        for (int64_t block = 0; i + ROUND_WIDTH <= piece.n; block++) {
+            scale = FloatLanes{} + piece.scale[block];
+            scale_inv = FloatLanes{} + piece.scale_inv[block];
+            const int64_t end = (block + 1) * piece.width < piece.n ? (block + 1) * piece.width : piece.n;
+            for (; i + ROUND_WIDTH <= end; i += ROUND_WIDTH) step(i);
+            if (i < end) break;  // the last block's rest, with its scale
+        }
+    } else {
+        for (; i + ROUND_WIDTH <= piece.n; i += ROUND_WIDTH) {
+            if (EACH) {
+                scale = load<FloatLanes>(piece.scale + i);
+                scale_inv = load<FloatLanes>(piece.scale_inv + i);
+            }
+            step(i);
+        }
     }
     if (const int64_t n = piece.n - i) {  // filled up with zeros, which change no count
         bits rest[ROUND_WIDTH] = {}, rest_values[ROUND_WIDTH];
         float scales[ROUND_WIDTH] = {}, inverses[ROUND_WIDTH] = {}, rest_codes[ROUND_WIDTH];
         memcpy(rest, x + i, n * sizeof(bits));
-        if (EACH) {
+        if (EACH && piece.width > 1) {
+            scale = FloatLanes{} + piece.scale[i / piece.width];
+            scale_inv = FloatLanes{} + piece.scale_inv[i / piece.width];
+        } else if (EACH) {
             memcpy(scales, piece.scale + i, n * sizeof(float));
             memcpy(inverses, piece.scale_inv + i, n * sizeof(float));
             scale = load<FloatLanes>(scales);
@@ -362,7 +479,7 @@ inline void encode(const float* rounded, int64_t n, const QuantizeSpec& spec, vo
 
 template <class Format>
 constexpr RoundKernel round_kernel() {
-    return {round_amax<Format>, round_amax_blocks<Format>, round_fold<Format>, round_piece<Format, false>, round_piece<Format, true>, encode};
+    return {round_amax<Format>, round_amax_blocks<Format>, round_fold<Format>, round_scales, round_piece<Format, false>, round_piece<Format, true>, encode};
 }
 
 }  // namespace

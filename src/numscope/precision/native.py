@@ -101,7 +101,7 @@ def _scale_of_group(amax: float, how: How, group: object) -> Tensor:
     from numscope.precision.scaling import scale_of
 
     whole = torch.tensor(amax, dtype=torch.float32)
-    dist.all_reduce(whole, op=dist.ReduceOp.MAX, group=group)  # type: ignore[arg-type]
+    dist.all_reduce(whole, op=dist.ReduceOp.MAX, group=group)
     return scale_of(whole, how.format.max, how.margin, how.scaling.power_of_two)
 
 
