@@ -1,0 +1,79 @@
+"""What a feature's part of a configuration asks for: the statistics or the alarm, and the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numscope.errors import UsageError
+from numscope.plan.plan import Collect
+from numscope.plan.schedule import Schedule
+from numscope.planning import plan_of
+from numscope.plugins import Plugins
+from numscope.registry import nearest
+
+OnNonfinite = Literal["warn", "raise"]
+_OURS = ("on_nonfinite",)
+_ALARM = {"stats": ["num_nan", "num_inf"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One feature's settings for one tensor.
+
+    Args:
+        collect: statistics and schedule.
+        plugins: whose statistics are among them.
+        on_nonfinite: of the alarm; None of plain statistics.
+    """
+
+    collect: Collect
+    plugins: Plugins
+    on_nonfinite: OnNonfinite | None = None
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.collect.schedule
+
+
+def asked(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> Asked:
+    """Settings checked.
+
+    Args:
+        feature: its name in the configuration, for messages.
+        tensor: which one of a layer's.
+        config: what the configuration says below the feature's name, for this tensor.
+        alarm: whether it is the one for non-finite values; else for statistics.
+
+    Raises: UsageError that lists everything wrong.
+    """
+    settings = {key: value for key, value in config.items() if key not in ("enabled", "tensor", "tensors", "tensors_struct", *_OURS)}
+    on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
+    if alarm and on_nonfinite not in ("warn", "raise"):
+        raise UsageError(f"{feature}.on_nonfinite: got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(str(on_nonfinite), _WAYS)}")
+    if not alarm and "on_nonfinite" in config:
+        raise UsageError(f"{feature}.on_nonfinite: unknown here. Use NumscopeNonFinite.")
+    section = {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "statistics": {"enabled": True, **settings}}
+    section["statistics"] |= {"tensors": [tensor], **(_ALARM if alarm else {})}  # type: ignore[operator]
+    try:
+        plan, plugins = plan_of({feature: section})
+    except UsageError as error:
+        raise UsageError(str(error).replace(f"config: {feature}.statistics", feature)) from None
+    (collect,) = plan.collects
+    return Asked(collect, plugins, on_nonfinite)
+
+
+_WAYS = ("warn", "raise")
+
+
+def next_step(schedule: Schedule, after: int) -> int | None:
+    """The first step of a schedule that comes after a step; None: there is none."""
+    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
+    found = []
+    for first, last in spans:
+        step = max(first, after + 1)
+        step += -step % schedule.freq
+        if last is None or step <= last:
+            found.append(step)
+    return min(found, default=None)

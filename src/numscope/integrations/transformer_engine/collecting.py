@@ -1,0 +1,285 @@
+"""Tensors that Transformer Engine's modules show: merged over a step's calls and over ranks, then into sinks and findings."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from numscope import plugins
+from numscope.errors import NonFiniteError
+from numscope.inspection import Inspection, Site
+from numscope.integrations.transformer_engine.asked import Asked, asked
+from numscope.integrations.transformer_engine.joining import Joined, Key, in_order, joined
+from numscope.ledger import numbers_of
+from numscope.observation import Observation
+from numscope.plan.plan import Layer, Plan
+from numscope.record import Finding, Kind
+from numscope.recorder import Recorder
+from numscope.report.delivery import Delivery
+from numscope.site import Phase
+from numscope.site import Site as Place
+from numscope.summary.extras import Layout
+from numscope.summary.state import Summary
+from numscope.tally import Seen, Tally
+
+log = logging.getLogger("numscope")
+
+MODEL = "Transformer Engine"
+CLASS = "TransformerEngine"  # of each layer: the calls do not tell it, and runs keep no layers without one
+NO_REPLAY = "Transformer Engine's calls show tensors, not operations"
+_BACKWARD = ("gradient", "dgrad", "wgrad")
+
+
+class _Sites(Tally):
+    """A tally to which sites come as layers show them."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def add(self, layout: Layout | None) -> int:
+        self._layouts = (*self._layouts, layout)
+        return len(self._layouts) - 1
+
+
+@dataclass(slots=True)
+class _Shown:
+    """One tensor of one layer as one feature wants it.
+
+    Args:
+        index: in the tally.
+        group: over which its parts lay when it was shown last.
+        step, shape: of then.
+    """
+
+    asked: Asked
+    inspection: Inspection
+    site: Site
+    index: int
+    group: Any = None
+    step: int = -1
+    shape: tuple[int, ...] = ()
+
+
+class Collector:
+    """One process's, from nvdlfw-inspect's ``initialize`` to its ``end_debug``.
+
+    Args:
+        log_dir: where logs go.
+        logger: nvdlfw-inspect's own, which gets each statistic too.
+        options: the recorder's.
+
+    *Cost:* one pass over a tensor that is on schedule; at ``step`` one sync a device, and one exchange for each process group.
+    """
+
+    def __init__(self, log_dir: str, logger: object, *, loggers: Sequence[Any] = (), **options: Any) -> None:
+        plan = Plan("nvdlfw-inspect", text="configured through nvdlfw-inspect")
+        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*loggers, logger), **options)
+        self.findings: list[Finding] = []
+        self._delivery = Delivery(None, log_dir, MODEL, self.recorder.rank)
+        self._shown: dict[Key, _Shown] = {}
+        self._asked: dict[tuple[str, str, str], Asked] = {}
+        self._sites = _Sites()
+        self._news: list[Layer] = []
+        self._num_steps = 0
+        self._failed = False
+
+    def asked(self, feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> Asked:
+        """A feature's settings, checked once.
+
+        Raises: UsageError.
+        """
+        key = (feature, tensor, json.dumps(config, sort_keys=True, default=str))
+        if key not in self._asked:
+            self._asked[key] = asked(feature, tensor, config, alarm=alarm)
+        return self._asked[key]
+
+    def see(self, feature: str, layer: str, name: str, tensor: Any, wanted: Asked, step: int, group: Any) -> None:
+        """A module shows a tensor.
+
+        Args:
+            feature: that wants it.
+            name: which of the layer's.
+            group: process group over which its parts lie; None: this rank has all of it.
+        """
+        if self._failed or not wanted.schedule.active(step):
+            return
+        try:
+            whole = _plain(tensor)
+            if whole is not None:
+                self._see(feature, layer, name, whole, wanted, step, group)
+        except Exception as error:
+            self._fail(error)
+
+    def _see(self, feature: str, layer: str, name: str, tensor: Tensor, wanted: Asked, step: int, group: Any) -> None:
+        shown = self._shown.get((feature, layer, name))
+        if shown is None or shown.asked is not wanted:
+            shown = self._shown[feature, layer, name] = self._add(layer, wanted)
+        if name == "weight" and shown.step == step:
+            return  # each micro-batch shows it again
+        shown.step, shown.group, shown.shape = step, group, tuple(tensor.shape)
+        self._sites.observe(shown.index, tensor)
+
+    def _add(self, name: str, wanted: Asked) -> _Shown:
+        layer = Layer(name, CLASS, name, weights=("weight",))
+        inspection = Inspection([(wanted.collect, [layer])], [], wanted.plugins)
+        (site,) = inspection.sites
+        self._news.append(layer)
+        return _Shown(wanted, inspection, site, self._sites.add(site.layout))
+
+    def step(self, meeting: Any = None) -> None:
+        """A training step is over: merge, write, judge.
+
+        Args:
+            meeting: the process group all of whose ranks are here, whatever they were shown; None: none.
+
+        Raises: NonFiniteError, where a configuration asks for it.
+        """
+        if not self._failed:
+            try:
+                self._step(meeting)
+            except NonFiniteError:
+                raise
+            except Exception as error:
+                self._fail(error)
+        self._num_steps += 1
+
+    def close(self) -> None:
+        """Write what is left of this rank, close the sinks."""
+        if not self._failed and self._sites.anything:
+            for shown in self._shown.values():
+                shown.group = None  # others may be elsewhere
+            try:
+                self._step(None)
+            except Exception as error:
+                log.error("at the end: %s: %s", type(error).__name__, error)
+        self._delivery.close(self.findings, (), (), self._num_steps, 0)
+        self.recorder.close()
+
+    # ---- the end of a step
+
+    def _step(self, meeting: Any) -> None:
+        seen = self._sites.read()
+        parts = {key: seen[shown.index] for key, shown in self._shown.items() if shown.index in seen}
+        found = {key: Joined(part) for key, part in parts.items()}
+        groups = {id(group): group for key in parts if (group := self._shown[key].group) is not None}
+        if meeting is not None:
+            groups[id(meeting)] = meeting
+        for group in in_order(groups):
+            here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
+            found |= joined(here, group)
+        self._introduce()
+        ordered = sorted(found, key=lambda key: parts[key].order)
+        self.recorder.write([self._observation(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)])
+        bad = [key for key in ordered if self._is_alarm(key) and Summary.from_row(found[key].seen.row).num_nonfinite]
+        findings = [self._finding(key, found[key].seen) for key in bad]
+        ways = {self._shown[key].asked.on_nonfinite for key in bad}
+        self._sites.reset()
+        if findings:
+            self._tell(findings, stop="raise" in ways)
+
+    def _is_alarm(self, key: Key) -> bool:
+        return self._shown[key].asked.on_nonfinite is not None
+
+    def _observation(self, shown: _Shown, part: Joined) -> Observation:
+        rank = self.recorder.rank
+        return shown.inspection.observation(shown.site, shown.step, part.seen, "", rank, part.ranks, part.mine, {}, True)
+
+    def _introduce(self) -> None:
+        if self._news:
+            news, self._news = list(dict.fromkeys(self._news)), []
+            self.recorder.introduce(MODEL, news, {}, known_by="")
+
+    def _finding(self, key: Key, seen: Seen) -> Finding:
+        _, layer, tensor = key
+        shown = self._shown[key]
+        summary = Summary.from_row(seen.row)
+        phase = Phase.BACKWARD if tensor in _BACKWARD else Phase.FORWARD
+        return Finding(
+            step=shown.step,
+            batch=0,
+            phase=phase,
+            rank=self.recorder.rank,
+            site=Place(layer, "", phase, tensor),
+            kind=Kind.NAN if summary.num_nan else Kind.INF,
+            contained=False,
+            culprit=None,
+            replay=NO_REPLAY,
+            model=MODEL,
+            numbers=numbers_of(summary, getattr(torch, seen.dtype), shown.shape),
+        )
+
+    def _tell(self, findings: Sequence[Finding], *, stop: bool) -> None:
+        """The first one of a step is the finding; the others follow from it or from what made it."""
+        first, *others = findings
+        if others:
+            first = replace(first, note=f"{len(others)} more tensors were non-finite after it in this step")
+        self.findings.append(first)
+        self.recorder.alert(first.headline())
+        self._delivery.finding(first)
+        if stop:
+            raise NonFiniteError(first)
+
+    def _fail(self, error: Exception) -> None:
+        """Ours failed: said once, and training goes on."""
+        self._failed = True
+        text = "".join(traceback.format_exception(error))
+        self.recorder.say(f"no more of Transformer Engine's tensors: {type(error).__name__}: {error}\n{text}", logging.ERROR)
+
+
+def _plain(tensor: Any) -> Tensor | None:
+    """A tensor as it is; one of Transformer Engine's quantized ones in high precision."""
+    if not isinstance(tensor, Tensor):
+        return None
+    if type(tensor) in (Tensor, torch.nn.Parameter):
+        return tensor.detach()
+    return tensor.dequantize().detach()
+
+
+# ---- the one at work: nvdlfw-inspect too has one a process
+
+_options: dict[str, Any] = {}
+_at_work: Collector | None = None
+_found: list[Finding] = []
+
+
+def prepare(**options: Any) -> None:
+    """Options for the collector that nvdlfw-inspect's ``initialize`` begins."""
+    global _options
+    _options = options
+
+
+def begin(log_dir: str, logger: object) -> None:
+    """Begin collecting; what was at work ends."""
+    global _at_work
+    end()
+    _found.clear()
+    options = {name: value for name, value in _options.items() if name != "log_dir"}
+    _at_work = Collector(os.fspath(_options.get("log_dir") or log_dir), logger, **options)
+    _at_work.findings = _found
+
+
+def at_work() -> Collector:
+    """The process's collector."""
+    assert _at_work is not None, "the namespace is registered with the features"
+    return _at_work
+
+
+def end() -> None:
+    """End collecting; nothing where nothing was begun."""
+    global _at_work
+    collector, _at_work = _at_work, None
+    if collector is not None:
+        collector.close()
+
+
+def findings() -> list[Finding]:
+    """Of the collector at work or the last one."""
+    return _found

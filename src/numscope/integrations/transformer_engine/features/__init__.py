@@ -1,0 +1,1 @@
+"""The folder that nvdlfw-inspect loads: each file in it is executed by its path."""
