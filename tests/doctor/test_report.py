@@ -15,7 +15,7 @@ import pytest
 from numscope.doctor import report
 from numscope.doctor.catalog import CATALOG
 from numscope.doctor.diagnose import diagnose
-from numscope.doctor.records import Examined, Finding, Identity, Settings, Verdict
+from numscope.doctor.records import Examined, Finding, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -98,10 +98,6 @@ def test_names_and_texts_are_neither_markup_nor_control_characters() -> None:
     assert "[bold]x[/]\\x07" in text
     assert "a\\nb\\x1b]0;t\\x07" in text
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
-
-
-def test_ok_line_is_the_guides() -> None:
-    assert report.ok_line(Identity(3, 8, hostname="node1")) == "[node1:3] is OK"
 
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------------------

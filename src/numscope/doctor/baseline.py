@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from numscope.doctor.blame import finding, hosts_of, listed
+from numscope.doctor.blame import hosts_of
 from numscope.doctor.records import Examined, Finding
+from numscope.doctor.telling import finding, listed
 from numscope.errors import UsageError
 
 SLOWER = 1.3

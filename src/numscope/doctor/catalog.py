@@ -15,12 +15,14 @@ class Entry:
         severity: fault: training does not start, or not rightly. degraded: it runs, and worse than it could. note: worth knowing.
             Something degraded is a fault where it is what made a phase fail.
         hardware: not verified on hardware that shows it.
+        consequence: some other fault usually comes first; beside a cause it is a note.
     """
 
     id: str
     severity: Severity
     sentence: str
     hardware: bool = False
+    consequence: bool = False
 
 
 _ENTRIES = (

@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from numscope.doctor.baseline import measured
-from numscope.doctor.blame import hosts_of, named
-from numscope.doctor.records import PHASES, Examined, Finding, Identity, PhaseResult, Verdict
+from numscope.doctor.blame import hosts_of
+from numscope.doctor.records import PHASES, Examined, Finding, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import Redaction
+from numscope.doctor.telling import named
 
 SCHEMA = 1  # of the JSON; grows when a key changes its meaning or goes
 MOST_ROWS = 32  # ranks, above which a row stands for a host, and only for those with something to say
@@ -90,11 +91,6 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
     encoding = getattr(file, "encoding", None) or "utf-8"
     file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # a pipe in ASCII must not end the report
     file.flush()
-
-
-def ok_line(identity: Identity) -> str:
-    """What a healthy rank prints."""
-    return f"[{escape(identity.hostname)}:{identity.rank}] is OK"
 
 
 def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:

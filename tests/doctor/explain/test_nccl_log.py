@@ -46,7 +46,7 @@ def test_versions_that_nccl_itself_found_to_differ_name_the_odd_rank(said) -> No
     found = said(
         *both(complete=False), warn("Mismatched NCCL version detected : rank 1 version 22705 rank 0 version 22703", where="init.cc:900")
     )
-    one = found["nccl-version-mismatch"]
+    one = found["version-mismatch"]
     assert one.confidence == "certain"
     assert "2.27.5" in one.summary and "2.27.3" in one.summary
 
@@ -57,14 +57,14 @@ def test_a_version_that_one_host_alone_has_is_named_with_its_host(said) -> None:
         *rank_lines(1, 3, host="node2", address="10.0.0.2"),
         *rank_lines(2, 3, host="node3", address="10.0.0.3", version="2.26.2"),
     )
-    assert found["nccl-version-mismatch"].hosts == ("node3",)
-    assert found["nccl-version-mismatch"].ranks == (2,)
+    assert found["version-mismatch"].hosts == ("node3",)
+    assert found["version-mismatch"].ranks == (2,)
 
 
 def test_bare_version_lines_of_two_jobs_are_not_called_certain(said) -> None:
     found = said("NCCL version 2.21.5+cuda12.4", "NCCL version 2.27.3+cuda12.9")
-    assert found["nccl-version-mismatch"].confidence == "possible"
-    assert "Could not tell" in found["nccl-version-mismatch"].summary
+    assert found["version-mismatch"].confidence == "possible"
+    assert "Could not tell" in found["version-mismatch"].summary
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_interface_that_is_not_there_is_named_with_what_asked_for_it(said, me
         warn(message, rank=1, host="node2"),
     ]
     lines[-1] = lines[-1].replace("4001:4101", "4001:4001")
-    one = said(*lines)["nccl-no-interface"]
+    one = said(*lines)["interface-missing"]
     assert "eth9" in one.summary and "node2" in one.summary
     assert "export NCCL_SOCKET_IFNAME=ens5  # what the other ranks use" in one.remedy
 
@@ -246,5 +246,5 @@ def test_files_of_many_ranks_are_joined_whatever_they_are_called(tmp_path: Path)
     (tmp_path / "a" / "one.txt").write_text("\n".join(rank_lines(0, 2)))
     (tmp_path / "b.bin").write_bytes(gzip.compress("\n".join(rank_lines(1, 2, host="node2", version="2.26.2")).encode()))
     explanation = examine([tmp_path])
-    assert [one.id for one in explanation.findings] == ["nccl-version-mismatch"]
+    assert [one.id for one in explanation.findings] == ["version-mismatch"]
     assert [file.kinds for file in explanation.files] == [{"NCCL log"}, {"NCCL log"}]

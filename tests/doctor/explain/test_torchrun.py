@@ -33,7 +33,7 @@ def told(tmp_path: Path, *lines: str) -> dict[str, Finding]:
         ("rdzv_conn", "rendezvous-unreachable", (), "localhost:29577"),
         ("rdzv_timeout", "rendezvous-timeout", (), "Could not tell which"),
         ("never4", "rendezvous-timeout", (2,), "Rank 2 did not come to init_process_group"),
-        ("gloo_if", "gloo-no-interface", (), "nope0"),
+        ("gloo_if", "interface-missing", (), "nope0"),
     ],
 )
 def test_what_torch_wrote_is_explained_by_one_fault(sample: str, id: str, ranks: tuple[int, ...], words: str) -> None:
@@ -149,12 +149,12 @@ def test_a_message_is_explained(tmp_path: Path, line: str, id: str, words: str) 
 def test_missing_ipv6_alone_is_harmless(tmp_path: Path) -> None:
     line = "[c10d] The {} network addresses of (node1, 5) cannot be retrieved (gai error: -2 - Name or service not known)."
     assert told(tmp_path, line.format("IPv6")) == {}
-    assert told(tmp_path, line.format("IPv6"), line.format("IPv4"))["hostname-unresolved"].hosts == ("node1",)
+    assert told(tmp_path, line.format("IPv6"), line.format("IPv4"))["name-unresolved"].hosts == ("node1",)
 
 
 def test_gloo_on_loopback_within_one_host_is_a_note(tmp_path: Path) -> None:
     line = "[rank1]:[W416 06:16:41.9 ProcessGroupGloo.cpp:715] Warning: Unable to resolve hostname to a (local) address."
-    assert told(tmp_path, line)["hostname-loopback"].severity == "note"
+    assert told(tmp_path, line)["name-resolves-to-loopback"].severity == "note"
 
 
 def test_an_exception_of_its_own_comes_before_the_echoes_of_the_same_second(tmp_path: Path) -> None:

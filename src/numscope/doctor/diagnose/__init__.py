@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.doctor.attendance import attendance, conclude
 from numscope.doctor.baseline import slower
-from numscope.doctor.blame import Blame, finding, hosts_of, listed, named
+from numscope.doctor.blame import Blame, hosts_of
 from numscope.doctor.diagnose.differing import compared
 from numscope.doctor.diagnose.local import local_facts
 from numscope.doctor.diagnose.network import broken_links
@@ -16,6 +16,7 @@ from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone
 from numscope.doctor.diagnose.transfers import collectives, pairs
 from numscope.doctor.records import PHASES, Confidence, Examined, Finding, PhaseResult, Verdict
+from numscope.doctor.telling import finding, listed, named
 
 _ORDER = ("fault", "degraded", "note")
 _SURE = ("certain", "likely", "possible")

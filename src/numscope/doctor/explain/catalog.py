@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
-from numscope.doctor.records import Confidence, Finding, Severity
+from numscope.doctor import telling
+from numscope.doctor.catalog import CATALOG as LIVE
+from numscope.doctor.catalog import Entry
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One kind of finding.
-
-    Args:
-        consequence: some other fault usually comes first; beside a cause it is a note.
-        hardware: the rule rests on reconstructed samples: no hardware that shows it was at hand.
-    """
-
-    id: str
-    severity: Severity
-    sentence: str
-    consequence: bool = False
-    hardware: bool = False
-
+# What the examination of a live job can find too has the same id. A log tells of it when it has done harm.
+_SHARED = (
+    LIVE["version-mismatch"],
+    LIVE["interface-missing"],
+    replace(LIVE["name-unresolved"], severity="fault", sentence="A host name of the job does not resolve."),
+    LIVE["name-resolves-to-loopback"],
+    replace(LIVE["shm-too-small"], severity="fault"),
+    replace(LIVE["memlock-too-small"], severity="fault"),
+    replace(LIVE["could-not-tell"], consequence=True),
+)
 
 _ENTRIES = (
-    Entry("nccl-version-mismatch", "fault", "Ranks of one job run different versions of NCCL."),
-    Entry("nccl-no-interface", "fault", "NCCL found no network interface that NCCL_SOCKET_IFNAME allows."),
+    *_SHARED,
     Entry(
         "nccl-wrong-interface",
         "fault",
@@ -57,8 +52,6 @@ _ENTRIES = (
     ),
     Entry("ib-timeout", "fault", "A transfer over InfiniBand or RoCE was never acknowledged.", hardware=True),
     Entry("ib-transfer-failed", "fault", "A transfer over InfiniBand or RoCE ended with an error.", hardware=True),
-    Entry("shm-too-small", "fault", "/dev/shm has no room for the shared memory that ranks of one host need."),
-    Entry("memlock-too-small", "fault", "The limit of locked memory (ulimit -l) is too small for InfiniBand or RoCE.", hardware=True),
     Entry(
         "collective-mismatch",
         "fault",
@@ -76,9 +69,6 @@ _ENTRIES = (
     Entry("port-in-use", "fault", "The port of the rendezvous is taken by another process."),
     Entry("rendezvous-timeout", "fault", "Not all ranks or nodes came to the rendezvous in time."),
     Entry("rendezvous-unreachable", "fault", "The address of the rendezvous could not be reached."),
-    Entry("hostname-unresolved", "fault", "A host name of the job does not resolve."),
-    Entry("hostname-loopback", "degraded", "A host name resolves to the loopback address, which other hosts cannot reach."),
-    Entry("gloo-no-interface", "fault", "gloo found no interface of the name in GLOO_SOCKET_IFNAME."),
     Entry("gloo-connect-failed", "fault", "gloo could not connect all ranks with each other."),
     Entry("gloo-timeout", "fault", "A rank waited in a gloo collective for another that did not come.", consequence=True),
     Entry(
@@ -87,50 +77,9 @@ _ENTRIES = (
         "Another rank closed its gloo connection: it died, or left, before this one was done.",
         consequence=True,
     ),
-    Entry("could-not-tell", "fault", "Something failed, and these files do not say what.", consequence=True),
 )
 
 CATALOG: dict[str, Entry] = {entry.id: entry for entry in _ENTRIES}
+assert len(CATALOG) == len(_ENTRIES), "an id stands twice"
 
-
-def finding(
-    id: str,
-    summary: str,
-    *,
-    ranks: Iterable[int] = (),
-    hosts: Iterable[str] = (),
-    links: Iterable[tuple[str, str]] = (),
-    evidence: Iterable[str] = (),
-    confidence: Confidence = "likely",
-    remedy: Iterable[str] = (),
-    severity: Severity | None = None,
-) -> Finding:
-    """A finding of the catalog; its severity is the catalog's unless it is told."""
-    return Finding(
-        id=id,
-        severity=CATALOG[id].severity if severity is None else severity,
-        summary=summary,
-        ranks=tuple(sorted(set(ranks))),
-        hosts=tuple(sorted({host for host in hosts if host})),
-        links=tuple(sorted(set(links))),
-        evidence=tuple(dict.fromkeys(evidence)),
-        confidence=confidence,
-        remedy=tuple(remedy),
-    )
-
-
-def named(ranks: Iterable[int], most: int = 8) -> str:
-    """``rank 3``, ``ranks 0, 1, 2``, ``ranks 0–6, 8 and 40 more``: what a sentence says of several ranks."""
-    numbers = sorted(set(ranks))
-    if not numbers:
-        return "no rank"
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    words = [w for run in runs for w in ([f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(number) for number in run])]
-    left = len(words) - most
-    text = ", ".join(words[:most]) + (f" and {left} more" if left > 0 else "")
-    return f"rank{'s' if len(numbers) > 1 else ''} {text}"
+finding = partial(telling.finding, catalog=CATALOG)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.catalog import finding
 from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.telling import named
 
 # All ranks must bring equally much to these; to the others (gather, scatter, all_to_all, uneven all_gather …) they need not.
 _EVEN = frozenset(

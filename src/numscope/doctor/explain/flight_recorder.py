@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Dump
 from numscope.doctor.records import Finding
+from numscope.doctor.telling import named
 
 MAX_ENTRIES = 20_000
 MAX_FRAMES = 64

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
 from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.records import Finding
+from numscope.doctor.telling import named
 
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
 _LOCAL_ADDRESS = re.compile(r"^\[?(?:127\.|169\.254\.|::1|fe80)")
@@ -80,7 +81,7 @@ def _versions(log: NcclLog) -> list[Finding]:
         together = any({log.speakers[key].version for key in c.speakers} >= set(speaking) for c in log.communicators.values())
         return [
             finding(
-                "nccl-version-mismatch",
+                "version-mismatch",
                 f"Versions of NCCL differ: {said}.",
                 ranks=[speaker.rank for speaker in odd if speaker.rank >= 0],
                 hosts=[speaker.host for speaker in odd],
@@ -95,7 +96,7 @@ def _versions(log: NcclLog) -> list[Finding]:
         files = {line.file for line in lines}
         return [
             finding(
-                "nccl-version-mismatch",
+                "version-mismatch",
                 f"Several versions of NCCL are on record: {', '.join(sorted(versions))}. Could not tell whether that is one job.",
                 evidence=_evidence(*lines),
                 confidence="possible",

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
 from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.telling import named
 
 SHOWN = 6
 
@@ -50,7 +51,7 @@ def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
     fewest = min((len(ranks) for ranks in versions.values()), default=0)
     odd = set().union(*(ranks for ranks in versions.values() if len(ranks) == fewest)) if versions else set()
     return finding(
-        "nccl-version-mismatch",
+        "version-mismatch",
         "NCCL refused to start, since versions differ: " + "; ".join(f"{v} on {named(r)}" for v, r in sorted(versions.items())) + ".",
         ranks=odd,
         hosts=log.speaking(lines)[1],
@@ -154,7 +155,7 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
         lines_of_wish += [wanted] if wanted is not None else []
     from_wish = [Warned(line, ("", "", ""), "", False).evidence() for line in lines_of_wish[:2]]
     return finding(
-        "nccl-no-interface",
+        "interface-missing",
         f"NCCL found no network interface{wish}{where}.",
         ranks=ranks,
         hosts=hosts,
@@ -202,9 +203,9 @@ _IB_HINT = (
 
 # In order: the first rule that knows a message takes it.
 RULES: tuple[Rule, ...] = (
-    Rule("nccl-version-mismatch", re.compile(r"Mismatched NCCL version detected"), _version),
+    Rule("version-mismatch", re.compile(r"Mismatched NCCL version detected"), _version),
     Rule(
-        "nccl-no-interface",
+        "interface-missing",
         re.compile(
             r"no (?:NCCL_SOCKET_IFNAME |socket )?interface found|NET/Socket ?: no interface found|with family \d+ is neither AF_INET"
         ),

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.catalog import finding, named
+from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.records import Finding
+from numscope.doctor.telling import named
 
 MAX_LINES = 256  # of one kind
 SHOWN = 4
@@ -132,7 +133,7 @@ class Meeting:
             return []
         return [
             finding(
-                "hostname-unresolved",
+                "name-unresolved",
                 f"{', '.join(sorted(unresolved)) or 'A host name'} does not resolve to an address.",
                 hosts=unresolved,
                 evidence=[s.evidence() for s in self._of("name")[:SHOWN]],
@@ -226,7 +227,7 @@ class Meeting:
             names = sorted({s.match["name"] or s.match["address"] for s in lines})
             found.append(
                 finding(
-                    "gloo-no-interface",
+                    "interface-missing",
                     f"gloo found no interface {', '.join(names)}.",
                     ranks=[s.rank for s in lines if s.rank >= 0],
                     evidence=[s.evidence() for s in lines[:SHOWN]],
@@ -261,7 +262,7 @@ class Meeting:
         elif loopback:
             found.append(
                 finding(
-                    "hostname-loopback",
+                    "name-resolves-to-loopback",
                     "gloo fell back to the loopback address, since its host's own name does not resolve to a local one; ranks of "
                     "other hosts cannot reach it.",
                     ranks=[s.rank for s in loopback if s.rank >= 0],
