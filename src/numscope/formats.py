@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numscope.errors import UsageError
 
@@ -33,6 +33,14 @@ class Format:
         signed_zero: tells -0 from +0.
         has_zero: has a zero; e8m0 has none, its smallest code is 2^-127.
         torch_name: attribute of ``torch`` that is the dtype of codes; None where torch has none with one element a code.
+
+    Attributes that follow from these:
+        min_exponent: of the smallest normal number, as a power of two.
+        max_exponent: of the largest number, as a power of two: ``emax`` of the microscaling specification.
+        min_normal: smallest positive normal number; of whole numbers the smallest positive number.
+        min_subnormal: smallest positive number.
+        overflow_limit: halfway from ``max`` to the next number that the exponent's range leaves out.
+        limit_overflows: whether ``overflow_limit`` itself rounds above ``max``: ties go to the even significand.
     """
 
     name: str
@@ -47,37 +55,29 @@ class Format:
     signed_zero: bool = True
     has_zero: bool = True
     torch_name: str | None = None
+    min_exponent: int = field(init=False, repr=False, compare=False)
+    max_exponent: int = field(init=False, repr=False, compare=False)
+    min_normal: float = field(init=False, repr=False, compare=False)
+    min_subnormal: float = field(init=False, repr=False, compare=False)
+    overflow_limit: float = field(init=False, repr=False, compare=False)
+    limit_overflows: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def min_exponent(self) -> int:
-        """Of the smallest normal number, as a power of two."""
-        return (1 if self.has_zero else 0) - self.bias
-
-    @property
-    def max_exponent(self) -> int:
-        """Of the largest number, as a power of two: ``emax`` of the microscaling specification."""
-        return math.frexp(self.max)[1] - 1
-
-    @property
-    def min_normal(self) -> float:
-        """Smallest positive normal number; of whole numbers the smallest positive number."""
-        return math.ldexp(1.0, self.min_exponent) if self.exponent_bits else self.min_subnormal
-
-    @property
-    def min_subnormal(self) -> float:
-        """Smallest positive number."""
-        return math.ldexp(1.0, self.min_exponent - self.fraction_bits)
-
-    @property
-    def overflow_limit(self) -> float:
-        """Halfway from ``max`` to the next number that the exponent's range leaves out."""
-        return self.max + math.ldexp(1.0, self.max_exponent - 1 - self.fraction_bits if self.exponent_bits else -1)
-
-    @property
-    def limit_overflows(self) -> bool:
-        """Whether ``overflow_limit`` itself rounds above ``max``: ties go to the even significand."""
-        quantum = self.max_exponent - self.fraction_bits if self.exponent_bits else 0
-        return bool(int(math.ldexp(self.max, -quantum)) % 2)
+    def __post_init__(self) -> None:
+        # Reckoned once and kept as plain numbers: a compiler that traces a cast then need not follow their arithmetic.
+        min_exponent = (1 if self.has_zero else 0) - self.bias
+        max_exponent = math.frexp(self.max)[1] - 1
+        last_quantum = math.ldexp(1.0, max_exponent - self.fraction_bits if self.exponent_bits else 0)
+        min_subnormal = math.ldexp(1.0, min_exponent - self.fraction_bits)
+        derived = {
+            "min_exponent": min_exponent,
+            "max_exponent": max_exponent,
+            "min_normal": math.ldexp(1.0, min_exponent) if self.exponent_bits else min_subnormal,
+            "min_subnormal": min_subnormal,
+            "overflow_limit": self.max + last_quantum / 2,
+            "limit_overflows": (self.max / last_quantum) % 2 == 1,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
 
 # Source: OCP 8-bit Floating Point Specification 1.0 (e4m3fn, e5m2), OCP Microscaling Formats 1.0 (e8m0, fp6, fp4), Noune et al. 2022,

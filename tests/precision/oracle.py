@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def cast_number(name: str, y: float, saturate: bool = True) -> tuple[float, bool
 def edges(name: str, dtype: type = np.float32) -> np.ndarray:
     """All codes, all midpoints, the overflow's too, and the numbers next to these; of both signs; zeros, infinities, nan, extremes."""
     grid = [float(number) for number, _ in magnitudes(name)] + [float(beyond(name))]
-    points = np.array(grid + [(a + b) / 2 for a, b in zip(grid, grid[1:], strict=False)], dtype=np.float64)
+    points = np.array(grid + [(a + b) / 2 for a, b in pairwise(grid)], dtype=np.float64)
     with np.errstate(over="ignore"):
         points = points.astype(dtype)
         points = np.concatenate([points, np.nextafter(points, dtype(math.inf)), np.nextafter(points, dtype(-math.inf))])
