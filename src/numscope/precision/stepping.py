@@ -17,6 +17,7 @@ from numscope.precision.delayed import History, advance_all
 from numscope.precision.recipes import DelayedScaling
 from numscope.precision.scaling import How
 from numscope.precision.state import LayerState, group_of, live, state_of, states
+from numscope.probe.layer_names import own_parameters
 from numscope.registry import nearest
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def _concerns(cohort: Iterable[LayerState], held: set[int]) -> bool:
     trained = False
     for state in cohort:
         module = None if state.module is None else state.module()
-        for parameter in () if module is None else module.parameters(recurse=False):
+        for parameter in () if module is None else own_parameters(module).values():
+            if parameter is None:
+                continue
             if id(parameter) in held:
                 return True
             trained |= parameter.requires_grad
@@ -137,7 +140,7 @@ def load_state_dict(model: nn.Module, saved: Mapping[str, Mapping[str, Any]]) ->
             raise UsageError(f"load_state_dict: {name!r} is no converted layer of this model.{nearest(name, known)} Convert it first.")
         state = state_of(found[name])
         assert state is not None
-        device = next((p.device for p in found[name].parameters()), torch.device("cpu"))
+        device = next((p.device for p in own_parameters(found[name]).values() if p is not None), torch.device("cpu"))
         for key, held in histories.items():
             operand, _, form = key.partition(".")
             history = state.histories.get((operand, form))

@@ -67,8 +67,10 @@ def own_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None]:
     if borrowed is not None:
         found: Mapping[str, nn.Parameter | None] = borrowed(module)
         return found
-    lent = getattr(module, "_numscope_lent", ())
     own: Any = module._parameters  # a scripted module's is no dict
+    if not hasattr(type(module), "_numscope_lent"):
+        return dict(own.items())
+    lent: Any = module._numscope_lent
     return {name: parameter for name, parameter in own.items() if name not in lent}
 
 
