@@ -58,6 +58,7 @@ FLOORS = {
     "plugins": 3,
     "precision": 3,
     "loss": 3,
+    "optimizers": 3,
     "trained": 3,
     # what a user holds
     "autowatch": 4,
@@ -65,6 +66,7 @@ FLOORS = {
     "joint": 4,
     "planning": 4,
     "recorder": 4,
+    "switchboard": 4,
     "unmatched": 4,
     "local": 4,
     "remedy": 4,

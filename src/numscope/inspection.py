@@ -62,6 +62,21 @@ class Site:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Active:
+    """What a step wants.
+
+    Args:
+        sites: all that something is wanted of.
+        read: of them, those whose tensor is to be read.
+        counted: of them, those whose cast in a GEMM is to be counted.
+    """
+
+    sites: tuple[Site, ...] = ()
+    read: tuple[Site, ...] = ()
+    counted: tuple[Site, ...] = ()
+
+
 class Inspection:
     """The sites of a plan resolved on a model.
 
@@ -76,14 +91,18 @@ class Inspection:
         self.sites: list[Site] = []
         self._plugins = plugins
         self._by_key: dict[tuple[Layer, str], Site] = {}
+        # Parts that want tensors read; parts of which some statistic is counted where a GEMM casts its operand.
+        sources = {id(c): {extra.source if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
+        self._reading = {id(c) for c, _ in customs} | {key for key, found in sources.items() if found != {"operand"}}
+        self._counting = {key for key, found in sources.items() if "operand" in found}
         self._parts: tuple[Collect | Custom, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
-        self._active: dict[tuple[bool, ...], tuple[Site, ...]] = {}
+        self._active: dict[tuple[bool, ...], Active] = {}
         self._merges = any(collect.merge is not None for collect, _ in collects)
         self._formulas: dict[int, list[tuple[str, Formula]]] = {id(c): self._formulas_of(c) for c, _ in collects}
         self._step = -1  # that ``_on`` is of
         self._on: frozenset[int] = frozenset()  # ids of the collects on whose schedule it is
         for collect, layers in collects:
-            for site in self._sites_of(layers, collect.tensors):
+            for site in self._sites_of(layers, collect.tensors, of_gemms=id(collect) not in self._reading):
                 site.collects.append(collect)
         for custom, layers in customs:
             for site in self._sites_of(layers, custom.tensors):
@@ -99,11 +118,11 @@ class Inspection:
                 if extra is not None and (first := site.offset(extra.key)) is not None:
                     site.statistics.append((name, first))
 
-    def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str]) -> Iterable[Site]:
+    def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str], of_gemms: bool = False) -> Iterable[Site]:
         for layer in layers:
             for kind in tensors:
                 if kind in ("weight", "wgrad"):
-                    for name in layer.weights:
+                    for name in ("weight",) if of_gemms else layer.weights:  # a GEMM's weight may be several parameters, joined
                         yield self._site(layer, kind if name == "weight" else f"{kind}[{name}]", kind, name)
                 else:
                     yield self._site(layer, kind, kind, None)
@@ -131,14 +150,18 @@ class Inspection:
 
     # ---- which, when
 
-    def active(self, step: int) -> tuple[Site, ...]:
-        """The sites that are wanted at a step."""
+    def active(self, step: int) -> Active:
+        """The sites that are wanted at a step; the same object for steps that want the same."""
         on = tuple(part.schedule.active(step) for part in self._parts)
         found = self._active.get(on)
         if found is None:
             wanted = {id(part) for part, is_on in zip(self._parts, on, strict=True) if is_on}
-            found = tuple(site for site in self.sites if any(id(part) in wanted for part in (*site.collects, *site.customs)))
-            self._active[on] = found
+            parts = {site.index: {id(part) for part in (*site.collects, *site.customs)} & wanted for site in self.sites}
+            found = self._active[on] = Active(
+                tuple(site for site in self.sites if parts[site.index]),
+                tuple(site for site in self.sites if parts[site.index] & self._reading),
+                tuple(site for site in self.sites if parts[site.index] & self._counting and site.parameter in (None, "weight")),
+            )
         return found
 
     @staticmethod

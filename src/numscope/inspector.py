@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import traceback
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -15,20 +13,23 @@ from torch.optim import Optimizer
 from numscope.config import resolve
 from numscope.distributed.agree import spread
 from numscope.dynamics import Dynamics
-from numscope.inspection import Inspection, Site
+from numscope.inspection import Active, Inspection, Site
 from numscope.joint import Joint
 from numscope.observation import Observation
+from numscope.optimizers import Optimizers
 from numscope.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.compiled import prepare_dynamo
-from numscope.probe.layer_names import Structure, layers_of
+from numscope.probe.layer_names import Structure, layers_of, own_parameters
 from numscope.probe.layers import LayerProbe
 from numscope.probe.module import in_backward
 from numscope.probe.naming import class_name
 from numscope.recorder import Recorder
+from numscope.summary.extras import Layout
+from numscope.switchboard import Switchboard
 from numscope.tally import Seen, Tally
-from numscope.trained import ids_of
-from numscope.unmatched import refuse_unmatched, unmet
+from numscope.trained import gradient_of, ids_known, ids_of
+from numscope.unmatched import refuse_unmatched
 
 log = logging.getLogger("numscope")
 
@@ -70,38 +71,40 @@ class Inspector:
             if self._own_recorder is not None:
                 self._own_recorder.close()
             raise
+        self._has_failed = False
         self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._met = False  # in this step, the other ranks
         self._joint = Joint(model, wrapper, recorder, self._prefix)
-        self._optimizers: list[weakref.ref[Optimizer]] = []
-        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, bool]] = weakref.WeakKeyDictionary()
-        self._searched = False
+        self._optimizers = Optimizers(model)
         self._stepped: list[Optimizer] = []  # in this step
         self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
         self._ended_by_optimizer = False
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
         self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
-        self._active: tuple[Site, ...] = ()
-        self._active_indices: frozenset[int] = frozenset()
+        self._active = Active()
+        self._read: frozenset[int] = frozenset()  # indices of the sites whose tensors this step reads
         optimizer_probe.listen(self)
         self._begin()
 
     def _resolve(self, strict: bool, again: bool = False) -> None:
         """Find the plan's layers in the model; ``again`` where it has other modules than before."""
+        if again:
+            self._board.close()
         self._structure = Structure(self._model)
         names = layers_of(self._model)
         self._modules = {layer: module for module, layer in names.items()}
         self.resolved = resolve(self.recorder.plan, list(self._modules), strict=strict and not spread())
         if strict and spread():
             refuse_unmatched(self.resolved.unmatched)
-        self._inspection = Inspection(self.resolved.collects, self.resolved.customs, self.recorder.plugins)
+        self._board: Switchboard = Switchboard(self.resolved.switches, self._modules, self.recorder, self._board if again else None)
+        collects, customs = self._board.collects(), self._board.customs()
+        self._inspection = Inspection([*self.resolved.collects, *collects], [*self.resolved.customs, *customs], self.recorder.plugins)
         known_by = self._prefix if again else None
         self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), self._inspection.selected(), known_by)
-        for switch, layers in self.resolved.switches:
-            self.recorder.say_once(("switch", switch), unmet(switch, layers))
+        self._board.introduce(self._prefix)
         sites = self._inspection.sites
-        self._tally = Tally([site.layout for site in sites])
+        self._tally = Tally([site.layout for site in sites], self._cast_on_paper)
         self._probe = LayerProbe(self._observe, self.failed)  # a graph compiled before finds the one before no more
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
@@ -113,8 +116,8 @@ class Inspector:
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
         self._joint.forget_sites()
-        self._known.clear()
-        self._active = ()
+        self._optimizers.forget_parameters()
+        self._active = Active()
 
     # ---- what users call
 
@@ -145,17 +148,17 @@ class Inspector:
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
         if not self.closed:
-            if self._tally.anything:
+            if self._tally.anything or self._board.anything:
                 self._guard(self._finish, closing=True)
             self.detach()
+        self._board.close()
         if self._own_recorder is not None:
             self._own_recorder.close()
 
     # ---- what the optimizer probe tells
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        if not self._searched:
-            self._guard(self._search)
+        self._guard(self._optimizers.search)
         if self._stepped:
             self._guard(self._finish_if_new)
 
@@ -163,7 +166,7 @@ class Inspector:
         pass
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if self._is_mine(optimizer):
+        if self._optimizers.owns(optimizer):
             self._guard(self._before_step, optimizer)
 
     def after_step(self, optimizer: Optimizer) -> None:
@@ -172,7 +175,7 @@ class Inspector:
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler left it out: its gradients are those that made it do so, its weights do not move."""
-        if self._is_mine(optimizer):
+        if self._optimizers.owns(optimizer):
             self._guard(self._skipped_step, optimizer)
 
     # ---- the course of a step
@@ -180,14 +183,15 @@ class Inspector:
     def _begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
         active = self._inspection.active(self.step_number)
-        if active and self._structure.has_changed():
+        if (active.sites and self._structure.has_changed()) or self._board.is_stale:
             self._resolve_again()
             active = self._inspection.active(self.step_number)
+        self._board.begin(self.step_number, active)
         if active is self._active and self._probe.armed:
             return  # as in the step before
         self._active = active
-        self._active_indices = frozenset(site.index for site in self._active)
-        wanted = self._inspection.hooks(self._active)
+        self._read = frozenset(site.index for site in active.read)
+        wanted = self._inspection.hooks(active.read)
         if self.step_number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
@@ -198,23 +202,22 @@ class Inspector:
         self._stepped.append(optimizer)  # before anything can fail: what has failed still has to count steps
         self._ended_by_optimizer = False
         if not self._leaving:
-            self._search()
-        if not any(ref() is optimizer for ref in self._optimizers):
-            self._optimizers.append(weakref.ref(optimizer))
+            self._optimizers.search()
+        self._optimizers.meet(optimizer)
         self._stepping[id(optimizer)] = optimizer_probe.has_closure()
-        if self._active and not self._leaving:
+        if self._active.sites and not self._leaving:
             self._see_weights(ids_of(optimizer), self._weights if optimizer_probe.has_closure() else (*self._weights, *self._wgrads))
             self._copy_weights(optimizer)
 
     def _after_step(self, optimizer: Optimizer) -> None:
-        if self._stepping.pop(id(optimizer), False) and self._active and not self._leaving:
+        if self._stepping.pop(id(optimizer), False) and self._active.sites and not self._leaving:
             self._see_weights(ids_of(optimizer), self._wgrads)
         dynamics = self._dynamics.pop(id(optimizer), None)
         for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
             first = self._inspection.sites[site].offset("dynamics")
             if first is not None:
                 self._tally.merge_cells(site, first, cells)
-        if not self._explicit and all((o := ref()) is None or any(o is s for s in self._stepped) for ref in self._optimizers):
+        if not self._explicit and self._optimizers.are_all_in(self._stepped):
             self._finish()
             self._ended_by_optimizer = True
 
@@ -237,7 +240,7 @@ class Inspector:
             self._say_goodbye()
             return
         self._met = False
-        if self._active or self._reduces(self.step_number):
+        if self._active.sites or self._reduces(self.step_number):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
@@ -251,18 +254,22 @@ class Inspector:
             self._given.clear()
             self._dynamics.clear()
         self._stepped.clear()
+        self._board.end()
         self.step_number += 1
         if not closing:
             self._begin()
 
     def _record(self, closing: bool) -> None:
         step = self.step_number
+        for counted, first, cells in self._board.counted():
+            self._tally.merge_counted(counted.index, first, cells)
         seen = self._tally.read()
         for site, what in self._tally.unreadable.items():
             found = self._inspection.sites[site]
             name = self._prefix + found.layer.name
             self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
-        alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in self._active_indices]
+        wanted_now = {site.index for site in self._active.sites}
+        alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in wanted_now]
         collects = self._inspection.collects_at
         if closing or not spread():  # at close others may be elsewhere
             wanted = [(s, o, 1, True) for s, o in alone if s.index in self._given or collects(s, step, reduced=None)]
@@ -296,7 +303,7 @@ class Inspector:
         """What hooks see; a distributed tensor counts its own part."""
         if self._stepped:
             self._finish_if_new()
-            if site not in self._active_indices:
+            if site not in self._read:
                 return
         found = self._inspection.sites[site]
         part = self._joint.part(found, tensor)
@@ -307,19 +314,24 @@ class Inspector:
         if found.customs or found.statistics:
             self._see_custom(found, tensor)
 
+    def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+        from numscope.precision.on_paper import cast_on_paper
+
+        cast_on_paper(tensor, self._inspection.sites[site].kind, cells, layout)
+
     def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
         sites: list[int] = []
         tensors: list[Tensor] = []
         for site, module, name in of:
-            if site.index not in self._active_indices or site.index in self._weights_seen:
+            if site.index not in self._read or site.index in self._weights_seen:
                 continue
             parameter = own_parameter(module, name)
             if parameter is None:
                 continue
-            if only is not None and id(parameter) not in only:
+            if only is not None and not any(known in only for known in ids_known(parameter)):
                 continue
-            tensor = parameter if site.kind == "weight" else parameter.grad
+            tensor = parameter if site.kind == "weight" else gradient_of(parameter)
             if tensor is None:
                 continue
             self._weights_seen.add(site.index)
@@ -342,7 +354,9 @@ class Inspector:
             if cells is not None:
                 self._tally.merge_cells(site.index, first, cells)
         for custom in site.customs:
-            if custom.schedule.active(step):
+            if custom.schedule.active(step) and custom.feature not in plugins.features:
+                self._board.dump(site, tensor)  # the only one that wants tensors beside plug-ins
+            elif custom.schedule.active(step):
                 given = plugins.features[custom.feature](
                     self._prefix + site.layer.name, site.tensor, tensor.detach(), step, custom.settings
                 )
@@ -355,7 +369,7 @@ class Inspector:
         moving = [
             (site.index, parameter)
             for site, module, name in self._weights
-            if site.index in self._active_indices
+            if site.index in self._read
             and site.offset("dynamics") is not None
             and (parameter := own_parameter(module, name)) is not None
             and id(parameter) in mine
@@ -367,21 +381,6 @@ class Inspector:
 
     # ---- small things
 
-    def _is_mine(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer has parameters of this model. *Cost:* a walk over them when the optimizer is new or has new ones."""
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        known = self._known.get(optimizer)
-        if known is None or known[0] != count:
-            mine = {id(p) for p in self._model.parameters()}
-            known = self._known[optimizer] = (count, not ids_of(optimizer).isdisjoint(mine))
-        return known[1]
-
-    def _search(self) -> None:
-        """Look once for the optimizers of this model. *Cost:* one walk over all objects."""
-        if not self._searched:
-            self._searched = True  # by type: isinstance asks each object for its __class__, which some answer with a warning
-            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self._is_mine(o)]
-
     def _guard(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         """Run a piece of the tool; what goes wrong in it never reaches the training script."""
         if self.closed:
@@ -392,7 +391,7 @@ class Inspector:
             self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """The tool itself failed: it says so once and its hooks are gone; training goes on.
+        """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now.
 
         Other ranks are told at the next step that they would meet this one at; until then steps are still counted.
         """
@@ -400,10 +399,12 @@ class Inspector:
             if self._leaving:
                 self.detach()
             return
+        self._has_failed = True
         self._probe.paused = True
         self._probe.disarm()
         self._tally.reset()
         self._dynamics.clear()
+        self._board.stop_statistics()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
         self._leaving = self._joint.leave()
@@ -423,12 +424,18 @@ class Inspector:
 
     def _reduces(self, step: int) -> bool:
         """Whether ranks meet at a step: all must say the same."""
-        collects = self.recorder.plan.collects if self._joint.spans_models else [c for c, _ in self.resolved.collects]
-        return any(c.reduce and c.schedule.active(step) for c in collects)
+        if self._joint.spans_models:
+            collects, switches = self.recorder.plan.collects, self.recorder.plan.switches
+        else:
+            collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
+        counting = any("stats" in switch.settings and switch.schedule.active(step) for switch in switches)
+        return counting or any(c.reduce and c.schedule.active(step) for c in collects)
 
     def detach(self) -> None:
-        """Take every hook away, write nothing."""
+        """Take every hook away, put plans back, write nothing."""
         self.closed = True
+        if not self._has_failed:
+            self._board.close()
         self._probe.paused = True
         self._probe.disarm()
         optimizer_probe.unlisten(self)
@@ -438,5 +445,4 @@ class Inspector:
 
 def own_parameter(module: nn.Module, name: str) -> nn.Parameter | None:
     """A module's parameter as it is now: adapters, tying and sharding put others in its place."""
-    own = module._parameters
-    return own.get(name) if isinstance(own, dict) else own[name] if name in own else None  # a scripted module's is no dict
+    return own_parameters(module).get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -45,13 +45,17 @@ class Tally:
 
     Args:
         layouts: of each site's extra cells, None where it has none.
+        cast_on_paper: merges what casts would do to a site's tensor into its cells.
 
     *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
     own passes for them. No sync before ``read``.
     """
 
-    def __init__(self, layouts: Sequence[Layout | None]) -> None:
+    def __init__(
+        self, layouts: Sequence[Layout | None], cast_on_paper: Callable[[int, Tensor, Tensor, Layout], object] | None = None
+    ) -> None:
         self._layouts = tuple(layouts)
+        self._cast_on_paper = cast_on_paper
         self._ledger = Ledger(Groups.ALL)
         self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
         self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
@@ -106,6 +110,19 @@ class Tally:
             is_max = torch.tensor(layout.is_max[first : first + cells.numel()], device="cpu").to(cells.device, non_blocking=True)
             into.copy_(torch.where(is_max, torch.maximum(into, cells), into + cells))
 
+    def merge_counted(self, site: int, first: int, cells: Sequence[float]) -> None:
+        """``merge_cells`` of what is on the host already; the site counts as seen."""
+        layout = self._layouts[site]
+        assert layout is not None
+        with self._lock:
+            seen = self._merged.get(site)
+            if seen is None:
+                seen = self._merged[site] = self.empty(site)
+                seen.order, seen.calls = len(self._merged) - 1, 1
+            for cell, number in enumerate(cells, first):
+                old = seen.cells[cell]
+                seen.cells[cell] = max(old, number) if layout.is_max[cell] else old + number
+
     def read(self) -> dict[int, Seen]:
         """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
         with self._lock:
@@ -154,7 +171,10 @@ class Tally:
 
         layout = self._layouts[site]
         assert layout is not None
-        observe_extras(tensor, self._cells_on(site, tensor.device), layout)
+        cells = self._cells_on(site, tensor.device)
+        observe_extras(tensor, cells, layout)
+        if self._cast_on_paper is not None and layout.has_casts:
+            self._cast_on_paper(site, tensor, cells, layout)
 
     def _cells_on(self, site: int, device: torch.device) -> Tensor:
         cells = self._cells.get((site, device))

@@ -49,7 +49,7 @@ class Kept:
 def everything(**more: Any) -> dict[str, Any]:
     """Every statistic of every tensor of every module."""
     layers = {"layer_types": "all", "containers": True}
-    stats = [name for name in STATISTICS if name not in OF_WEIGHTS]
+    stats = [name for name in STATISTICS if name not in OF_WEIGHTS and not name.startswith("operand_")]
     tensors = {"enabled": True, "stats": stats, "tensors": ALL[:-1], **more}
     weights = {"enabled": True, "stats": list(STATISTICS), "tensors": ["weight"], **more}
     return {

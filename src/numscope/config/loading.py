@@ -50,6 +50,7 @@ PARTS: dict[str, type[Feature]] = {
     "fake_quant": FakeQuant,
     "dump_tensors": DumpTensors,
 }
+ANYWHERE = ("fake_quant", "dump_tensors")  # precision features that also act on layers in high precision
 _KINDS: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -256,7 +257,8 @@ class _Builder:
         else:
             settings = {key: value for key, value in part if key not in _SCHEDULE}
             self.switches.append(Switch(name, written.feature, selection, schedule, settings))
-            self.notes.append(f"{written.path}: read and kept; layers that run in high precision have nothing of it")
+            if written.feature not in ANYWHERE:
+                self.notes.append(f"{written.path}: read and kept; layers that run in high precision have nothing of it")
 
 
 def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[Asked, ...]]]:

@@ -1,0 +1,401 @@
+"""A configuration's precision switches at work on one model: each step's plans, counts of its casts, tensors in files.
+
+Nothing of a model is touched without switches, and ``close`` puts back what was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor, nn
+
+from numscope.inspection import Active, Site
+from numscope.plan.plan import Asked, Collect, Custom, Layer, Switch
+from numscope.precision.cast import NUM_CELLS, Cast, cast
+from numscope.precision.conversion import convert, convertible, revert
+from numscope.precision.dumps import Dumps
+from numscope.precision.gemms import LayerPlan
+from numscope.precision.recipes import DelayedScaling, HighPrecision
+from numscope.precision.scaling import How
+from numscope.precision.state import LayerState, state_of
+from numscope.precision.switching import by_layer, fake_results, switched
+from numscope.recorder import Recorder
+from numscope.summary import operand_casts
+from numscope.unmatched import unmet
+
+COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
+OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
+DUMP = "dump_tensors"
+# The GEMM whose cast a statistic of an operand is of; where that one takes it as it is, the other one's.
+_TAKERS = {
+    ("activation", "rowwise"): ("fprop", "wgrad"),
+    ("activation", "columnwise"): ("wgrad", "fprop"),
+    ("gradient", "rowwise"): ("dgrad", "wgrad"),
+    ("gradient", "columnwise"): ("wgrad", "dgrad"),
+    ("weight", "rowwise"): ("fprop", "dgrad"),
+    ("weight", "columnwise"): ("dgrad", "fprop"),
+}
+_Counted = tuple[Site, str, dict[str, int]]  # a site, an orientation, for each GEMM the row that its cast is counted into
+
+
+class Switchboard:
+    """The switches of one model, from ``begin`` of its first step to ``close``.
+
+    Args:
+        switches: of the plan, each with the layers that it selects.
+        modules: the model's layers.
+        recorder: told of plans, and of switches that find nothing to do.
+        before: the closed one of the same model, when it had other modules.
+
+    *Cost:* at a step's begin some tenths of a microsecond a converted layer; what casts count they count in the pass that they make anyway.
+    """
+
+    def __init__(
+        self,
+        switches: Sequence[tuple[Switch, Sequence[Layer]]],
+        modules: Mapping[Layer, nn.Module],
+        recorder: Recorder,
+        before: Switchboard | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._prefix = ""
+        self._modules = modules
+        self._all = tuple(switches)
+        self._faked: list[tuple[nn.Module, HighPrecision]] = []
+        self._convert()
+        self._states = {layer: state for layer, module in modules.items() if (state := state_of(module)) is not None}
+        self._switches = {layer: found for layer, found in by_layer(switches).items() if layer in self._states}
+        self._quantized_dumps = [(switch, [one for one in layers if one in self._states]) for switch, layers in switches if _dumps(switch)]
+        self._on: dict[Layer, tuple[Switch, ...]] = {}
+        self._backends = {layer: self._states[layer].backend for layer in self._switches}
+        self._told: dict[Layer, str] = {} if before is None else before._told
+        self._counted: list[_Counted] = []
+        self._blocks: dict[torch.device, Tensor] = {}
+        self._rows: dict[torch.device, int] = {}
+        self._counters: list[LayerState] = []  # whose casts are counted or shown at this step
+        self._dumps: Dumps | None = None
+        self._dumps_failed = False
+        self._step = -1
+
+    def introduce(self, prefix: str) -> None:
+        """Say what finds nothing to act on.
+
+        Args:
+            prefix: before layers' names.
+        """
+        self._prefix = prefix
+        self._say_unmet()
+
+    # ---- what is wanted of a model, beside what the plan collects
+
+    def collects(self) -> list[tuple[Collect, tuple[Layer, ...]]]:
+        """Statistics of casts, as parts that an inspection takes: of casts that GEMMs make, and of casts made on paper."""
+        found: list[tuple[Collect, tuple[Layer, ...]]] = []
+        for switch, layers in self._all:
+            if switch.feature not in COUNTING:
+                continue
+            groups: dict[tuple[Asked, ...], list[Layer]] = {}
+            for layer in layers:
+                of_operands, on_paper = _split(switch, self._states.get(layer))
+                for stats in (of_operands, on_paper):
+                    if stats:
+                        groups.setdefault(stats, []).append(layer)
+            tensors = switch.settings["tensors"]
+            for stats, some in groups.items():
+                found.append((Collect(switch.section, switch.feature, switch.selection, switch.schedule, tensors, stats), tuple(some)))
+        return found
+
+    def customs(self) -> list[tuple[Custom, tuple[Layer, ...]]]:
+        """Tensors that are to be dumped as they are."""
+        return [
+            (Custom(switch.section, DUMP, switch.selection, switch.schedule, switch.settings["tensors"], switch.settings), tuple(layers))
+            for switch, layers in self._all
+            if switch.feature == DUMP and switch.settings["high_precision_tensor"]
+        ]
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether layers have been converted or reverted since. *Cost:* 0.1 µs a layer."""
+        return bool(self._all) and any((state_of(module) is None) == (layer in self._states) for layer, module in self._modules.items())
+
+    # ---- the course of a step
+
+    def begin(self, step: int, active: Active) -> None:
+        """Set the plans of the step to come, and what is counted and shown of it."""
+        self._step = step
+        for layer, switches in self._switches.items():
+            on = tuple(switch for switch in switches if switch.schedule.active(step))
+            if on != self._on.get(layer, ()):
+                self._switch(layer, on)
+        self._stop_counting()
+        if active.counted:
+            self._count(active.counted)
+        for switch, layers in self._quantized_dumps:
+            if switch.schedule.active(step):
+                for layer in layers:
+                    self._show(layer, switch.settings["tensors"])
+        self._tell()
+
+    def end(self) -> None:
+        """The step is over: what ``autocast`` has brought into force is known now."""
+        self._tell()
+        self._say_idle()
+
+    def counted(self) -> Iterator[tuple[Site, int, list[float]]]:
+        """What this step's casts counted: site, its first cell, cells. *Cost:* one read a device."""
+        if not self._counted:
+            return
+        rows = {device: block.tolist() for device, block in self._blocks.items()}
+        for site, orientation, places in self._counted:
+            device = _device_of(self._modules[site.layer])
+            taken = [rows[device][place] for place in places.values()]
+            cells = next((cells for cells in taken if cells[0]), None)
+            first = site.offset(operand_casts.EXTRAS[orientation].key)
+            if cells is not None and first is not None:
+                yield site, first, cells
+
+    @property
+    def anything(self) -> bool:
+        """Whether this step's casts counted anything yet."""
+        return any(True for _ in self.counted())
+
+    def dump(self, site: Site, tensor: Tensor) -> None:
+        """Write a tensor as it is to a file."""
+        self._write(site.layer, site.tensor, {"high_precision": tensor}, {"dtype": _word(tensor.dtype)})
+
+    def stop_statistics(self) -> None:
+        """Count and show nothing any more; plans stay as they are."""
+        self._stop_counting()
+        self._quantized_dumps = []
+        self._counted = []
+
+    def close(self) -> None:
+        """Put back what was. Safe to call twice."""
+        self.stop_statistics()
+        for layer in list(self._on):
+            self._switch(layer, ())
+        for module, recipe in self._faked:
+            state = state_of(module)
+            if state is not None and state.recipe is recipe:  # else somebody has converted it since
+                revert(module)
+        self._faked = []
+
+    # ---- plans
+
+    def _convert(self) -> None:
+        """Layers that ``fake_quant`` is to act on need not be quantized otherwise."""
+        wanted = {layer for switch, layers in self._all if switch.feature == "fake_quant" for layer in layers}
+        for layer in wanted:
+            module = self._modules[layer]
+            if state_of(module) is None and convertible(module):
+                recipe = HighPrecision()
+                convert(module, recipe, backend="emulate")
+                self._faked.append((module, recipe))
+
+    def _switch(self, layer: Layer, on: tuple[Switch, ...]) -> None:
+        state = self._states[layer]
+        is_faked = any(switch.feature == "fake_quant" for switch in on)
+        state.switch = partial(_switched, on=on) if on else None
+        state.results = fake_results(on) or None if is_faked else None
+        state.backend = "emulate" if is_faked else self._backends[layer]  # fake quantization is of operands, not of GEMMs
+        if on:
+            self._on[layer] = on
+        else:
+            self._on.pop(layer, None)
+
+    def _tell(self) -> None:
+        """Write plans that are new to the log. A layer in high precision that nothing was done to is not worth a line."""
+        lines = []
+        for layer, state in self._states.items():
+            text = state.plan.text() + "".join(f", {name} {how.text()}" for name, how in (state.results or {}).items())
+            told = self._told.get(layer)
+            if text != told and not (told is None and state.plan.high and layer not in self._on):
+                self._told[layer] = text
+                lines.append(f"{self._prefix}{layer.name} ({layer.cls}): {text}")
+        if lines:
+            self._recorder.say(f"precision from step {self._step} on:\n" + "\n".join(lines))
+
+    def _say_unmet(self) -> None:
+        """What finds nothing to act on; once."""
+        for switch, layers in self._all:
+            without = [layer for layer in layers if layer not in self._states]
+            acts_on_any = switch.feature in COUNTING and not _of_own_casts(switch)
+            if without and not acts_on_any and (switch.feature != DUMP or switch.settings["quantized_tensor"]):
+                self._recorder.say_once(("unmet", self._prefix, switch), unmet(switch, without))
+            undelayed = [layer for layer in layers if (state := self._states.get(layer)) is None or not _is_delayed(state)]
+            if undelayed and (labels := _labels_of(switch, "fp8_delayed_scaling")):
+                text = unmet(switch, undelayed, "there is no delayed scaling there, and its scales can't be told afterwards")
+                self._recorder.say_once(("undelayed", self._prefix, switch), f"{text} ({', '.join(labels)})")
+
+    def _say_idle(self) -> None:
+        """What found layers that are converted and compute in high precision by their recipe all the same; once."""
+        for switch, layers in self._all:
+            if switch.feature in OF_QUANTIZED or _of_own_casts(switch):
+                high = [
+                    layer for layer in layers if (state := self._states.get(layer)) is not None and state.default.high and state.plan.high
+                ]
+                if high:
+                    self._recorder.say_once(("idle", self._prefix, switch), unmet(switch, high))
+
+    # ---- counts
+
+    def _count(self, sites: Sequence[Site]) -> None:
+        """Have the casts of these sites' operands count into rows of one block a device."""
+        self._counted, self._rows = [], {}
+        wanted: dict[Layer, dict[tuple[str, str], tuple[torch.device, int]]] = {}
+        for site in sites:
+            state = self._states.get(site.layer)
+            if state is None:
+                continue
+            device = _device_of(self._modules[site.layer])
+            for orientation, extra in operand_casts.EXTRAS.items():
+                if site.offset(extra.key) is None:
+                    continue
+                places = {}
+                for gemm in _takers(state.plan, site.kind, orientation):
+                    rows = wanted.setdefault(site.layer, {})
+                    if (gemm, site.kind) not in rows:
+                        rows[gemm, site.kind] = device, self._rows.get(device, 0)
+                        self._rows[device] = self._rows.get(device, 0) + 1
+                    places[gemm] = rows[gemm, site.kind][1]
+                self._counted.append((site, orientation, places))
+        for device, count in self._rows.items():
+            block = self._blocks.get(device)
+            if block is None or len(block) < count:
+                with torch.inference_mode(False):
+                    block = self._blocks[device] = torch.zeros(count, NUM_CELLS, dtype=torch.float64, device=device)
+        for device in [device for device in self._blocks if device not in self._rows]:
+            del self._blocks[device]
+        for layer, rows in wanted.items():
+            state = self._states[layer]
+            # a new mapping each step: a weight that has not changed is counted again for it
+            state.cells = {key: self._blocks[device][row] for key, (device, row) in rows.items()}
+            self._counters.append(state)
+
+    def _stop_counting(self) -> None:
+        for state in self._counters:
+            state.cells = state.observer = None
+        if self._counters:
+            self._counters.clear()
+            for block in self._blocks.values():
+                block.zero_()
+        self._counted = []
+
+    # ---- files
+
+    def _show(self, layer: Layer, tensors: Sequence[str]) -> None:
+        state = self._states[layer]
+        if state.observer is None:
+            state.observer = partial(self._dump_cast, layer, tuple(tensors))
+            self._counters.append(state)
+
+    def _dump_cast(self, layer: Layer, tensors: tuple[str, ...], gemm: str, operand: str, x: Tensor, made: Cast) -> None:
+        """Write what a GEMM takes: its codes and scales where those were made, else its values."""
+        if operand not in tensors:
+            return
+        codes = made.codes if made.codes is not None else _codes_of(self._states[layer], operand, x, made)
+        parts = {"scale_inv": made.scale_inv}
+        parts |= {"codes": codes} if codes is not None else {}
+        parts |= {"values": made.values} if made.values is not None else {}
+        about = {"gemm": gemm, "how": made.how.text(), "format": made.how.format.name, "columnwise": str(made.columnwise).lower()}
+        self._write(layer, f"{operand}_{gemm}", parts, about)
+
+    def _write(self, layer: Layer, tensor: str, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+        if self._dumps_failed:
+            return
+        if self._recorder.log_dir is None:
+            self._dumps_failed = True
+            self._recorder.say("dump_tensors: nothing is written: there is no log_dir", logging.WARNING)
+            return
+        self._dumps = self._dumps or Dumps(self._recorder.log_dir, self._recorder.rank)
+        try:
+            self._dumps.write(self._step, self._prefix + layer.name, tensor, parts, about)
+        except Exception as error:  # a full disk, a tensor without memory: training goes on
+            self._dumps_failed = True
+            self._recorder.say(f"dump_tensors is off from here on: {type(error).__name__}: {error}", logging.ERROR)
+
+
+@lru_cache(maxsize=4096)
+def _switched(default: LayerPlan, on: tuple[Switch, ...]) -> LayerPlan:
+    """``switched``, one object for layers that are switched alike."""
+    return switched(default, on)
+
+
+def _split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
+    """A switch's statistics under the names of ``summary/statistics.py``: those of a layer's own casts, those of casts on paper."""
+    of_operands, on_paper = [], []
+    for asked in switch.settings["stats"]:
+        options = dict(asked.options)
+        recipe, columnwise = options.get("recipe"), "columnwise_" if options.get("orientation") == "columnwise" else ""
+        if recipe is None or (recipe == "fp8_delayed_scaling" and state is not None and _is_delayed(state)):
+            if state is not None:
+                of_operands.append(Asked(asked.label, f"operand_{columnwise}{asked.statistic}"))
+        elif recipe != "fp8_delayed_scaling":
+            on_paper.append(Asked(asked.label, f"{recipe}_{columnwise}{asked.statistic}"))
+    return tuple(of_operands), tuple(on_paper)
+
+
+def _labels_of(switch: Switch, recipe: str | None) -> list[str]:
+    """The statistics that a switch asks for of a recipe; None: of the layer's own casts."""
+    return [asked.label for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") == recipe]
+
+
+def _of_own_casts(switch: Switch) -> bool:
+    return bool(_labels_of(switch, None))
+
+
+def _is_delayed(state: LayerState) -> bool:
+    return isinstance(state.in_force, DelayedScaling)
+
+
+def _takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
+    """The GEMMs into whose rows an operand is counted, the one that the statistic is of first.
+
+    A statistic without orientation is of whichever cast was made: a layer without dgrad (its input takes no gradient), or with a GEMM
+    switched off, has the other one. One of columns is of these alone, unless a cast is the same either way.
+    """
+    gemms = _TAKERS[operand, orientation]
+    first, second = (plan[gemm, operand] for gemm in gemms)
+    alike = first is not None and first == second and _is_either_way(first, operand)
+    if plan.high:  # ``autocast`` may say otherwise in the forward
+        return gemms
+    if operand == "weight" and alike:
+        return ("fprop",)  # one cast for both, made there
+    if orientation == "columnwise":
+        return gemms if alike else gemms[:1]
+    return gemms if operand == "gradient" or first is None else gemms[:1]
+
+
+def _is_either_way(how: How, operand: str) -> bool:
+    """Whether an operand's cast is the same for the GEMM that takes it transposed."""
+    rows, columns = how.scaling.block
+    return how.scaling.kind == "tensor" or (how.scaling.kind == "block" and operand == "weight" and rows == columns)
+
+
+def _dumps(switch: Switch) -> bool:
+    return switch.feature == DUMP and bool(switch.settings["quantized_tensor"])
+
+
+def _device_of(module: nn.Module) -> torch.device:
+    """Where a layer computes: where its parameters are, or those that it borrows."""
+    lent = getattr(module, "_numscope_parameters", None)
+    parameters = module.parameters(recurse=False) if lent is None else iter(lent().values())
+    return next((parameter.device for parameter in parameters), torch.device("cpu"))
+
+
+def _codes_of(state: LayerState, operand: str, x: Tensor, made: Cast) -> Tensor | None:
+    """The codes of a cast that gave values alone: cast once more. None where that would give other ones, or ask other ranks."""
+    how = made.how
+    history = state.histories.get((operand, how.format.name)) if how.delayed else None
+    asks_ranks = not how.delayed and getattr(state.in_force, "reduce_amax", False)
+    if how.rounding == "stochastic" or asks_ranks or (how.delayed and history is None):
+        return None
+    scale = None if history is None else history.scale
+    return cast(x, how, scale=scale, columnwise=made.columnwise, values=False, codes=True).codes
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
