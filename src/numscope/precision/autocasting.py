@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.recipes import DelayedScaling, Recipe, recipe_of
 
-__all__ = ["HIGH", "Region", "autocast", "region"]
+__all__ = ["FALLBACK", "HIGH", "autocast", "numbered", "region"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 HIGH: Final = LayerPlan()
 
 
-class Region:
+FALLBACK: Final = DelayedScaling()  # within ``autocast()``, of layers whose own recipe is HighPrecision
+_recipes: Final[list[Recipe]] = [FALLBACK]  # that some autocast has named, from number 1
+
+
+class _Region:
     """What the innermost ``autocast`` says; one for the process, as layers of one model may run in several threads."""
 
-    __slots__ = ("depth", "enabled", "recipe")
+    __slots__ = ("depth", "enabled", "number", "recipe")
 
     def __init__(self) -> None:
         self.depth = 0
         self.enabled = True
         self.recipe: Recipe | None = None
+        self.number = 0  # of the recipe; 0 for none
 
 
-region: Final = Region()
-FALLBACK: Final = DelayedScaling()  # of layers without a recipe of their own within ``autocast()``
+region: Final = _Region()
+
+
+def numbered(number: int) -> Recipe:
+    """The recipe of a number that ``region`` had: compiled graphs know recipes by it.
+
+    Args:
+        number: from 1.
+    """
+    return _recipes[number - 1]
 
 
 class autocast:
@@ -44,23 +62,26 @@ class autocast:
     def __init__(self, enabled: bool = True, recipe: Recipe | LayerPlan | str | None = None) -> None:
         self.enabled = bool(enabled)
         self.recipe = None if recipe is None else recipe_of(recipe, "autocast: recipe")
-        self._before: list[tuple[bool, Recipe | None]] = []
+        self._number = 0
+        if self.recipe is not None:
+            if self.recipe not in _recipes:
+                _recipes.append(self.recipe)
+            self._number = _recipes.index(self.recipe) + 1
+        self._before: list[tuple[bool, Recipe | None, int]] = []
 
     def __enter__(self) -> autocast:
-        self._before.append((region.enabled, region.recipe))
+        self._before.append((region.enabled, region.recipe, region.number))
         region.depth += 1
-        region.enabled, region.recipe = self.enabled, self.recipe
+        region.enabled, region.recipe, region.number = self.enabled, self.recipe, self._number
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         region.depth -= 1
-        region.enabled, region.recipe = self._before.pop()
+        region.enabled, region.recipe, region.number = self._before.pop()
 
-    def __call__(self, function):  # type: ignore[no-untyped-def]
-        import functools
-
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
-        def within(*args, **kwargs):  # type: ignore[no-untyped-def]
+        def within(*args: P.args, **kwargs: P.kwargs) -> R:
             with autocast(self.enabled, self.recipe):
                 return function(*args, **kwargs)
 

@@ -12,8 +12,9 @@ from torch.nn.parameter import UninitializedParameter
 from numscope.errors import UsageError
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.linear import class_for, origin_of
-from numscope.precision.recipes import Recipe, recipe_of
+from numscope.precision.recipes import HighPrecision, Recipe, recipe_of
 from numscope.precision.state import ATTRIBUTE, Backend, Cohort, LayerState, state_of
+from numscope.probe.layer_names import layers_of
 from numscope.registry import nearest
 
 __all__ = ["convert", "convertible", "revert"]
@@ -54,7 +55,8 @@ def convert(
     recipe = recipe_of(recipe, "convert: recipe")
     if backend not in BACKENDS:
         raise UsageError(f"convert: backend: got {backend!r}, expected one of {', '.join(BACKENDS)}.{nearest(str(backend), BACKENDS)}")
-    found = {name: module for name, module in model.named_modules() if convertible(module)}
+    known = layers_of(model)
+    found = {layer.qualified: module for module, layer in known.items() if convertible(module)}
     cohort = Cohort()
     for name, module in chosen(found, layers).items():
         if isinstance(getattr(module, "weight", None), UninitializedParameter):
@@ -66,10 +68,10 @@ def convert(
             )
         state = state_of(module)
         if state is None:
-            state = LayerState(module, name, recipe, backend, cohort, is_transposed=_is_conv1d(module))
+            state = LayerState(module, known[module].name, recipe, backend, cohort, is_transposed=_is_conv1d(module))
             module.__dict__[ATTRIBUTE] = state
         else:
-            state.recipe, state.backend, state.cohort, state.name = recipe, backend, cohort, name
+            state.recipe, state.backend, state.cohort, state.name = recipe, backend, cohort, known[module].name
         kind = type(module)
         if origin_of(kind) is None and not getattr(kind, "_numscope_gemm", False):
             module.__class__ = class_for(kind)
@@ -86,7 +88,11 @@ def revert(model: nn.Module) -> nn.Module:
         The model.
     """
     for module in model.modules():
-        if module.__dict__.pop(ATTRIBUTE, None) is not None:
+        state = state_of(module)
+        if state is not None and getattr(type(module), "_numscope_gemm", False):
+            state.recipe, state.plan = HighPrecision(), None  # it had a state before
+        elif state is not None:
+            del module.__dict__[ATTRIBUTE]
             origin = origin_of(type(module))
             if origin is not None:
                 module.__class__ = origin

@@ -34,13 +34,13 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     if state is None:
         return F.linear(x, weight, bias)
     if torch.compiler.is_compiling():
-        from numscope.precision import operators
+        from numscope.precision.operators import traced_product
 
-        return operators.traced_product(module, state, x, weight, bias)
+        return traced_product(module, state, x, weight, bias)
     if state.module is None:  # a copy's
         state.module = weakref.ref(module)
     plan = state.current_plan()
-    if plan.high:
+    if plan.high and state.results is None:
         return products.fprop(x, weight, bias, True) if state.is_transposed else F.linear(x, weight, bias)
     if type(x) not in _PLAIN or type(weight) not in _PLAIN:
         return _of_subclass(state, x, weight, bias)
@@ -83,9 +83,11 @@ def forward_gemm(state: LayerState, plan: LayerPlan, x: Tensor, weight: Tensor, 
         bias = bias.to(dtype)
     is_real = backends.is_real(state, "fprop", x_how, weight_how, x, weight)
     if x_how is not None:
-        made = state.quantize("fprop", "activation", x, x_how, values=not is_real, codes=is_real, record=counts)
+        made = state.quantize("fprop", "activation", x, x_how, values=not is_real, codes=is_real, record=counts, counts=counts)
     if weight_how is not None:
-        held = state.weight("fprop", weight, weight_how, columnwise=state.is_transposed, dtype=dtype, codes=is_real, record=counts)
+        held = state.weight(
+            "fprop", weight, weight_how, columnwise=state.is_transposed, dtype=dtype, codes=is_real, record=counts, counts=counts
+        )
     if is_real:
         y = backends.fprop(made, held, bias, dtype, state.is_transposed)
     else:
@@ -137,11 +139,14 @@ def backward_gemms(
             codes=real_dgrad or (shared and real_wgrad),
             record=counts,
             also="wgrad" if shared else None,
+            counts=counts,
         )
     if of_x:
         weight_how = plan.dgrad_weight
         if weight_how is not None:
-            held = state.weight("dgrad", weight, weight_how, columnwise=not is_transposed, dtype=dtype, codes=real_dgrad, record=counts)
+            held = state.weight(
+                "dgrad", weight, weight_how, columnwise=not is_transposed, dtype=dtype, codes=real_dgrad, record=counts, counts=counts
+            )
         if real_dgrad:
             dx = backends.dgrad(made, held, x, dtype, is_transposed)
         else:
@@ -157,15 +162,17 @@ def backward_gemms(
     if of_weight:
         if wgrad_how is not None and not shared:
             made = state.quantize(
-                "wgrad", "gradient", gradient, wgrad_how, columnwise=True, values=not real_wgrad, codes=real_wgrad, record=counts
-            )
+                "wgrad", "gradient", gradient, wgrad_how,
+                columnwise=True, values=not real_wgrad, codes=real_wgrad, record=counts, counts=counts,
+            )  # fmt: skip
         x_how = plan.wgrad_activation
         if x_how is not None:
             # Delayed scaling took the amax in forward, where the operand was the same.
             record = counts and x_how != plan.fprop_activation
             x_made = state.quantize(
-                "wgrad", "activation", x, x_how, columnwise=True, values=not real_wgrad, codes=real_wgrad, record=record
-            )
+                "wgrad", "activation", x, x_how,
+                columnwise=True, values=not real_wgrad, codes=real_wgrad, record=record, counts=counts,
+            )  # fmt: skip
         if real_wgrad:
             dw = backends.wgrad(made, x_made, dtype, is_transposed)
         else:
@@ -187,16 +194,14 @@ class _Product(torch.autograd.Function):
     """The three GEMMs as one node. It keeps what ``F.linear`` keeps, and quantizes it again in backward."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, state: LayerState, plan: LayerPlan, counts: bool
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, state: LayerState, plan: LayerPlan, counts: bool) -> Tensor:
         ctx.save_for_backward(x, weight, bias)
         ctx.said = (state, plan, counts)
         return forward_gemm(state, plan, x, weight, bias, counts)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         state, plan, counts = ctx.said
         x, weight, bias = ctx.saved_tensors
         got = backward_gemms(state, plan, gradient, x, weight, bias, counts and not is_paused(), ctx.needs_input_grad[:3])

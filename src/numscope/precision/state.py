@@ -18,8 +18,9 @@ from numscope.precision.gemms import LayerPlan
 from numscope.precision.recipes import CurrentScaling, Custom, DelayedScaling, Recipe
 from numscope.precision.reference import scaled_back
 from numscope.precision.scaling import How
+from numscope.probe.layer_names import layers_of, own_parameters
 
-__all__ = ["ATTRIBUTE", "Backend", "Cohort", "LayerState", "dequantized", "group_of", "live", "state_of", "states"]
+__all__ = ["ATTRIBUTE", "Backend", "Cohort", "LayerState", "dequantized", "group_of", "live", "named_states", "state_of", "states"]
 
 Backend = Literal["auto", "emulate", "scaled_mm"]
 Observer = Callable[[str, str, Tensor, Cast], None]
@@ -32,10 +33,11 @@ live: Final[weakref.WeakValueDictionary[int, LayerState]] = weakref.WeakValueDic
 class Cohort:
     """The layers that one call converted: their steps end together, with their optimizer's."""
 
-    __slots__ = ("__weakref__", "has_run")
+    __slots__ = ("__weakref__", "has_run", "said")
 
     def __init__(self) -> None:
         self.has_run = False  # a forward that counts, since the last step
+        self.said: set[str] = set()  # what the log was told of all of them
 
     def __reduce__(self) -> tuple[type[Cohort], tuple[()]]:
         return Cohort, ()
@@ -115,7 +117,7 @@ class LayerState:
         self.cells: Mapping[tuple[str, str], Tensor] | None = None
         self.results: Mapping[str, How] | None = None
         self.histories: dict[tuple[str, str], History] = {}  # by operand and format
-        self.said: set[str] = set()  # what the log was told of this layer
+        self.said: set[tuple[str, str]] = set()  # what the log was told of this layer, by GEMM
         self._weights: dict[tuple[How, bool], _KeptWeight] = {}
         self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # on top of which default, what
         self._switch: Callable[[LayerPlan], LayerPlan] | None = None
@@ -152,15 +154,20 @@ class LayerState:
             if not region.enabled:
                 return HIGH
             wanted = region.recipe or (FALLBACK if wanted.is_high else wanted)
-        if wanted is not self.in_force:
-            self._enforce(wanted)
-        return self._plan
+        return self.plan_by(wanted)
 
-    def _enforce(self, recipe: Recipe) -> None:
-        if recipe != self.in_force:
-            self.default = recipe.plan()
-        self.in_force = recipe
-        self._put_plan()
+    def plan_by(self, recipe: Recipe) -> LayerPlan:
+        """What its GEMMs do by a recipe, which is in force from now on.
+
+        Args:
+            recipe: its own or another.
+        """
+        if recipe is not self.in_force:
+            if recipe != self.in_force:
+                self.default = recipe.plan()
+            self.in_force = recipe
+            self._put_plan()
+        return self._plan
 
     def _put_plan(self) -> None:
         self._plan = self.default if self._switch is None else self._switch(self.default)
@@ -184,6 +191,7 @@ class LayerState:
         codes: bool = False,
         record: bool = False,
         also: str | None = None,
+        counts: bool = True,
     ) -> Cast:
         """Cast an operand as its GEMM takes it.
 
@@ -195,6 +203,7 @@ class LayerState:
             values, codes: what is wanted.
             record: whether its amax joins the history of delayed scaling.
             also: another GEMM that takes the same cast.
+            counts: whether ``cells`` and ``observer`` get it: not in evaluation, a replay, a checkpoint's second pass.
         """
         scale = amax = group = None
         if how.delayed:
@@ -206,7 +215,7 @@ class LayerState:
         elif operand != "weight" and type(self.in_force) is CurrentScaling and self.in_force.reduce_amax:
             group = group_of(self.in_force.amax_group)
         counted = cells = None
-        if self.cells is not None:
+        if self.cells is not None and counts:
             takers = (gemm,) if also is None else (gemm, also)
             counted = [self.cells[taker, operand] for taker in takers if (taker, operand) in self.cells]
             cells = None if not counted else counted[0] if len(counted) == 1 else empty_cells(x.device)
@@ -215,14 +224,23 @@ class LayerState:
             for into in counted:
                 into[:4] += cells[:4]  # type: ignore[index]
                 torch.maximum(into[4:], cells[4:], out=into[4:])  # type: ignore[index]
-        if self.observer is not None:
+        if self.observer is not None and counts:
             self.observer(gemm, operand, x, made)
             if also is not None:
                 self.observer(also, operand, x, made)
         return made
 
     def weight(
-        self, gemm: str, weight: Tensor, how: How, *, columnwise: bool, dtype: torch.dtype, codes: bool = False, record: bool = False
+        self,
+        gemm: str,
+        weight: Tensor,
+        how: How,
+        *,
+        columnwise: bool,
+        dtype: torch.dtype,
+        codes: bool = False,
+        record: bool = False,
+        counts: bool = True,
     ) -> Cast:
         """Cast the weight, or take the codes that were kept: it is quantized once until it changes.
 
@@ -233,21 +251,30 @@ class LayerState:
             columnwise: the GEMM takes it transposed.
             dtype: of the values.
             codes: codes alone are wanted, else values alone.
-            record: as ``quantize`` has it.
+            record, counts: as ``quantize`` has them.
         """
         if how.scaling.kind == "tensor" or (how.scaling.kind == "block" and how.scaling.block[0] == how.scaling.block[1]):
             columnwise = False  # the same either way
         kept = self._weights.get((how, columnwise))
-        wants_cells = None if self.cells is None or (gemm, "weight") not in self.cells else self.cells
+        wants_cells = None if not counts or self.cells is None or (gemm, "weight") not in self.cells else self.cells
         if kept is not None:
             recorded = kept.recorded or not (record and how.delayed)
-            if recorded and (wants_cells is None or kept.cells is wants_cells) and self.observer is None and kept.is_of(weight):
+            shown = counts and self.observer is not None
+            if recorded and (wants_cells is None or kept.cells is wants_cells) and not shown and kept.is_of(weight):
                 made = kept.cast
                 return made if codes else Cast(dequantized(made, weight, dtype), None, made.scale_inv, how, columnwise)
         same = weight.dtype is dtype
         keeps = self._keeps(weight)
         made = self.quantize(
-            gemm, "weight", weight, how, columnwise=columnwise, values=same and not codes, codes=codes or keeps or not same, record=record
+            gemm,
+            "weight",
+            weight,
+            how,
+            columnwise=columnwise,
+            values=same and not codes,
+            codes=codes or keeps or not same,
+            record=record,
+            counts=counts,
         )
         values = made.values if same or codes else dequantized(made, weight, dtype)
         if keeps:
@@ -262,6 +289,13 @@ class LayerState:
         return isinstance(weight, nn.Parameter) and not gathered and not weight.is_inference()
 
     def new_history(self, operand: str, how: How, device: torch.device) -> History:
+        """An operand's first history in a format.
+
+        Args:
+            operand: which.
+            how: it is quantized.
+            device: of the operand.
+        """
         recipe = self.in_force
         if isinstance(recipe, Custom):
             recipe = recipe.delayed or FALLBACK
@@ -270,6 +304,16 @@ class LayerState:
         history = recipe.history(how, device)
         self.histories[operand, how.format.name] = history
         return history
+
+    def complete_histories(self) -> None:
+        """Begin those histories that the plan asks for and no pass has begun."""
+        module = None if self.module is None else self.module()
+        if module is None:
+            return
+        device = next((p.device for p in own_parameters(module).values() if p is not None), torch.device("cpu"))
+        for (_, operand), how in self._plan.items():
+            if how is not None and how.delayed and (operand, how.format.name) not in self.histories:
+                self.new_history(operand, how, device)
 
     def forget_weights(self) -> None:
         """Quantize the weight anew when it is used next."""
@@ -343,6 +387,15 @@ def state_of(module: nn.Module) -> LayerState | None:
     """
     state: LayerState | None = module.__dict__.get(ATTRIBUTE)
     return state
+
+
+def named_states(model: nn.Module) -> dict[str, tuple[nn.Module, LayerState]]:
+    """Converted layers by their qualified names, without those of wrappers around the model.
+
+    Args:
+        model: as ``convert`` took it, or anything around or inside it.
+    """
+    return {layer.qualified: (module, state) for module, layer in layers_of(model).items() if (state := state_of(module)) is not None}
 
 
 def states(model: nn.Module) -> dict[nn.Module, LayerState]:

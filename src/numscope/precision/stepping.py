@@ -16,7 +16,7 @@ from numscope.formats import format_of
 from numscope.precision.delayed import History, advance_all
 from numscope.precision.recipes import DelayedScaling
 from numscope.precision.scaling import How
-from numscope.precision.state import LayerState, group_of, live, state_of, states
+from numscope.precision.state import LayerState, group_of, live, named_states, states
 from numscope.probe.layer_names import own_parameters
 from numscope.registry import nearest
 
@@ -69,7 +69,7 @@ def _concerns(cohort: Iterable[LayerState], held: set[int]) -> bool:
                 continue
             if id(parameter) in held:
                 return True
-            trained |= parameter.requires_grad
+            trained |= parameter is not None and parameter.requires_grad
     return not trained
 
 
@@ -81,11 +81,11 @@ def _end_step(over: Iterable[LayerState]) -> None:
     for state in over:
         state.forget_weights()
         cohorts.add(state.cohort)
-        if not state.histories:
-            continue
         recipe = state.in_force
         group = group_of(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
-        if group is None and not state.cohort.has_run:
+        if group is not None:
+            state.complete_histories()  # what did not run on this rank may have on another
+        elif not state.cohort.has_run:
             continue  # another optimizer of the same model has ended this step
         groups[id(group)] = group
         for _, history in sorted(state.histories.items()):
@@ -118,8 +118,8 @@ def state_dict(model: nn.Module) -> dict[str, dict[str, Any]]:
     """
     return {
         name: {f"{operand}.{form}": history.state_dict() for (operand, form), history in state.histories.items()}
-        for name, module in model.named_modules()
-        if (state := state_of(module)) is not None and state.histories
+        for name, (_, state) in named_states(model).items()
+        if state.histories
     }
 
 
@@ -133,14 +133,14 @@ def load_state_dict(model: nn.Module, saved: Mapping[str, Mapping[str, Any]]) ->
     Raises:
         UsageError: of a name that no converted layer has.
     """
-    found = {name: module for name, module in model.named_modules() if state_of(module) is not None}
+    found = named_states(model)
     for name, histories in saved.items():
         if name not in found:
-            known = list(found)
-            raise UsageError(f"load_state_dict: {name!r} is no converted layer of this model.{nearest(name, known)} Convert it first.")
-        state = state_of(found[name])
-        assert state is not None
-        device = next((p.device for p in own_parameters(found[name]).values() if p is not None), torch.device("cpu"))
+            raise UsageError(
+                f"load_state_dict: {name!r} is no converted layer of this model.{nearest(name, list(found))} Convert it first."
+            )
+        module, state = found[name]
+        device = next((p.device for p in own_parameters(module).values() if p is not None), torch.device("cpu"))
         for key, held in histories.items():
             operand, _, form = key.partition(".")
             history = state.histories.get((operand, form))
