@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from numscope.doctor import report
 from numscope.doctor.catalog import CATALOG
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.records import Examined, Finding, Settings, Verdict
+from numscope.doctor.redact import Redaction
 from tests.doctor.examples import examination, failed, without_rank
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,6 +53,15 @@ def many_ranks() -> Examined:
     return examination(40, 8, links=cells, heard=lambda one, other: 17 not in (one, other), phases=(0, 1, 3))
 
 
+def renamed(examined: Examined) -> Examined:
+    """The same on hosts whose names do not say their numbers."""
+    data = pickle.dumps(examined)
+    for number, letter in enumerate("abcd"):
+        data = data.replace(f"node{number}".encode(), f"gpu-{letter}".encode())  # of the same length
+    found: Examined = pickle.loads(data)
+    return found
+
+
 CASES: dict[str, Callable[[], Examined]] = {
     "healthy": lambda: examination(2, 2),
     "node-down": node_down,
@@ -58,7 +69,7 @@ CASES: dict[str, Callable[[], Examined]] = {
     "degraded": degraded,
     "corrupt": corrupt,
     "many-ranks": many_ranks,
-    "redacted": lambda: replace(node_down(), settings=Settings(redact=True)),
+    "redacted": lambda: replace(renamed(node_down()), settings=Settings(redact=True)),
 }
 
 
@@ -137,20 +148,18 @@ def test_redacted_report_has_no_name_and_no_address_and_keeps_who_is_who(monkeyp
     monkeypatch.setattr("getpass.getuser", lambda: "annabel")
     examined = CASES["redacted"]()
     examined = failed(
-        examined, 0, 1, "in /" + "home/annabel/x on node3.cluster.org (10.0.0.4), GPU-1f0c22aa-0001, aa:bb:cc:dd:ee:0f, fe80::1%eth0"
+        examined, 0, 1, "in /" + "home/annabel/x on gpu-d.cluster.org (10.0.0.4), GPU-1f0c22aa-0001, aa:bb:cc:dd:ee:0f, fe80::1%eth0"
     )
     values: dict[str, Any] = report.to_json(diagnose(examined), examined)
     text = json.dumps(values) + printed(examined)
-    for word in ("node0", "node3", "10.0.0.", "annabel", "GPU-1f0c", "aa:bb:cc", "fe80"):
+    for word in ("gpu-", "10.0.0.", "annabel", "GPU-1f0c", "aa:bb:cc", "fe80"):
         assert word not in text, word
-    assert values["findings"][0]["hosts"] == ("host-4",)
-    assert values["roster"]["6"]["identity"]["hostname"] == "host-4"
+    assert values["findings"][0]["hosts"] == ("node3",)
+    assert values["roster"]["6"]["identity"]["hostname"] == "node3"
     assert "127.0.0.1" in text  # says nothing of anybody
 
 
 def test_times_and_versions_are_not_taken_for_addresses() -> None:
-    from numscope.doctor.redact import Redaction
-
     text = "12:30:45 torch 2.13.0 4711:x 1.2.3"
     assert Redaction(examination(2)).text(text) == text
 
@@ -160,3 +169,15 @@ def test_host_is_whole_and_nothing_is_cut_at_80_columns() -> None:
     assert "…" not in text and max(map(len, text.splitlines())) <= 80
     rows = [line.split()[:2] for line in text.splitlines() if " ok 0.1s" in line]
     assert rows == [[str(rank), f"node{rank // 2}"] for rank in range(4)]
+
+
+def test_redacted_hosts_of_one_name_stay_apart_and_other_names_get_words_of_their_own() -> None:
+    examined = examination(2, settings=Settings(redact=True, endpoint="login.cluster.org:29500"))
+    for rank in (0, 1):
+        examined.roster[rank]["identity"]["hostname"] = "gpu"  # type: ignore[index]
+    rows = [line.split()[:2] for line in printed(examined).splitlines() if " ok 0.1s" in line]
+    assert rows == [["0", "node0"], ["1", "node1"]]
+    redaction = Redaction(examined)
+    assert (
+        redaction.text("gpu#1 sends nothing to gpu#0, login.cluster.org or login") == "node1 sends nothing to node0, host-3 or host-3"
+    )  # 1 and 2: their facts

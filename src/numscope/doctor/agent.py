@@ -91,6 +91,11 @@ class Agent:
         """Ends the course; safe in a signal handler."""
         self._events.put(("signal", signal_name))
 
+    @property
+    def identity(self) -> Identity:
+        """Who this rank is, with the node's number that the hub gave once there was a roster."""
+        return self._identity
+
     def run(self) -> Outcome:
         """The whole course until the verdict; the connection stays, for ``bye``."""
         self._open_early()

@@ -17,6 +17,7 @@ from numscope.doctor.course import INTERNAL, Course
 from numscope.doctor.hub import Hub
 from numscope.doctor.meeting import Meeting
 from numscope.doctor.records import Examined, Identity, Settings, Verdict
+from numscope.doctor.redact import Redaction, node_word
 from numscope.doctor.seating import Seating
 
 INCOMPLETE = 5
@@ -105,8 +106,6 @@ def for_ranks(verdict: Verdict, examined: Examined) -> Verdict:
     """The verdict as ranks may print it: without names where that was asked for."""
     if not examined.settings.redact:
         return verdict
-    from numscope.doctor.redact import Redaction
-
     return Redaction(examined).applied(verdict, examined)[0]
 
 
@@ -122,7 +121,7 @@ def finding_lines(verdict: Verdict, prefix: str = "") -> list[str]:
 
 def name_of(identity: Identity, settings: Settings) -> str:
     """How a rank begins its lines: ``[host:rank]``, as the host's number where names are not to be told."""
-    host = f"node{identity.node}" if settings.redact else identity.hostname.encode("unicode_escape").decode()
+    host = node_word(identity.node) if settings.redact else identity.hostname.encode("unicode_escape").decode()
     return f"[{host}:{identity.rank}]"
 
 

@@ -53,7 +53,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
         threading.Thread(target=_heed_launcher, args=(agent,), name="doctor-launcher", daemon=True).start()
     with on_signals(interrupt):
         outcome = agent.run()
-    code = _say_outcome(identity, settings, meeting, outcome, output)
+    code = _say_outcome(agent.identity, settings, meeting, outcome, output)
     if outcome.verdict is None:
         agent.close()
         return code

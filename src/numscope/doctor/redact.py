@@ -16,17 +16,27 @@ _HARDWARE = re.compile(r"\b(?:GPU|MIG)-[0-9a-f-]{8,}|\b(?:[0-9a-f]{2}:){5}[0-9a-
 _HOME = re.compile(r"(/(?:home|Users|root)/?)([^/\s:'\"]*)")
 
 
+def node_word(node: int) -> str:
+    """What a host of the job is called in place of its name: by its node's number, which its ranks know before there is a roster."""
+    return f"node{node}"
+
+
 class Redaction:
-    """The words to replace, gathered from what was examined.
+    """The words to replace, gathered from what was examined: a host of the job becomes ``node3``, any other name ``host-1``.
 
     Args:
         user: name of the user; "" asks the system.
     """
 
     def __init__(self, examined: Examined, user: str = "") -> None:
-        hosts: list[str] = []
+        self._words: dict[str, str] = {}
         for _, entry in sorted(examined.roster.items()):
-            hosts.append(str(entry.get("identity", {}).get("hostname", "")))
+            identity = entry.get("identity", {})
+            host, word = str(identity.get("hostname", "")), node_word(identity.get("node", 0))
+            if _is_name(host):
+                self._know(host, word)
+                self._words[f"{host}#{identity.get('node', 0)}"] = word  # of hosts of one name, as findings tell them apart
+        hosts: list[str] = []
         for result in examined.results:
             hosts.append(str(result.data.get("hostname", "")))
             for key in ("name", "master"):
@@ -37,12 +47,12 @@ class Redaction:
             str(examined.hub.get("endpoint", "")).rpartition(":")[0],
             examined.settings.endpoint.rpartition(":")[0],
         ]
-        self._words: dict[str, str] = {}
+        others = 0
         for host in hosts:
-            short = host.partition(".")[0]
-            if host and not _is_address(host) and host not in ("localhost",) and host not in self._words:
-                word = self._words.get(short) or f"host-{len(set(self._words.values())) + 1}"
-                self._words[host] = self._words[short] = word
+            if _is_name(host) and host not in self._words:
+                known = host.partition(".")[0] in self._words
+                others += not known
+                self._know(host, f"host-{others}")
         try:
             self._user = user or getpass.getuser()
         except (KeyError, OSError):
@@ -50,6 +60,11 @@ class Redaction:
         self._addresses: dict[str, str] = {}
         names = sorted(self._words, key=len, reverse=True)
         self._names = re.compile(r"(?<![\w-])(?:" + "|".join(map(re.escape, names)) + r")(?![\w-])") if names else None
+
+    def _know(self, host: str, word: str) -> None:
+        """A host's word, the same with and without its domain."""
+        short = host.partition(".")[0]
+        self._words[host] = self._words.setdefault(short, word)
 
     def applied(self, verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
         """Both with all words replaced."""
@@ -62,11 +77,17 @@ class Redaction:
         return replace(verdict, findings=findings), replace(
             examined,
             settings=settings,
-            roster=self.value(examined.roster),
+            roster={rank: self._entry(entry) for rank, entry in examined.roster.items()},
             results=results,
             refused=self.value(list(examined.refused)),
             hub=self.value(examined.hub),
         )
+
+    def _entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = self.value(entry)
+        if told.get("identity", {}).get("hostname"):  # two nodes may have one name, and each has a number
+            told["identity"] = {**told["identity"], "hostname": node_word(told["identity"].get("node", 0))}
+        return told
 
     def value(self, value: Any) -> Any:
         """JSON values with all words replaced, in keys too."""
@@ -96,6 +117,11 @@ class Redaction:
         if address.is_loopback or address.is_unspecified:
             return word  # says nothing of anybody, and much of the fault
         return self._addresses.setdefault(str(address), f"address-{len(self._addresses) + 1}")
+
+
+def _is_name(host: str) -> bool:
+    """Whether it says who somebody is; addresses have words of their own."""
+    return host not in ("", "localhost") and not _is_address(host)
 
 
 def _is_address(word: str) -> bool:
