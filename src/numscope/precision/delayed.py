@@ -166,11 +166,16 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
         histories: of one device, none twice; on all ranks of the group the same ones in the same order.
         group: process group whose largest amaxes count.
 
+    Raises:
+        UsageError: of a history that comes twice.
+
     *Cost:* one all-reduce of as many float32 as there are histories, and some eight operations on the device for all that have the same
     settings; the first call with these histories moves them next to each other. No host sync.
     """
     if not histories:
         return
+    if len(set(map(id, histories))) != len(histories):
+        raise UsageError("advance_all: got a history twice, expected each once.")
     banks = list(dict.fromkeys(history._bank for history in histories))
     if sum(bank.num_histories for bank in banks) != len(histories) or len(banks) > 1:
         banks = _packed(histories)
@@ -187,8 +192,6 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
 
 def _packed(histories: Sequence[History]) -> list[_Bank]:
     """The histories in as few banks as their settings and steps allow."""
-    if len(set(map(id, histories))) != len(histories):
-        raise UsageError("advance_all: got a history twice, expected each once.")
     alike: dict[tuple[_Settings, int], list[History]] = {}
     for history in histories:
         alike.setdefault((history._bank.settings, history.num_steps), []).append(history)
