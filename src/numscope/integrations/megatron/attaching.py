@@ -6,16 +6,13 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from megatron.core import parallel_state
 from torch import nn
-
-try:
-    from megatron.core import parallel_state
-except ImportError as error:
-    raise ImportError(f"numscope.integrations.megatron: {error}. Install Megatron Core: pip install --no-deps megatron-core.") from error
 
 from numscope.distributed.agree import spread
 from numscope.environment import served, switched_on
 from numscope.errors import UsageError
+from numscope.integrations.megatron.gemms import prepare, unprepare
 from numscope.options import WatchOptions
 from numscope.record import Finding
 from numscope.recorder import Recorder
@@ -30,9 +27,10 @@ class Attached:
         scopes: one for each chunk.
     """
 
-    def __init__(self, scopes: Sequence[Scope] = (), recorder: Recorder | None = None) -> None:
+    def __init__(self, scopes: Sequence[Scope] = (), recorder: Recorder | None = None, prepared: Sequence[nn.Module] = ()) -> None:
         self.scopes = tuple(scopes)
         self._recorder = recorder
+        self._prepared, self._closed = prepared, False
 
     @property
     def findings(self) -> list[Finding]:
@@ -46,7 +44,11 @@ class Attached:
 
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
+            stack.callback(unprepare, self._prepared)
             if self._recorder is not None:
                 stack.callback(self._recorder.close)
             for scope in reversed(self.scopes):
@@ -67,7 +69,8 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
     nothing is watched; nor is it without options under ``numscope run``, which reads the same variables and watches by itself.
 
     Layers are called as in the whole model, ``decoder.layers.4.self_attention.linear_proj``, on each pipeline stage too. Their
-    statistics merge over the tensor-, context- and data-parallel groups of ``megatron.core.parallel_state``.
+    statistics merge over the tensor-, context- and data-parallel groups of ``megatron.core.parallel_state``. A configuration's precision
+    switches act on column- and row-parallel layers as on any linear layer.
 
     Args:
         model: what Megatron's ``get_model`` returns: a chunk or a list of them, in its DDP and Float16Module or bare. All ranks attach.
@@ -97,13 +100,16 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
         )
     recorder = Recorder.of(watching) if watching.config is not None else None
     scopes: list[Scope] = []
+    prepared: list[nn.Module] = []
     try:
+        if recorder is not None and recorder.plan.switches:
+            prepared += [module for chunk in chunks for module in prepare(chunk)]
         scopes += [Scope(chunk, watching, recorder=recorder, strict=False) for chunk in chunks]
         _refuse_unmatched(scopes)
     except BaseException:
-        Attached(scopes, recorder).close()
+        Attached(scopes, recorder, prepared).close()
         raise
-    return Attached(scopes, recorder)
+    return Attached(scopes, recorder, prepared)
 
 
 def _refuse_unmatched(scopes: Sequence[Scope]) -> None:
