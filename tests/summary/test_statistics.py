@@ -17,6 +17,7 @@ from torch import Tensor
 
 from numscope.errors import UsageError
 from numscope.observation import TENSORS
+from numscope.precision.on_paper import cast_on_paper
 from numscope.summary import operand_casts
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
@@ -25,7 +26,8 @@ from numscope.summary.state import FIELDS, Summary
 from numscope.summary.statistics import STATISTICS, Value, extra_of, extras_of, sql_of, statistic_of, value_of
 
 OPERANDS = list(operand_casts.EXTRAS.values())
-LAYOUT = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), *OPERANDS, DYNAMICS])
+ON_PAPER = list(operand_casts.PAPER_EXTRAS.values())
+LAYOUT = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), *ON_PAPER, *OPERANDS, DYNAMICS])
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Asked:
 def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Summary, dict[str, float | list[float]]]:
     cells = torch.zeros(LAYOUT.width, dtype=torch.float64)
     assert observe_extras(tensor, cells, LAYOUT)
+    assert cast_on_paper(tensor, "activation", cells, LAYOUT)
     if dynamics:
         cells[-DYNAMICS.width :] = torch.tensor(dynamics, dtype=torch.float64)
         for extra, factor in zip(OPERANDS, (1.0, 3.0), strict=True):  # what a GEMM's casts count
@@ -180,7 +183,9 @@ def test_the_table_holds_what_configurations_may_ask_for() -> None:
     dynamics = ["grad_weight_ratio", "update_weight_ratio", "lost_updates_pct", "bf16_lost_updates_pct", "adam_v_underflow_pct"]
     counted = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")
     operands = [f"{operand}_{what}" for operand in ("operand", "operand_columnwise") for what in counted]
-    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *dynamics, *operands]
+    of_a_cast = ("underflows_pct", "overflows_pct", "mse", "sqnr_db", "scale_inv_min", "scale_inv_max")
+    ways = [f"{way}_{what}" for way in operand_casts.ON_PAPER for what in of_a_cast]
+    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *ways, *dynamics, *operands]
     assert {statistic.unit for statistic in STATISTICS.values()} == {"value", "value^2", "count", "counts", "%", "dB", "log2", "ratio"}
     assert all(set(statistic.tensors) <= set(TENSORS) and statistic.formula for statistic in STATISTICS.values())
 

@@ -177,6 +177,11 @@ class Layout:
                 packed.extend((KINDS.index(extra.kind), self.offsets[extra.key], settings[0], settings[1]))
         return packed
 
+    @cached_property
+    def has_casts(self) -> bool:
+        """Whether some extra is of a cast made on paper."""
+        return any(extra.source == "cast" for extra in self.extras)
+
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``: zeros."""
         return [0.0] * self.width

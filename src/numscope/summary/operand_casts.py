@@ -1,7 +1,8 @@
-"""Statistics of the casts that a layer's GEMMs made of their operands: the cells that casting fills, and what follows from them.
+"""Statistics of casts: the cells that casting fills, and what follows from them.
 
-Exact, because counted where the operand is quantized and with the scale it was quantized with; nothing is cast for them. A tensor that
-several GEMMs take in one form (an activation, by one scale for forward and backward) is cast once and counts once.
+Of the casts that a layer's GEMMs made of their operands: exact, because counted where the operand is quantized and with the scale it was
+quantized with; nothing is cast for them. A tensor that several GEMMs take in one form (an activation, by one scale for forward and
+backward) is cast once and counts once. And of casts made on paper, by current and by block scales.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from numscope.summary.extras import Extra
 
@@ -22,13 +23,22 @@ Value = float | None
 Row = tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], Callable[[Any], Extra], str]
 
 
-def _extra(key: str) -> Extra:
-    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS), (1,) * NUM_CELLS, IS_MAX, source="operand", kind="operand")
+def _extra(key: str, source: Literal["operand", "cast"] = "operand") -> Extra:
+    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS), (1,) * NUM_CELLS, IS_MAX, source=source, kind=source)
 
 
 ROWWISE = _extra("operand")
 COLUMNWISE = _extra("operand_columnwise")
 EXTRAS = {"rowwise": ROWWISE, "columnwise": COLUMNWISE}
+
+# Casts made on paper, of tensors as they are; numscope/precision/on_paper.py makes them.
+ON_PAPER: dict[str, str] = {
+    "fp8_current_scaling": "cast to e4m3 by the tensor's own scale 448 / amax",
+    "fp8_block_scaling": "cast to e4m3 by a power of two for each 1 × 128, of weights each 128 × 128",
+    "mxfp8": "cast to e4m3 by an e8m0 scale for each 1 × 32",
+    "nvfp4": "cast to e2m1 by an e4m3 scale for each 1 × 16, of weights each 16 × 16, under one of the tensor",
+}
+PAPER_EXTRAS = {key: _extra(key, "cast") for key in ON_PAPER}
 
 
 def _pct(part: str, numel: str) -> Callable[[Any, Mapping[str, Any]], Value]:
@@ -54,10 +64,9 @@ def _scale_inv_min(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
     return value
 
 
-def _rows(extra: Extra) -> list[Row]:
+def _rows(extra: Extra, how: str) -> list[Row]:
     key = extra.key
     numel, underflow, overflow, error, scale, scale_inv = extra.columns
-    how = "as the GEMMs had it" + (" along the columns" if extra is COLUMNWISE else "")
     made: list[tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], str]] = [
         ("underflows_pct", f"100 × (non-zero finite elements that became zero) / numel, {how}", "%",
          _pct(underflow, numel), f"100.0 * {underflow} / nullif({numel}, 0)"),
@@ -73,4 +82,5 @@ def _rows(extra: Extra) -> list[Row]:
     return [(f"{key}_{name}", formula, unit, value, lambda options: extra, sql) for name, formula, unit, value, sql in made]
 
 
-ROWS: tuple[Row, ...] = (*_rows(ROWWISE), *_rows(COLUMNWISE))
+ROWS: tuple[Row, ...] = (*_rows(ROWWISE, "as the GEMMs had it"), *_rows(COLUMNWISE, "as the GEMMs had it along the columns"))
+PAPER_ROWS: dict[str, list[Row]] = {key: _rows(PAPER_EXTRAS[key], how) for key, how in ON_PAPER.items()}

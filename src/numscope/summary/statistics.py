@@ -212,6 +212,26 @@ def _casts(cast: PaperCast) -> list[Statistic]:
     ]  # fmt: skip
 
 
+def _paper_casts(key: str) -> list[Statistic]:
+    """Of a cast by current or block scales: one element that is not finite spoils others' scale, so there is no ratio then."""
+    extra, error = operand_casts.PAPER_EXTRAS[key], f"{key}_square_error"
+
+    def sqnr_db(summary: Summary, extras: Named) -> Value:
+        noise = extras.get(error)
+        if not noise or not math.isfinite(noise) or summary.num_finite != summary.numel or not summary.has_moments:
+            return None
+        signal = summary.square_sum
+        return 10.0 * (math.log10(signal) - math.log10(noise)) if signal and math.isfinite(signal) else None
+
+    defined = [f"{_FINITE} = numel", _HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({error})", f"{error} > 0"]
+    rows = [Statistic(*row) for row in operand_casts.PAPER_ROWS[key]]
+    ratio = Statistic(
+        f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {operand_casts.ON_PAPER[key]}", "dB",
+        sqnr_db, lambda options: extra, _where(" AND ".join(defined), f"10 * (log10(square_sum) - log10({error}))"),
+    )  # fmt: skip
+    return [*rows[:3], ratio, *rows[3:]]
+
+
 def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Named], Value], sql: str) -> Statistic:
     return Statistic(name, formula, unit, value, lambda options: DYNAMICS, sql, tensors=("weight",))
 
@@ -246,6 +266,7 @@ _LIST: list[Statistic] = [
               _block_value("block32_dynamic_range"), _block_options, _where("numel > 0", "block32_dynamic_range"),
               defaults=_BLOCK_DEFAULTS),
     *(statistic for cast in CASTS.values() for statistic in _casts(cast)),
+    *(statistic for key in operand_casts.ON_PAPER for statistic in _paper_casts(key)),
     _dynamics("grad_weight_ratio", "l2_norm(gradient) / l2_norm(weight)", "ratio",
               _ratio_to_weight("grad_square"), _ratio_sql("grad_square")),
     _dynamics("update_weight_ratio", "l2_norm(new weight - weight) / l2_norm(weight)", "ratio",
