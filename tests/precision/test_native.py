@@ -1,4 +1,4 @@
-"""The native cast against the reference, bit for bit: all formats, scalings and layouts, every code and midpoint, what is not finite, what is denormal."""
+"""The native cast against the reference, bit for bit: formats, scalings and layouts, codes and midpoints, what is not finite or denormal."""
 
 from __future__ import annotations
 
