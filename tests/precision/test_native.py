@@ -1,4 +1,4 @@
-"""The native cast against the reference, bit for bit: formats, scalings and layouts, codes and midpoints, what is not finite or denormal."""
+"""The native cast against the reference, bit for bit: formats, scalings, layouts, codes, midpoints, what is not finite or denormal."""
 
 from __future__ import annotations
 
