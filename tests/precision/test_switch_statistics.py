@@ -109,7 +109,8 @@ def test_counts_are_those_of_each_element_by_itself(micro_batches: int) -> None:
         for step in range(3):
             optimizer.zero_grad()
             for _ in range(micro_batches):
-                model(torch.randn(4, 16, generator=generator) * 40.0**step).square().mean().backward()
+                loss = model(torch.randn(4, 16, generator=generator) * 40.0**step).square().mean()
+                (loss * (1.0 if step else 1e-4)).backward()  # gradients that e5m2 loses while the scale is still 1
             optimizer.step()
         handle.remove()
     amax = dict.fromkeys(OPERANDS, 0.0)
@@ -122,7 +123,7 @@ def test_counts_are_those_of_each_element_by_itself(micro_batches: int) -> None:
             assert found == pytest.approx(expected, rel=1e-12), (step, operand)
             amax[operand] = max(amax[operand], tensor.abs().max().item())
     assert any(kept.lines[step, f"fc2_{operand}_overflows%"] for step in (1, 2) for operand in OPERANDS)
-    assert any(kept.lines[step, "fc2_gradient_underflows"] for step in range(3))
+    assert 0 < kept.lines[0, "fc2_gradient_underflows"] < 100
 
 
 def test_zeros_of_either_sign_are_no_underflow() -> None:
