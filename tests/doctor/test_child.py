@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import torch.distributed as dist
 
 from numscope.doctor.children import Child
 from numscope.doctor.records import Identity, Settings
@@ -34,7 +35,11 @@ def test_backend_starts_gloo_among_all_and_says_why_not_nccl(healthy: dict[int, 
         assert (told.data["members"], told.data["missing"]) == ([0, 1, 2, 3], [])
         assert told.data["groups"]["gloo"]["error"] == ""
         assert told.data["store"]["rank"] == 0
-        assert told.data["groups"]["nccl"]["skipped"] == "rank 0, 1, 2, 3 has no GPU of its own" or told.data["num_gpus"]
+        if not told.data["num_gpus"]:
+            what, words = ("gpu", "GPU of its own") if dist.is_nccl_available() else ("nccl", "NCCL in its torch")
+            nccl = told.data["groups"]["nccl"]
+            assert nccl["skipped"] == f"rank 0, 1, 2, 3 has no {words}"
+            assert nccl["lacking"] == dict.fromkeys("0123", what)
 
 
 def test_pairs_each_rank_receives_each_size_from_each_other_once(healthy: dict[int, list[Told]]) -> None:

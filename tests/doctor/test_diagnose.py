@@ -189,6 +189,30 @@ def test_backend_that_starts_nowhere_is_not_attributed() -> None:
     assert only(verdict).confidence == "possible"
 
 
+def test_nccl_that_cannot_be_had_is_named_with_the_ranks_that_lack_what_it_needs() -> None:
+    """From what the children report, whatever the words of their error."""
+    lacking = {"1": "gpu", "2": "nccl", "3": "nccl"}
+    examined = examination(4)
+    for rank in range(4):
+        groups = {"gloo": {"error": ""}, "nccl": {"seconds": 0.0, "error": "", "skipped": "x", "not_ready": [], "lacking": lacking}}
+        examined = failed(examined, 4, rank, "x", groups=groups, num_gpus=rank)
+    verdict = diagnose(examined)
+    found = only(verdict)
+    assert (verdict.exit_code, found.id, found.ranks, found.confidence) == (1, "backend-impossible", (1, 2, 3), "certain")
+    assert found.summary == (
+        "NCCL was asked for and can't be started: rank 1 has no GPU of its own, and torch on ranks 2, 3 was built without NCCL."
+    )
+    assert "numscope doctor --backend gloo" in found.remedy
+
+
+def test_nccl_that_nobody_asked_for_may_be_impossible() -> None:
+    examined = examination(2)
+    for result in examined.results:
+        if result.phase == 4:
+            result.data["groups"]["nccl"] = {"error": "", "skipped": "x", "lacking": {"0": "gpu", "1": "gpu"}}  # type: ignore[index]
+    assert diagnose(examined).findings == ()
+
+
 def test_name_that_means_loopback_is_degraded_until_torch_fails_by_it() -> None:
     name = {"name": "node1", "addresses": ["127.0.1.1"], "loopback": True, "error": "", "seconds": 0.0}
     examined = examination(3, own_facts={1: {"name": name}})

@@ -13,7 +13,8 @@ none). The store's socket was opened by the agent before the rendezvous, so that
     members     [ranks] of the process group, ascending
     missing     [ranks] whose child did not show itself in the store in time
     groups      {"gloo" | "nccl": {"seconds", "error": torch's own text or "", "skipped": why it was not started or "",
-                 "not_ready": [ranks] that did not say that theirs stands, asked for only where ours does not}}
+                 "not_ready": [ranks] that did not say that theirs stands, asked for only where ours does not,
+                 "lacking": {rank: "gpu" (none of its own) | "nccl" (its torch has none)}, of all ranks that keep NCCL from being started}}
     child       {"hung": killed by its agent at the deadline, "how": it ended, "doing": what it was doing, "doing_s": since how long,
                  "stderr": [its last lines]}; only where the child died or was killed; so in phases 5 to 7
 """

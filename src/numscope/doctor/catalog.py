@@ -90,6 +90,7 @@ _ENTRIES = (
     Entry("child-hung", "fault", "A rank's torch process hung and was killed."),
     Entry("backend-rank-missing", "fault", "A rank did not come to torch's process group."),
     Entry("store-unreachable", "fault", "Torch's store can't be reached, though the hub can."),
+    Entry("backend-impossible", "fault", "NCCL was asked for, and a rank has no GPU of its own or no NCCL in its torch."),
     Entry("gloo-start-failed", "fault", "gloo does not start."),
     Entry("nccl-start-failed", "fault", "NCCL does not start."),
     Entry("payload-corrupted", "fault", "Data arrive with other bits than were sent."),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _STORE_SHARE = 0.45  # of the phase: until a store hosted by a child that still imports torch has answered
 _ROLL_SHARE = 0.5  # until all have come
+_NOTHING = "nothing"
+_MEANS = {"gpu": "GPU of its own", "nccl": "NCCL in its torch"}
 _START_SHARE = 0.9  # until torch's own timeout in starting a group
 
 
@@ -41,7 +43,7 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
     report.set(torch=str(torch.__version__), import_s=desk.import_s, num_gpus=num_gpus, device="cpu")
     store = _open_stores(desk, where)
     with report.step("wait for the other ranks at the store"):
-        wish = "gpu" if _can_nccl(arguments, num_gpus) else "cpu"
+        wish = _lacks_for_nccl(arguments, num_gpus) or _NOTHING
         try:
             assert desk.roll is not None
             store.set(f"device/{desk.rank}", wish)
@@ -57,10 +59,12 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
     _start_group(desk, "gloo", groups, lambda: _first_group(desk, store), torch.device("cpu"))
     asked = arguments["backend"]
     if "nccl" in asked or not asked:
-        lacking = [rank for rank in members if store.get(f"device/{rank}") != b"gpu"]
+        told = {rank: store.get(f"device/{rank}").decode() for rank in members}
+        lacking = {str(rank): what for rank, what in told.items() if what != _NOTHING}
         if lacking:
-            why = f"rank {', '.join(map(str, lacking))} has no GPU of its own"
-            groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": []}
+            of = {what: [rank for rank in lacking if lacking[rank] == what] for what in _MEANS}
+            why = "; ".join(f"rank {', '.join(ranks)} has no {_MEANS[what]}" for what, ranks in of.items() if ranks)
+            groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": [], "lacking": lacking}
             report.set(groups=groups)
             if "nccl" in asked:
                 raise Failed(f"nccl was asked for, but {why}")
@@ -70,10 +74,13 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
             report.set(device=str(device))
 
 
-def _can_nccl(arguments: Mapping[str, Any], num_gpus: int) -> bool:
+def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
+    """What this rank has not and NCCL needs, a key of ``_MEANS``; "" if nothing."""
     import torch.distributed as dist
 
-    return bool(dist.is_nccl_available() and arguments["local_rank"] < num_gpus)
+    if not dist.is_nccl_available():
+        return "nccl"
+    return "" if arguments["local_rank"] < num_gpus else "gpu"
 
 
 def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
@@ -117,7 +124,7 @@ def _start_group(
 ) -> None:
     began = time.perf_counter()
     short = ""
-    entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": []}
+    entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": [], "lacking": {}}
     with desk.report.step(f"start {backend} between {len(desk.members)} ranks"):
         assert desk.roll is not None
         try:

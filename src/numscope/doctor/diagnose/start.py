@@ -62,6 +62,9 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
         return []
     if blame.anything:
         return []
+    impossible = _impossible(failed, blame)
+    if impossible:
+        return impossible
     missing = _accused(examined, 4)
     found: list[Finding] = []
     if missing:
@@ -128,6 +131,44 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
             )
         )
     return found
+
+
+def _impossible(failed: dict[int, PhaseResult], blame: Blame) -> list[Finding]:
+    """NCCL was asked for where it can't be had: each rank says which ones keep it from being started, and what they have not."""
+    lacking: dict[int, str] = {}
+    for result in failed.values():
+        lacking |= {int(rank): str(what) for rank, what in result.data.get("groups", {}).get("nccl", {}).get("lacking", {}).items()}
+    if not lacking:
+        return []
+    without = {what: [rank for rank, lacks in lacking.items() if lacks == what] for what in ("gpu", "nccl")}
+    parts = []
+    if without["gpu"]:
+        parts.append(f"{named(without['gpu'])} {_has(without['gpu'])} no GPU of {'its' if len(without['gpu']) == 1 else 'their'} own")
+    if without["nccl"]:
+        parts.append(f"torch on {named(without['nccl'])} was built without NCCL")
+    return [
+        finding(
+            "backend-impossible",
+            f"NCCL was asked for and can't be started: {', and '.join(parts)}.",
+            ranks=lacking,
+            hosts={blame.hosts.get(rank, "") for rank in lacking},
+            evidence=[
+                f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) seen by its torch {failed[rank].data.get('torch', '')}"
+                for rank in sorted(lacking)
+                if rank in failed
+            ],
+            confidence="certain",
+            remedy=(
+                *(("nvidia-smi -L  # there: one GPU for each rank of a host; else fewer ranks a host",) if without["gpu"] else ()),
+                *(("pip install torch  # there: a build for CUDA",) if without["nccl"] else ()),
+                "numscope doctor --backend gloo",
+            ),
+        )
+    ]
+
+
+def _has(ranks: list[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"
 
 
 def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
