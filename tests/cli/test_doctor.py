@@ -74,3 +74,6 @@ def test_baseline_that_is_no_report_is_refused(tmp_path: Path) -> None:
     assert "It holds no JSON object" in refusal("--baseline", str(tmp_path / "list.json"))
     (tmp_path / "text.json").write_text("nothing")
     assert "It is no JSON" in refusal("--baseline", str(tmp_path / "text.json"))
+    for values in ({}, {"measured": 1}):
+        (tmp_path / "other.json").write_text(json.dumps(values))
+        assert 'It holds no "measured"' in refusal("--baseline", str(tmp_path / "other.json"))

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
-import pytest
 
 from numscope.doctor import baseline
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.report import to_json
-from numscope.errors import UsageError
 from tests.doctor.examples import examination
 
 
@@ -38,21 +34,6 @@ def test_a_third_slower_is_told_a_fifth_is_not() -> None:
 def test_baseline_of_another_job_says_nothing_of_what_it_has_not() -> None:
     before = examination(2, phases=(0, 1))
     assert diagnose(examination(3, compute={1: 1.1}), to_json(diagnose(before), before)).findings == ()
-
-
-def test_file_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    assert baseline.read(str(tmp_path / "none.json")) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("{", "which is no JSON"), ("[]", "expected a report"), ("{}", "expected a report"), ('{"measured": 1}', "report")],
-)
-def test_file_that_is_no_report_is_refused(text: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "odd.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=f"^--baseline: got .*{words}"):
-        baseline.read(str(path))
 
 
 def test_odd_values_in_a_baseline_are_left_out() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.doctor.fleet import OVERHEAD_S, environment, free_port
 
@@ -241,3 +242,30 @@ def test_lines_of_ranks_do_not_mix() -> None:
     collector.join(5)
     os.close(read)
     assert set(collected.decode().split()) == set(words.values())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="NCCL can be had here")
+def test_nccl_where_it_cannot_be_had_is_a_fault_with_a_name() -> None:
+    with started(
+        [*DOCTOR, "--phases", "backend", "--quick", "--deadline", "180", "--timeout-scale", "5", "--nproc", "2", "--backend", "nccl"]
+    ) as process:
+        out, err = process.communicate(timeout=90)
+    assert process.returncode == 1, (out, err)
+    assert "backend-impossible, certain" in out and "numscope doctor --backend gloo" in out
+
+
+def test_report_serves_as_the_baseline_of_the_next_run(tmp_path: Path) -> None:
+    path = tmp_path / "good.json"
+    compute = [*DOCTOR, "--phases", "compute", "--deadline", "180", "--timeout-scale", "10", "--nproc", "2"]
+    with started([*compute, "--json", str(path)]) as process:
+        out, err = process.communicate(timeout=90)
+    report = json.loads(path.read_text())
+    assert process.returncode == 0, (out, err)
+    assert {name.partition(".")[0] for name in report["measured"]} == {"gemm", "copy"}
+    fast = {name: 100 * value for name, value in report["measured"].items()}  # so that no load of this machine decides
+    path.write_text(json.dumps(report | {"measured": fast}))
+    for strict, code in (((), 0), (("--strict",), 4)):
+        with started([*compute, "--baseline", str(path), *strict]) as process:
+            out, err = process.communicate(timeout=90)
+        assert process.returncode == code, (out, err)
+        assert "slower-than-baseline" in out

@@ -108,6 +108,8 @@ class JsonFile(_Value):
             self.refuse(value, f"a file that numscope doctor --json has written. It is no JSON: {error}", param, ctx)
         if not isinstance(report, dict):
             self.refuse(value, "a file that numscope doctor --json has written. It holds no JSON object", param, ctx)
+        if not isinstance(report.get("measured"), dict):
+            self.refuse(value, 'a file that numscope doctor --json has written. It holds no "measured"', param, ctx)
         return report
 
 

@@ -6,16 +6,13 @@ less is (``_s``).
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from numscope.doctor.blame import hosts_of
 from numscope.doctor.records import Examined, Finding
 from numscope.doctor.telling import finding, listed
-from numscope.errors import UsageError
 
 SLOWER = 1.3
 _LEAST_S = 1e-3  # round trips shorter than that vary with the host's load by more than what matters
@@ -78,23 +75,3 @@ def slower(examined: Examined, baseline: Mapping[str, Any]) -> list[Finding]:
             )
         )
     return found
-
-
-def read(path: str) -> dict[str, Any]:
-    """A baseline from a file; {} if there is none yet.
-
-    Raises: UsageError for a file that is no report of the doctor.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UsageError(f"--baseline: got {path!r}, which can't be read: {error.strerror}.") from None
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"--baseline: got {path!r}, which is no JSON: {error}.") from None
-    if not isinstance(values, dict) or not isinstance(values.get("measured"), dict):
-        raise UsageError(f'--baseline: got {path!r}, expected a report that numscope doctor --json wrote, with "measured".')
-    return values
