@@ -3,8 +3,8 @@
     python benchmarks/quantize.py [--quick] [--no-write]
 
 Each round calls every candidate once, in turn; a figure is the median over the rounds, a ratio is taken between medians of one run. All
-give the dequantized numbers in the tensor's own dtype, in fresh memory (which for large tensors costs more than the numbers do). One thread.
-Writes benchmarks/results/quantize.json and quantize.md.
+give the dequantized numbers in the tensor's own dtype, in fresh memory (which for large tensors costs more than the numbers do). One
+thread. Writes benchmarks/results/quantize.json and quantize.md.
 """
 
 from __future__ import annotations
