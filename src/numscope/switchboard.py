@@ -16,10 +16,10 @@ from numscope.inspection import Active, Site
 from numscope.plan.plan import Asked, Collect, Custom, Layer, Switch
 from numscope.precision.cast import NUM_CELLS, Cast, cast
 from numscope.precision.conversion import convert, convertible, revert
+from numscope.precision.counting import DELAYED, is_delayed, is_of_own_casts, labels_of, on_paper_name, paper_of, split, takers
 from numscope.precision.dumps import Dumps
 from numscope.precision.gemms import LayerPlan
-from numscope.precision.recipes import DelayedScaling, HighPrecision
-from numscope.precision.scaling import How
+from numscope.precision.recipes import HighPrecision
 from numscope.precision.state import LayerState, state_of
 from numscope.precision.switching import by_layer, fake_results, switched
 from numscope.recorder import Recorder
@@ -29,15 +29,6 @@ from numscope.unmatched import unmet
 COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
 OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
 DUMP = "dump_tensors"
-# The GEMM whose cast a statistic of an operand is of; where that one takes it as it is, the other one's.
-_TAKERS = {
-    ("activation", "rowwise"): ("fprop", "wgrad"),
-    ("activation", "columnwise"): ("wgrad", "fprop"),
-    ("gradient", "rowwise"): ("dgrad", "wgrad"),
-    ("gradient", "columnwise"): ("wgrad", "dgrad"),
-    ("weight", "rowwise"): ("fprop", "dgrad"),
-    ("weight", "columnwise"): ("dgrad", "fprop"),
-}
 _Counted = tuple[Site, str, dict[str, int]]  # a site, an orientation, for each GEMM the row that its cast is counted into
 
 
@@ -99,7 +90,7 @@ class Switchboard:
                 continue
             groups: dict[tuple[Asked, ...], list[Layer]] = {}
             for layer in layers:
-                of_operands, on_paper = _split(switch, self._states.get(layer))
+                of_operands, on_paper = split(switch, self._states.get(layer))
                 for stats in (of_operands, on_paper):
                     if stats:
                         groups.setdefault(stats, []).append(layer)
@@ -222,18 +213,22 @@ class Switchboard:
         """What finds nothing to act on; once."""
         for switch, layers in self._all:
             without = [layer for layer in layers if layer not in self._states]
-            acts_on_any = switch.feature in COUNTING and not _of_own_casts(switch)
+            acts_on_any = switch.feature in COUNTING and not is_of_own_casts(switch)
             if without and not acts_on_any and (switch.feature != DUMP or switch.settings["quantized_tensor"]):
                 self._recorder.say_once(("unmet", self._prefix, switch), unmet(switch, without))
-            undelayed = [layer for layer in layers if (state := self._states.get(layer)) is None or not _is_delayed(state)]
-            if undelayed and (labels := _labels_of(switch, "fp8_delayed_scaling")):
+            unknown = [label for asked, label in paper_of(switch) if on_paper_name(*asked) is None]
+            if unknown:
+                why = "no cast on paper tells that"
+                self._recorder.say_once(("unknown", self._prefix, switch), f"{unmet(switch, layers, why)} ({', '.join(unknown)})")
+            undelayed = [layer for layer in layers if (state := self._states.get(layer)) is None or not is_delayed(state)]
+            if undelayed and (labels := labels_of(switch, DELAYED)):
                 text = unmet(switch, undelayed, "there is no delayed scaling there, and its scales can't be told afterwards")
                 self._recorder.say_once(("undelayed", self._prefix, switch), f"{text} ({', '.join(labels)})")
 
     def _say_idle(self) -> None:
         """What found layers that are converted and compute in high precision by their recipe all the same; once."""
         for switch, layers in self._all:
-            if switch.feature in OF_QUANTIZED or _of_own_casts(switch):
+            if switch.feature in OF_QUANTIZED or is_of_own_casts(switch):
                 high = [
                     layer for layer in layers if (state := self._states.get(layer)) is not None and state.default.high and state.plan.high
                 ]
@@ -255,7 +250,7 @@ class Switchboard:
                 if site.offset(extra.key) is None:
                     continue
                 places = {}
-                for gemm in _takers(state.plan, site.kind, orientation):
+                for gemm in takers(state.plan, site.kind, orientation):
                     rows = wanted.setdefault(site.layer, {})
                     if (gemm, site.kind) not in rows:
                         rows[gemm, site.kind] = device, self._rows.get(device, 0)
@@ -322,57 +317,6 @@ class Switchboard:
 def _switched(default: LayerPlan, on: tuple[Switch, ...]) -> LayerPlan:
     """``switched``, one object for layers that are switched alike."""
     return switched(default, on)
-
-
-def _split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
-    """A switch's statistics under the names of ``summary/statistics.py``: those of a layer's own casts, those of casts on paper."""
-    of_operands, on_paper = [], []
-    for asked in switch.settings["stats"]:
-        options = dict(asked.options)
-        recipe, columnwise = options.get("recipe"), "columnwise_" if options.get("orientation") == "columnwise" else ""
-        if recipe is None or (recipe == "fp8_delayed_scaling" and state is not None and _is_delayed(state)):
-            if state is not None:
-                of_operands.append(Asked(asked.label, f"operand_{columnwise}{asked.statistic}"))
-        elif recipe != "fp8_delayed_scaling":
-            on_paper.append(Asked(asked.label, f"{recipe}_{columnwise}{asked.statistic}"))
-    return tuple(of_operands), tuple(on_paper)
-
-
-def _labels_of(switch: Switch, recipe: str | None) -> list[str]:
-    """The statistics that a switch asks for of a recipe; None: of the layer's own casts."""
-    return [asked.label for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") == recipe]
-
-
-def _of_own_casts(switch: Switch) -> bool:
-    return bool(_labels_of(switch, None))
-
-
-def _is_delayed(state: LayerState) -> bool:
-    return isinstance(state.in_force, DelayedScaling)
-
-
-def _takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
-    """The GEMMs into whose rows an operand is counted, the one that the statistic is of first.
-
-    A statistic without orientation is of whichever cast was made: a layer without dgrad (its input takes no gradient), or with a GEMM
-    switched off, has the other one. One of columns is of these alone, unless a cast is the same either way.
-    """
-    gemms = _TAKERS[operand, orientation]
-    first, second = (plan[gemm, operand] for gemm in gemms)
-    alike = first is not None and first == second and _is_either_way(first, operand)
-    if plan.high:  # ``autocast`` may say otherwise in the forward
-        return gemms
-    if operand == "weight" and alike:
-        return ("fprop",)  # one cast for both, made there
-    if orientation == "columnwise":
-        return gemms if alike else gemms[:1]
-    return gemms if operand == "gradient" or first is None else gemms[:1]
-
-
-def _is_either_way(how: How, operand: str) -> bool:
-    """Whether an operand's cast is the same for the GEMM that takes it transposed."""
-    rows, columns = how.scaling.block
-    return how.scaling.kind == "tensor" or (how.scaling.kind == "block" and operand == "weight" and rows == columns)
 
 
 def _dumps(switch: Switch) -> bool:

@@ -110,7 +110,7 @@ def test_counts_are_those_of_each_element_by_itself(micro_batches: int) -> None:
             optimizer.zero_grad()
             for _ in range(micro_batches):
                 loss = model(torch.randn(4, 16, generator=generator) * 40.0**step).square().mean()
-                (loss * (1.0 if step else 1e-4)).backward()  # gradients that e5m2 loses while the scale is still 1
+                (loss * (1.0 if step else 1e-3)).backward()  # gradients that e5m2 loses while the scale is still 1
             optimizer.step()
         handle.remove()
     amax = dict.fromkeys(OPERANDS, 0.0)

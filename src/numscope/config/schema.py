@@ -17,7 +17,7 @@ from numscope.summary.extras import MAX_BLOCK_SIZE
 
 GEMMS = ("fprop", "dgrad", "wgrad")
 FP8_STATS = ("underflows_pct", "overflows_pct", "scale_inv_min", "scale_inv_max", "mse")
-FP8_RECIPES = ("fp8_delayed_scaling", "fp8_current_scaling", "fp8_block_scaling", "mxfp8")
+FP8_RECIPES = ("fp8_delayed_scaling", "fp8_current_scaling", "fp8_block_scaling", "mxfp8", "nvfp4")
 QUANT_FORMATS = ("FP8E4M3", "FP8E5M2", "MXFP8E4M3", "MXFP8E5M2")
 CHOICES = ("layer_name_regex_pattern", "layer_names", "layer_numbers", "layer_types")
 MERGES = ("layer", "type", "all")
