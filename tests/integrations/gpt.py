@@ -86,3 +86,28 @@ def reduce_gradients(model: nn.Module, group: Any) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
             dist.all_reduce(parameter.grad, group=group)
+
+
+class SequenceParallel(nn.Module):
+    """An MLP whose ranks have parts of the sequence around its two layers. Torch's LayerNorm refuses a GPT to be so."""
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__()
+        from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+
+        torch.manual_seed(0)
+        self.config = settings
+        more: dict[str, Any] = {"config": settings, "init_method": nn.init.xavier_uniform_, "bias": True, "skip_bias_add": False}
+        self.norm = nn.LayerNorm(16)
+        self.linear_fc1 = ColumnParallelLinear(16, 64, gather_output=False, **more)
+        self.linear_fc2 = RowParallelLinear(64, 16, input_is_parallel=True, **more)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear_fc2(torch.tanh(self.linear_fc1(self.norm(x))[0]))[0]
+        return y
+
+
+def sequence(rank: int = 0, world: int = 1) -> Tensor:
+    """This rank's part."""
+    whole = torch.randn(8, 3, 16, generator=torch.Generator().manual_seed(2))
+    return whole.chunk(world)[rank].clone().requires_grad_()

@@ -15,11 +15,12 @@ from torch import nn
 pytest.importorskip("megatron.core")
 
 from numscope.errors import NonFiniteError, UsageError
-from numscope.integrations.megatron import attach
+from numscope.integrations.megatron import attach, convert
 from numscope.observation import Observation
+from numscope.precision import DelayedScaling
 from numscope.scope import live
 from tests.distributed.ranks import RankPool
-from tests.integrations.gpt import LENGTH, batch, config, gpt, loss_of, megatron, reduce_gradients
+from tests.integrations.gpt import LENGTH, SequenceParallel, batch, config, gpt, loss_of, megatron, reduce_gradients, sequence
 
 TENSORS = ("activation", "output", "gradient", "dgrad", "weight", "wgrad")
 STATS = ("mean", "std", "min", "max", "abs_min", "l1_norm", "l2_norm", "zero_pct")
@@ -125,6 +126,44 @@ def test_statistics_of_two_data_parallel_ranks_are_those_of_the_whole_batch(rank
     for name, one in told[0].value.items():
         assert one.ranks == (1 if one.tensor in ("weight", "wgrad") else 2), name
     assert [sum(one.mine for one in t.value.values()) for t in told] == [len(whole), 0]
+
+
+# ---- sequence parallelism
+
+
+def sequence_parallel(rank: int, folder: str, world: int, low: bool) -> tuple[Told, torch.Tensor]:
+    with megatron(world):
+        model = SequenceParallel(config(world, sequence_parallel=world > 1))
+        if low:
+            convert(model, DelayedScaling())
+        x = sequence(rank, world)
+        with attach(model, config=statistics(), log_dir=folder) as watch:
+            model(x).square().sum().backward()
+            for parameter in (model.norm.weight, model.norm.bias):  # as Megatron does when gradients are final
+                dist.all_reduce(parameter.grad)
+            watch.step()
+            inspector = watch.scopes[0].inspector
+            assert inspector is not None
+            assert x.grad is not None
+            return {one.name: one for one in inspector.last}, x.grad
+
+
+def sequence_parallel_on_ranks(rank: int, folder: str, low: bool) -> tuple[Told, torch.Tensor]:
+    return sequence_parallel(rank, folder, 2, low)
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_sequence_parallel_layers_show_and_compute_the_whole_sequence(ranks: RankPool, tmp_path: Path, low: bool) -> None:
+    told = [t.value for t in ranks.run(sequence_parallel_on_ranks, str(tmp_path / "split"), low)]
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'alone'}", rank=0, world_size=1)
+    try:
+        whole, gradient = sequence_parallel(0, str(tmp_path / "whole"), 1, low)
+    finally:
+        dist.destroy_process_group()
+    for found, _ in told:
+        check_as_whole(found, whole)
+    assert {name for name, one in told[0][0].items() if one.ranks == 1} == {"norm_weight", "norm_wgrad"}
+    assert torch.allclose(torch.cat([part for _, part in told]), gradient, rtol=1e-4, atol=1e-5)
 
 
 # ---- pipeline stages

@@ -207,6 +207,15 @@ def test_the_last_step_is_written_at_the_end(begin: Any, tmp_path: Path) -> None
     assert list(ours(tmp_path)["fc1_activation_max"]) == [0]
 
 
+def test_example_of_the_docs_runs(begin: Any, tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "transformer-engine.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", docs, re.DOTALL)
+    begin(example)
+    Linear("fc1").micro_batch(0)
+    debug_api.step()
+    assert {"fc1_weight_e4m3_underflows_pct", "fc1_gradient_dynamic_range"} <= ours(tmp_path).keys()
+
+
 # ---- findings
 
 
