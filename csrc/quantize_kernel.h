@@ -348,7 +348,7 @@ struct Rounding {
         const FloatLanes error = back - x;  // exact: both are multiples of the smaller one's last bit, and they are near
         const LaneMask finite = is_finite(error);
         D low, high;
-        if (EACH || any_lane(over)) {
+        if (any_lane(over)) {
             D x_low, x_high;
             halves(where(finite, x), x_low, x_high);
             halves(where(finite, back), low, high);
