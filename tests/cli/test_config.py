@@ -173,7 +173,7 @@ def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) ->
         (["config", "check"], "numscope config check: got no FILE, expected numscope config check [options] FILE."),
         (["config", "check", "--all", "f"], "numscope config check: got '--all', expected one of --features."),
         (["config", "explain", "f", "--tokns", "1"], """numscope config explain: got '--tokns', expected one of --features, --model, \
---tokens. Did you mean "--tokens"?"""),
+--recipe, --tokens. Did you mean "--tokens"?"""),
         (["config", "explain", "f", "--tokens", "x"], "numscope config explain: --tokens: got 'x', expected a whole number."),
         (["layers"], "numscope layers: got no MODEL_OR_RUN, expected numscope layers [options] MODEL_OR_RUN."),
     ],
@@ -187,3 +187,64 @@ def test_wrong_words_are_refused(
     with pytest.raises(SystemExit) as ended:
         main()
     assert (ended.value.code, capsys.readouterr().err) == (2, f"{message}\n")
+
+
+# ---- what each layer's GEMMs run in
+
+SWITCHES = """
+mlp:
+  enabled: true
+  layers: {layer_name_regex_pattern: c_fc}
+  transformer_engine:
+    disable_fp8_gemm: {enabled: true, gemms: [dgrad], start_step: 10, end_step: 19}
+attention:
+  enabled: true
+  layers: {layer_name_regex_pattern: c_attn}
+  transformer_engine:
+    per_tensor_scaling: {enabled: true, gemms: [fprop], margin: 1}
+"""
+
+
+def plan_rows(done: Result) -> list[list[str]]:
+    """The rows of the second table."""
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.split("\n")
+    start = next(index for index, line in enumerate(lines) if line.startswith("layer "))
+    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines[start + 2 :]]
+    return rows[: rows.index([]) if [] in rows else next(i for i, row in enumerate(rows) if row[0].startswith("reads"))]
+
+
+def test_explain_shows_what_each_layers_gemms_run_in() -> None:
+    Path("fp8.yaml").write_text(SWITCHES)
+    done = numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make")
+    rows = plan_rows(done)
+    e4m3, mixed = "e4m3fn delayed", "e5m2 delayed × e4m3fn delayed"
+    assert [row for row in rows if row[0] == "transformer.h.0.mlp.c_fc"] == [
+        ["transformer.h.0.mlp.c_fc", "Conv1D", "0-9, from 20", e4m3, mixed, mixed],
+        ["transformer.h.0.mlp.c_fc", "Conv1D", "10-19", e4m3, "high precision", mixed],
+    ]
+    assert ["transformer.h.1.attn.c_attn", "Conv1D", "all", "e4m3fn current margin 1", mixed, mixed] in rows
+    assert ["lm_head", "Linear", "all", e4m3, mixed, mixed] in rows
+    assert not any("ln_1" in row[0] for row in rows)
+
+
+def test_explain_takes_another_recipe() -> None:
+    Path("fp8.yaml").write_text(SWITCHES)
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make", "--recipe", "mxfp8"))
+    assert ["lm_head", "Linear", "all", *["e4m3fn 1x32 e8m0 power-of-two"] * 3] in rows
+    assert plan_rows(numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make", "--recipe", "current"))
+    refused = numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make", "--recipe", "mxfp9")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("--recipe: got 'mxfp9', expected a recipe, or one of delayed, ")
+
+
+def test_explain_without_a_model_has_no_layers_to_show_plans_of() -> None:
+    Path("fp8.yaml").write_text(SWITCHES)
+    assert "fprop" not in numscope_config("explain", "fp8.yaml").stdout
+    assert numscope_config("explain", "fp8.yaml", "--recipe", "mxfp8").exit_code == 2
+
+
+def test_explain_of_a_periodic_switch_goes_on_with_dots() -> None:
+    Path("fp8.yaml").write_text(SWITCHES.replace("start_step: 10, end_step: 19", "freq: 4"))
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make"))
+    assert [row[2] for row in rows if row[0] == "transformer.h.0.mlp.c_fc"] == ["0, 4, …", "1-3, 5-7, …"]

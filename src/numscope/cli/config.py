@@ -48,13 +48,18 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
 @click.option(
     "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
 )
+@click.option("--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (delayed).")
 @FEATURES
 @click.pass_context
-def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, features: tuple[str, ...]) -> None:
-    """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads."""
+def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
+    """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads; with precision switches
+    also what each layer's GEMMs run in.
+    """
     plan = load(ctx, file, features)
     subject, resolved = None, None
     try:
+        if recipe is not None and model is None:
+            raise UsageError("--recipe: got one without --model, expected a model whose GEMMs run by it. Add --model MODEL_OR_RUN.")
         if tokens is not None and tokens < 1:
             raise UsageError(f"--tokens: got {tokens}, expected at least 1.")
         if model is not None:
@@ -66,10 +71,28 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
     except UsageError as error:
         refuse(ctx, error)
     show(_table(plan, resolved, subject, tokens))
+    if resolved is not None and subject is not None:
+        _show_plans(ctx, resolved, subject, recipe)
     for line in _cost_lines(resolved, subject, tokens):
         click.echo(line)
     for note in (*plan.notes, *(resolved.notes if resolved is not None else ())):
         click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
+
+
+def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe: str | None) -> None:
+    """What each layer's GEMMs run in, where a switch or the question asks for it."""
+    from numscope.cli.plans import SWITCHES, table_of
+
+    if recipe is None and not any(switch.feature in SWITCHES for switch, _ in resolved.switches):
+        return
+    try:
+        table = table_of(resolved, subject.gemms, recipe)
+    except UsageError as error:
+        refuse(ctx, error)
+        return
+    if table.rows:
+        click.echo()
+        show(table)
 
 
 def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:

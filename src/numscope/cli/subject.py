@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
+_GEMM_CLASSES = ("Linear", "Conv1D", "GemmPart")  # all that a run tells of a layer is its class's name
 _ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
 
 
@@ -31,11 +32,13 @@ class Subject:
         layers: in the model's order.
         widths: by layer's name, last dimensions of its input and its output; None where it has no such dimension.
         read: by (layer's name, tensor), the bytes that a run read of it on one rank at a step.
+        gemms: the layers that compute GEMMs: fp8 recipes and switches act on these.
     """
 
     layers: list[Layer]
     widths: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    gemms: list[Layer] = field(default_factory=list)
 
 
 def subject_of(given: str) -> Subject:
@@ -50,10 +53,12 @@ def subject_of(given: str) -> Subject:
 
 
 def _of_model(model: nn.Module) -> Subject:
+    from numscope.precision.conversion import convertible
     from numscope.probe.layer_names import layers_of
 
     found = layers_of(model)
-    return Subject(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()})
+    gemms = [layer for module, layer in found.items() if convertible(module)]
+    return Subject(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()}, gemms=gemms)
 
 
 def _widths(module: nn.Module) -> tuple[int | None, int | None]:
@@ -148,7 +153,8 @@ def _of_run(folder: Path) -> Subject:
             layers.setdefault(layer.name, layer)
     if not layers:
         raise UsageError(f"{folder}: tells of no layers, expected the folder of a run that had a config and began a step.")
-    return Subject(list(layers.values()), read=_read_bytes(folder))
+    gemms = [layer for layer in layers.values() if layer.cls in _GEMM_CLASSES]
+    return Subject(list(layers.values()), read=_read_bytes(folder), gemms=gemms)
 
 
 def _told(path: Path) -> Iterator[Layer]:
