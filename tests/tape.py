@@ -98,3 +98,10 @@ def line_of(marker: str, file: str) -> int:
         found = [i for i, text in enumerate(f, 1) if text.rstrip().endswith(f"# {marker}")]
     assert len(found) == 1, (marker, found)
     return found[0]
+
+
+def at(run: Run, *escaped: Tensor | None) -> tuple[str, int]:
+    """File and line of the culprit."""
+    culprit = run.culprit(*escaped)
+    assert culprit is not None
+    return culprit.file, culprit.line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -130,3 +130,12 @@ def _build(name: str, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, di
 def build() -> Callable[..., tuple[nn.Module, dict[str, Any]]]:
     """``build(name, dtype)``: a model of ``BUILDERS`` and the arguments of one call."""
     return _build
+
+
+@pytest.fixture
+def debug_tool_ends() -> Iterator[None]:
+    """What a test has initialized ends with it."""
+    import numscope.compat.debug_tool as debug_api
+
+    yield
+    debug_api.end_debug()

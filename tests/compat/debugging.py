@@ -83,3 +83,18 @@ def section(*, layers: dict[str, Any], **features: Any) -> dict[str, Any]:
 
 def collect(stats: list[str], tensors: list[str], **more: Any) -> dict[str, Any]:
     return {"enabled": True, "type": stats, "tensors": tensors, **more}
+
+
+FC1 = section(layers={"layer_name_regex_pattern": "fc1"}, collect_tensor_stats=collect(["max", "std"], ["activation"]))
+
+
+def statistics(folder: Path) -> Path:
+    return folder / "debug_statistics_logs" / "globalrank-0.log"
+
+
+def debug_log(folder: Path) -> str:
+    return (folder / "debug_logs" / "globalrank-0.log").read_text(encoding="utf-8")
+
+
+def steps_of(folder: Path, name: str = "layers.0.fc1_activation_max") -> list[int]:
+    return [line.step for line in read_log(statistics(folder)) if line.name == name]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from torch.nn.modules import module as torch_hooks
 import numscope.compat.debug_tool as debug_api
 from numscope.compat import debug_session
 from numscope.errors import UsageError
-from tests.compat.debugging import Model, batch, collect, model, read_log, section, sgd, train_step
+from tests.compat.debugging import FC1, batch, collect, debug_log, model, read_log, section, sgd, statistics, steps_of, train_step
 
 EXAMPLE = """
 stat_collection:
@@ -46,22 +43,7 @@ stat_collection:
       tensors: [activation, gradient]
       freq: 2
 """
-FC1 = section(layers={"layer_name_regex_pattern": "fc1"}, collect_tensor_stats=collect(["max", "std"], ["activation"]))
-
-
-@pytest.fixture(autouse=True)
-def _ended() -> Iterator[None]:
-    yield
-    debug_api.end_debug()
-
-
-def statistics(folder: Path) -> Path:
-    return folder / "debug_statistics_logs" / "globalrank-0.log"
-
-
-def debug_log(folder: Path) -> str:
-    return (folder / "debug_logs" / "globalrank-0.log").read_text(encoding="utf-8")
-
+pytestmark = pytest.mark.usefixtures("debug_tool_ends")
 
 # ---- the document's own use
 
@@ -234,120 +216,6 @@ def test_what_needs_an_initialization_says_so_and_what_ends_a_step_does_nothing(
             call()
 
 
-# ---- steps
-
-
-def steps_of(folder: Path, name: str = "layers.0.fc1_activation_max") -> list[int]:
-    return [line.step for line in read_log(statistics(folder)) if line.name == name]
-
-
-def test_step_alone_counts_once_it_is_called_however_often_optimizers_step(tmp_path: Path) -> None:
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
-    net = model()
-    optimizer = sgd(net)
-    for step in range(3):
-        train_step(net, optimizer, step)
-        debug_api.step()
-        if step:
-            continue
-    for step in range(2):  # two optimizer steps a training step
-        train_step(net, optimizer, step)
-        train_step(net, optimizer, step)
-        debug_api.step()
-    debug_api.end_debug()
-    assert steps_of(tmp_path) == [0, 1, 2, 3, 4]
-
-
-def test_optimizers_count_where_step_is_never_called(tmp_path: Path) -> None:
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
-    net = model()
-    optimizer = sgd(net)
-    for step in range(3):
-        train_step(net, optimizer, step)
-    debug_api.end_debug()
-    assert steps_of(tmp_path) == [0, 1, 2]
-
-
-def test_step_counts_without_any_optimizer(tmp_path: Path) -> None:
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
-    net = model()
-    for step in range(3):
-        net(batch(step)).sum().backward()
-        debug_api.step()
-    debug_api.end_debug()
-    assert steps_of(tmp_path) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("how", ["argument", "call"])
-def test_run_that_goes_on_from_a_checkpoint_numbers_its_steps_from_there(tmp_path: Path, how: str) -> None:
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path), init_training_step=500 if how == "argument" else 0)
-    if how == "call":
-        debug_api.initialize_training_step(500)
-    first, second = model(0), nn.ModuleDict({"fc1": nn.Linear(8, 8)})
-    for step in range(2):
-        train_step(first, sgd(first), step)
-        debug_api.step()
-    second["fc1"](batch(0)).sum().backward()  # its first call is in step 502
-    debug_api.step()
-    debug_api.end_debug()
-    assert steps_of(tmp_path) == [500, 501]
-    assert steps_of(tmp_path, "Layer_1_activation_max") == []  # the layer alone is not called fc1
-    with pytest.raises(UsageError):
-        debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
-        debug_api.initialize_training_step(-1)
-
-
-def test_model_called_later_begins_at_the_step_at_work(tmp_path: Path) -> None:
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
-    first, second = model(0), model(1)
-    train_step(first, sgd(first), 0)
-    debug_api.step()
-    train_step(second, sgd(second), 0)
-    debug_api.step()
-    debug_api.end_debug()
-    lines = read_log(statistics(tmp_path))
-    assert [line.step for line in lines if line.name == "layers.0.fc1_activation_max"] == [0]
-    assert [line.step for line in lines if line.name == "Model.layers.0.fc1_activation_max"] == [1]
-
-
-# ---- what selects nothing
-
-
-def test_config_that_selects_nothing_is_an_error_before_the_first_weights_move(tmp_path: Path) -> None:
-    config = section(layers={"layer_name_regex_pattern": "linear_fc1"}, collect_tensor_stats=collect(["max"], ["activation"]))
-    debug_api.initialize_debug(config, log_dir=str(tmp_path))
-    net = model()
-    before = [p.detach().clone() for p in net.parameters()]
-    with pytest.raises(UsageError, match=r'watched\.layers: layer_name_regex_pattern: "linear_fc1" matches none of the model\'s'):
-        train_step(net, sgd(net), 0)
-    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
-
-
-def test_config_that_selects_nothing_is_an_error_at_the_first_step_without_optimizer(tmp_path: Path) -> None:
-    config = section(layers={"layer_name_regex_pattern": "linear_fc1"}, collect_tensor_stats=collect(["max"], ["activation"]))
-    debug_api.initialize_debug(config, log_dir=str(tmp_path))
-    model()(batch(0)).sum().backward()
-    with pytest.raises(UsageError, match="matches none of the model's"):
-        debug_api.step()
-
-
-def test_section_may_select_layers_of_one_of_several_models(tmp_path: Path) -> None:
-    config = {
-        **FC1,
-        "other": section(layers={"layer_name_regex_pattern": "gate"}, collect_tensor_stats=collect(["max"], ["weight"]))["watched"],
-    }
-    debug_api.initialize_debug(config, log_dir=str(tmp_path))
-    net, other = model(), nn.Sequential()
-    other.add_module("gate", nn.Linear(3, 3))
-    other(net(batch(0))).sum().backward()
-    torch.optim.SGD([*net.parameters(), *other.parameters()], lr=0.1).step()
-    debug_api.step()
-    debug_api.end_debug()
-    names = {line.name for line in read_log(statistics(tmp_path))}
-    assert "gate_weight_max" in names
-    assert "layers.0.fc1_activation_std" in names
-
-
 # ---- where statistics go
 
 
@@ -413,111 +281,6 @@ def test_message_in_a_default_run_goes_to_the_debug_log(tmp_path: Path) -> None:
     debug_api.log_message("hello")
     debug_api.end_debug()
     assert debug_log(tmp_path).endswith(" - INFO - hello\n")
-
-
-# ---- tensors that a script hands in
-
-
-SIX = ["min", "max", "mean", "std", "l1_norm", "l2_norm"]
-HANDED = section(layers={"layer_types": ["mine"]}, collect_tensor_stats=collect(SIX, ["activation", "weight"], freq=2))
-
-
-def test_handed_in_tensor_gives_and_logs_what_its_configuration_asks(tmp_path: Path) -> None:
-    debug_api.initialize_debug(HANDED, log_dir=str(tmp_path))
-    tensor = torch.randn(7, 5, generator=torch.Generator().manual_seed(0)).bfloat16()
-    for _ in range(3):
-        found = debug_api.log_tensor_stats("mine.q", tensor_name="activation", tensor=tensor)
-        assert debug_api.log_tensor_stats("mine.q", tensor_name="gradient", tensor=tensor) == {}
-        assert debug_api.log_tensor_stats("other", tensor_name="activation", tensor=tensor) == {}
-        debug_api.step()
-    exact = tensor.double()
-    expected = [exact.min(), exact.max(), exact.mean(), exact.std(), exact.norm(1), exact.norm(2)]
-    assert list(found) == SIX
-    assert list(found.values()) == pytest.approx([e.item() for e in expected], rel=1e-12)
-    assert debug_api.log_tensor_stats("mine.q", "activation", tensor, iteration=10) == found
-    assert debug_api.log_tensor_stats("mine.q", "activation", tensor, iteration=11) == {}
-    debug_api.end_debug()
-    lines = read_log(statistics(tmp_path))
-    assert [(line.name, line.step) for line in lines] == [(f"mine.q_activation_{s}", step) for step in (0, 2, 10) for s in SIX]
-
-
-def test_handed_in_tensor_belongs_to_the_step_just_done_until_the_next_forward(tmp_path: Path) -> None:
-    config = section(layers={"layer_name_regex_pattern": "fc1|mine"}, collect_tensor_stats=collect(["max"], ["activation"]))
-    debug_api.initialize_debug(config, log_dir=str(tmp_path))
-    net = model()
-    optimizer = sgd(net)
-    for step in range(3):
-        train_step(net, optimizer, step)
-        debug_api.log_tensor_stats("mine", "activation", torch.full((1,), float(step)))
-        debug_api.step()
-    debug_api.end_debug()
-    assert [(line.step, line.value) for line in read_log(statistics(tmp_path)) if line.name == "mine_activation_max"] == [
-        (0, 0),
-        (1, 1),
-        (2, 2),
-    ]
-
-
-def test_handed_in_statistics_serve_as_floats_and_as_tensors(tmp_path: Path) -> None:
-    debug_api.initialize_debug(HANDED, log_dir=str(tmp_path))
-    tensor = torch.tensor([1.0, -3.0, 0.5])
-    found = debug_api.log_tensor_stats("mine", "weight", tensor)
-    assert isinstance(found["max"], float)
-    assert json.dumps(found["max"]) == "1.0"
-    assert found["min"].item() == -3.0
-    assert f"{found['l1_norm'].cpu().float():.2f}" == "4.50"
-    assert torch.allclose(found["l2_norm"], tensor.norm())
-    assert torch.equal(torch.maximum(found["max"], tensor), torch.tensor([1.0, 1.0, 1.0]))
-    assert math.isnan(debug_api.log_tensor_stats("mine", "weight", torch.tensor([math.nan]))["mean"])
-
-
-def test_handed_in_tensor_of_a_site_that_is_collected_by_itself_is_written_once(tmp_path: Path) -> None:
-    class Calls(Model):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            given.append(debug_api.log_tensor_stats("layers.0.fc1", "activation", x))
-            return super().forward(x)
-
-    given: list[dict[str, Any]] = []
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path))
-    torch.manual_seed(0)
-    net = Calls()
-    for step in range(2):
-        train_step(net, sgd(net), step)
-        debug_api.step()
-    debug_api.end_debug()
-    lines = [line for line in read_log(statistics(tmp_path)) if line.name == "layers.0.fc1_activation_max"]
-    assert [line.step for line in lines] == [0, 1]
-    assert [line.value for line in lines] == pytest.approx([g["max"] for g in given])
-    assert debug_log(tmp_path).count("log_tensor_stats writes nothing for its activation") == 1
-
-
-def test_handed_in_names_count_as_selected(tmp_path: Path) -> None:
-    debug_api.initialize_debug(HANDED, log_dir=str(tmp_path))
-    net = model()  # no layer of it is called mine
-    optimizer = sgd(net)
-    optimizer.zero_grad()
-    net(batch(0)).sum().backward()
-    debug_api.log_tensor_stats("mine", "weight", torch.ones(2))
-    optimizer.step()
-    debug_api.step()
-
-
-@pytest.mark.parametrize(
-    ("name", "tensor", "text"),
-    [
-        (
-            "weigth",
-            torch.ones(1),
-            "tensor_name: got 'weigth', expected one of activation, weight, gradient, output, wgrad, dgrad. Did you mean 'weight'?",
-        ),
-        ("weight", [1.0], "tensor: got list, expected a torch.Tensor."),
-    ],
-)
-def test_handed_in_nonsense_is_refused(tmp_path: Path, name: str, tensor: Any, text: str) -> None:
-    debug_api.initialize_debug(HANDED, log_dir=str(tmp_path))
-    with pytest.raises(UsageError) as caught:
-        debug_api.log_tensor_stats("mine", name, tensor)
-    assert str(caught.value) == text
 
 
 # ---- names
