@@ -91,12 +91,11 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
     if first.scaling.kind == "row" and a.dtype is not torch.bfloat16:
         return "torch._scaled_mm gives bfloat16 alone under scales of rows"
     rows = a.numel() // a.shape[-1]
-    out_features, in_features = b.shape if gemm != "wgrad" else (a.shape[-1], b.shape[-1])
-    if gemm != "wgrad" and state.is_transposed:
-        out_features, in_features = in_features, out_features
-    if gemm == "wgrad" and state.is_transposed:
-        in_features = out_features
-    summed, columns = {"fprop": (in_features, out_features), "dgrad": (out_features, in_features), "wgrad": (rows, in_features)}[gemm]
+    last = (a.shape[-1], b.shape[-1])  # of both operands
+    if gemm == "wgrad":
+        summed, columns = rows, last[0 if state.is_transposed else 1]
+    else:
+        summed, columns = last[0], b.numel() // last[0]
     if summed % _ALIGNMENT or columns % _ALIGNMENT:
         return f"it sums {summed} products for {columns} columns, and torch._scaled_mm takes multiples of {_ALIGNMENT}"
     return ""

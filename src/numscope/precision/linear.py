@@ -45,6 +45,8 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     if type(x) not in _PLAIN or type(weight) not in _PLAIN:
         return _of_subclass(state, x, weight, bias)
     x = in_autocast_dtype(x)
+    if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        return products.fprop(x, weight, bias, state.is_transposed)  # torch's own refusal
     counts = module.training and not is_paused()
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)):
         y: Tensor = _Product.apply(x, weight, bias, state, plan, counts)  # type: ignore[no-untyped-call]
@@ -96,6 +98,7 @@ def forward_gemm(state: LayerState, plan: LayerPlan, x: Tensor, weight: Tensor, 
             weight.to(dtype) if weight_how is None else _values(held),
             bias,
             state.is_transposed,
+            weight.requires_grad and x_how is weight_how is None,
         )
     return y if state.results is None else _as_result(state, "output", y)
 
@@ -156,6 +159,7 @@ def backward_gemms(
                 x,
                 is_transposed,
                 bias,
+                dgrad_how is weight_how is None,
             )
         if state.results is not None:
             dx = _as_result(state, "dgrad", dx)
@@ -177,7 +181,12 @@ def backward_gemms(
             dw = backends.wgrad(made, x_made, dtype, is_transposed)
         else:
             dw = products.wgrad(
-                gradient if wgrad_how is None else _values(made), x if x_how is None else _values(x_made), weight, is_transposed, bias
+                gradient if wgrad_how is None else _values(made),
+                x if x_how is None else _values(x_made),
+                weight,
+                is_transposed,
+                bias,
+                wgrad_how is x_how is None,
             )
         if state.results is not None:
             dw = _as_result(state, "wgrad", dw)
@@ -195,15 +204,15 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, state: LayerState, plan: LayerPlan, counts: bool) -> Tensor:
-        ctx.save_for_backward(x, weight, bias)
-        ctx.said = (state, plan, counts)
+        ctx.save_for_backward(x, weight)
+        ctx.said = (state, plan, counts, bias)
         return forward_gemm(state, plan, x, weight, bias, counts)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        state, plan, counts = ctx.said
-        x, weight, bias = ctx.saved_tensors
+        state, plan, counts, bias = ctx.said
+        x, weight = ctx.saved_tensors
         got = backward_gemms(state, plan, gradient, x, weight, bias, counts and not is_paused(), ctx.needs_input_grad[:3])
         return *got, None, None, None
 

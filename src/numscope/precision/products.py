@@ -23,7 +23,7 @@ def flat(x: Tensor) -> Tensor:
     return x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
 
 
-def fprop(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool = False) -> Tensor:
+def fprop(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool = False, trains_weight: bool = False) -> Tensor:
     """``x Wᵀ + b``
 
     Args:
@@ -31,11 +31,12 @@ def fprop(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool = 
         weight: [out_features, in_features]; transposed: [in_features, out_features].
         bias: [out_features]
         is_transposed: the weight is kept as transformers' ``Conv1D`` has it.
+        trains_weight: the weight's gradient will be wanted, though this runs without grad mode.
     """
     if not is_transposed:
-        if is_plain(x) or not weight.requires_grad:
+        if is_plain(x) or not trains_weight:
             return F.linear(x, weight, bias)
-        # Whether it batches such an input depends on whether the weight wants a gradient, which nothing does without grad mode.
+        # Whether it batches such an input depends on whether the weight wants a gradient.
         with torch.enable_grad():
             return F.linear(x.detach(), weight.detach().requires_grad_(), bias).detach()
     x2 = x.view(-1, x.shape[-1])
@@ -43,7 +44,9 @@ def fprop(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool = 
     return y.view(*x.shape[:-1], weight.shape[1])
 
 
-def dgrad(gradient: Tensor, weight: Tensor, x: Tensor, is_transposed: bool = False, bias: Tensor | None = None) -> Tensor:
+def dgrad(
+    gradient: Tensor, weight: Tensor, x: Tensor, is_transposed: bool = False, bias: Tensor | None = None, is_high: bool = True
+) -> Tensor:
     """``dy W``, in the shape and layout that the input's gradient has.
 
     Args:
@@ -52,19 +55,21 @@ def dgrad(gradient: Tensor, weight: Tensor, x: Tensor, is_transposed: bool = Fal
         x: the input that it is the gradient of; its data is not read.
         is_transposed: likewise.
         bias: as ``fprop`` took it; its data is not read.
+        is_high: no operand was quantized, so that it is to be bitwise what autograd computes.
     """
-    if not is_transposed and not is_plain(x):
+    if is_high and not is_transposed and not is_plain(x):
         return _by_autograd(x, weight, bias, gradient, of_input=True)
     g2, x2 = flat(gradient), flat(x)
-    rows, columns = x2.shape
-    if x2.stride() == (1, rows):
+    if x2.stride() == (1, x2.shape[0]):
         got = (weight if is_transposed else weight.t()).mm(g2.t()).t()
     else:
         got = g2.mm(weight.t() if is_transposed else weight)
-    return got if x.dim() == 2 else got.view(*x.shape[:-1], columns)
+    return got if x.dim() == 2 else got.reshape(x.shape)
 
 
-def wgrad(gradient: Tensor, x: Tensor, weight: Tensor, is_transposed: bool = False, bias: Tensor | None = None) -> Tensor:
+def wgrad(
+    gradient: Tensor, x: Tensor, weight: Tensor, is_transposed: bool = False, bias: Tensor | None = None, is_high: bool = True
+) -> Tensor:
     """``dyᵀ x``, in the shape and layout that the weight's gradient has.
 
     Args:
@@ -73,8 +78,9 @@ def wgrad(gradient: Tensor, x: Tensor, weight: Tensor, is_transposed: bool = Fal
         weight: that it is the gradient of; its data is not read.
         is_transposed: as ``fprop`` takes it.
         bias: as ``fprop`` took it; its data is not read.
+        is_high: no operand was quantized, so that it is to be bitwise what autograd computes.
     """
-    if not is_transposed and not is_plain(x):
+    if is_high and not is_transposed and not is_plain(x):
         return _by_autograd(x, weight, bias, gradient, of_input=False)
     g2, x2 = flat(gradient), flat(x)
     factor = weight if is_transposed else weight.t()  # the second factor of fprop
@@ -95,10 +101,9 @@ def bias_gradient(gradient: Tensor, bias: Tensor, x: Tensor) -> Tensor:
 
 def _by_autograd(x: Tensor, weight: Tensor, bias: Tensor | None, gradient: Tensor, *, of_input: bool) -> Tensor:
     """A gradient of ``F.linear`` for inputs of which only it knows the way. *Cost:* one more GEMM, the forward's."""
+    dtype = x.dtype
+    bias = None if bias is None else bias.detach().to(dtype)
     with torch.enable_grad():
-        leaves = (
-            x.detach().requires_grad_(of_input or x.requires_grad),
-            weight.detach().requires_grad_(not of_input or weight.requires_grad),
-        )
-        y = F.linear(*leaves, bias)
-        return torch.autograd.grad(y, leaves[0 if of_input else 1], gradient)[0]
+        x_leaf = x.detach().requires_grad_(of_input or x.requires_grad)
+        weight_leaf = weight.detach().to(dtype).requires_grad_(not of_input or weight.requires_grad)
+        return torch.autograd.grad(F.linear(x_leaf, weight_leaf, bias), x_leaf if of_input else weight_leaf, gradient)[0]

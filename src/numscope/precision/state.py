@@ -46,15 +46,15 @@ class Cohort:
 class _KeptWeight:
     """A weight's codes, and what they were made from."""
 
-    __slots__ = ("cast", "cells", "pointer", "recorded", "version", "weight")
+    __slots__ = ("cast", "counted", "pointer", "recorded", "version", "weight")
 
-    def __init__(self, weight: Tensor, cast: Cast, recorded: bool, cells: Mapping[Any, Tensor] | None) -> None:
+    def __init__(self, weight: Tensor, cast: Cast, recorded: bool, counted: dict[str, Tensor]) -> None:
         self.weight = weakref.ref(weight)
         self.version = weight._version
         self.pointer = weight.data_ptr()  # ``weight.data = other`` moves it and not the version
         self.cast = cast
         self.recorded = recorded
-        self.cells = cells  # that it was counted into
+        self.counted = counted  # the cells that it was counted into, by GEMM
 
     def is_of(self, weight: Tensor) -> bool:
         return self.weight() is weight and self.version == weight._version and self.pointer == weight.data_ptr()
@@ -256,11 +256,13 @@ class LayerState:
         if how.scaling.kind == "tensor" or (how.scaling.kind == "block" and how.scaling.block[0] == how.scaling.block[1]):
             columnwise = False  # the same either way
         kept = self._weights.get((how, columnwise))
-        wants_cells = None if not counts or self.cells is None or (gemm, "weight") not in self.cells else self.cells
-        if kept is not None:
+        cells = self.cells.get((gemm, "weight")) if counts and self.cells is not None else None
+        counted: dict[str, Tensor] = {}
+        if kept is not None and kept.is_of(weight):
+            counted = kept.counted
             recorded = kept.recorded or not (record and how.delayed)
             shown = counts and self.observer is not None
-            if recorded and (wants_cells is None or kept.cells is wants_cells) and not shown and kept.is_of(weight):
+            if recorded and not shown and (cells is None or counted.get(gemm) is cells):
                 made = kept.cast
                 return made if codes else Cast(dequantized(made, weight, dtype), None, made.scale_inv, how, columnwise)
         same = weight.dtype is dtype
@@ -279,7 +281,8 @@ class LayerState:
         values = made.values if same or codes else dequantized(made, weight, dtype)
         if keeps:
             made.values = None
-            self._weights[how, columnwise] = _KeptWeight(weight, made, record, wants_cells)
+            counted = counted if cells is None else {**counted, gemm: cells}
+            self._weights[how, columnwise] = _KeptWeight(weight, made, record, counted)
         return made if codes else Cast(values, None, made.scale_inv, how, columnwise)
 
     def _keeps(self, weight: Tensor) -> bool:

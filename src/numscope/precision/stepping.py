@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["follow", "load_state_dict", "state_dict", "step"]
 
 _hook: RemovableHandle | None = None  # torch calls it after every optimizer's step, while there are states
+_num_followed = 0
 
 
 def follow(state: LayerState) -> None:
@@ -34,15 +35,17 @@ def follow(state: LayerState) -> None:
     Args:
         state: a new one.
     """
-    global _hook
+    global _hook, _num_followed
+    _num_followed += 1
     if _hook is None:
         _hook = register_optimizer_step_post_hook(_after_step)
     weakref.finalize(state, _unhook).atexit = False
 
 
 def _unhook() -> None:
-    global _hook
-    if _hook is not None and not len(live):
+    global _hook, _num_followed
+    _num_followed -= 1
+    if _hook is not None and not _num_followed:
         _hook.remove()
         _hook = None
 
