@@ -24,7 +24,8 @@ from numscope.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --recipe, --trace, -m"
+OPTIONS = "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --on-nonfinite, --recipe, "
+OPTIONS += "--trace, -m"
 COMMANDS = ", ".join(sorted(command.numscope.commands))
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
@@ -123,7 +124,8 @@ def test_unset_options_keep_the_watchs_defaults_and_help_shows_them(tmp_path: Pa
     assert parsed("s.py")[1] == WatchOptions()
     shown = " ".join(cli("run", "--help", cwd=tmp_path).stdout.split())
     assert f"({WatchOptions().frames})" in shown
-    assert {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module", "recipe"} <= {f.name for f in dataclasses.fields(WatchOptions)}
+    options = {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module", "recipe"}
+    assert options <= {f.name for f in dataclasses.fields(WatchOptions)}
 
 
 def test_version_and_help(tmp_path: Path) -> None:
@@ -309,3 +311,10 @@ def test_small_t5_overflows_by_itself_and_the_line_is_named(tmp_path: Path) -> N
     assert "modeling_t5.py:" in done.stderr
     assert "overflow of the dtype" in done.stderr
     assert "float16" in done.stderr
+
+
+def test_recipe_names_are_those_that_recipe_of_knows() -> None:
+    from numscope.cli.preparing import RECIPES
+    from numscope.precision.recipes import RECIPES as KNOWN
+
+    assert set(RECIPES) == set(KNOWN) - {"high_precision", "custom"}

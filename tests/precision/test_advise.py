@@ -16,15 +16,14 @@ from numscope.precision.recipes import MXFP8, CurrentScaling, DelayedScaling, Hi
 from numscope.precision.what_if import WhatIf, candidates
 
 
-def counts(numel: float = 1000, underflow: float = 0, overflow: float = 0, error: float = 1.0, signal: float = 1e4) -> dict[str, float]:
-    return {"numel": numel, "num_underflow": underflow, "num_overflow": overflow, "square_error": error, "square_sum": signal}
+def counts(numel: float = 1000, underflow: float = 0, overflow: float = 0, noise: float = 1e-4, num_casts: float = 1) -> dict[str, float]:
+    return {"numel": numel, "num_underflow": underflow, "num_overflow": overflow, "noise": noise, "num_casts": num_casts}
 
 
-def test_price_is_the_ratio_of_square_sums_and_shares_of_all_elements() -> None:
-    assert Price.of(counts(underflow=20, overflow=5, error=10.0, signal=1e4)) == Price(30.0, 0.5, 2.0)
-    assert Price.of(counts(error=0.0)).sqnr_db == math.inf
-    assert Price.of(counts(signal=0.0)).sqnr_db == -math.inf
-    assert Price.of(counts(error=math.inf)).sqnr_db == -math.inf
+def test_price_is_the_mean_noise_of_casts_and_shares_of_all_elements() -> None:
+    assert Price.of(counts(underflow=20, overflow=5, noise=0.004, num_casts=4)) == Price(30.0, 0.5, 2.0)
+    assert Price.of(counts(noise=0.0)).sqnr_db == math.inf
+    assert Price.of(counts(noise=math.inf)).sqnr_db == -math.inf
     assert Price.of(counts(numel=0)).sqnr_db is None
 
 
@@ -84,14 +83,14 @@ def test_bad_operand_keeps_the_gemms_that_take_it_high(operand: str, gemms: tupl
 
 
 def test_first_format_in_order_that_is_within_the_limits_is_the_one_it_could_take() -> None:
-    few = {"e4m3": counts(underflow=100), "e5m2": counts(error=1e3), "block": counts(overflow=60)}
+    few = {"e4m3": counts(underflow=100), "e5m2": counts(noise=0.1), "block": counts(overflow=60)}
     advice = advice_of(measured(activation=few), Limits())
     assert [one.takes for one in advice.operands] == ["mxfp8", "e4m3", "e4m3"]
     assert advice.high == ()
 
 
 def test_operand_that_no_format_suits_is_high() -> None:
-    all_bad = {key: counts(error=1e4) for key in ("e4m3", "e5m2", "block", "mxfp8", "bf16", "fp16")}
+    all_bad = {key: counts(noise=1.0) for key in ("e4m3", "e5m2", "block", "mxfp8", "bf16", "fp16")}
     first = advice_of(measured(activation=all_bad), Limits()).operands[0]
     assert (first.takes, first.price) == (HIGH, None)
 
@@ -105,7 +104,7 @@ def test_operand_with_nan_takes_no_format_and_is_kept_high() -> None:
 
 
 def test_gemm_that_the_recipe_leaves_high_is_not_counted() -> None:
-    numbers = measured(activation={"d": counts(error=1e9)})
+    numbers = measured(activation={"d": counts(noise=1e5)})
     numbers["plan"] = {**PLAN, "fprop": {"activation": None, "weight": None}}
     advice = advice_of(numbers, Limits())
     assert advice.num_gemms == 2
@@ -118,7 +117,7 @@ def test_ranks_numbers_add_up() -> None:
     whole = merged([one, two])
     seen = whole["layers"]["fc"]["operands"]["activation"]
     assert (seen["numel"], seen["amax"]) == (2000, 7.0)
-    assert seen["casts"]["d"] == counts(numel=2000, overflow=500, error=2.0, signal=2e4)
+    assert seen["casts"]["d"] == counts(numel=2000, overflow=500, noise=2e-4, num_casts=2)
 
 
 def test_rows_have_a_cell_for_each_column() -> None:
@@ -148,9 +147,10 @@ def test_measured_casts_are_those_of_the_operands() -> None:
     seen = measure(model, CurrentScaling(), [x])["layers"]["Layer_1"]["operands"]
     for operand, tensor in (("activation", x), ("weight", weight)):
         for key, (how, scale) in candidates(operand).items():
-            error = (cast(tensor, how, scale=scale).values.double() - tensor.double()).square().sum().item()
-            assert seen[operand]["casts"][key]["square_error"] == pytest.approx(error, rel=1e-6), key
-        assert seen[operand]["casts"]["e4m3"]["square_sum"] == pytest.approx(tensor.double().square().sum().item(), rel=1e-6)
+            values = cast(tensor, how, scale=scale).values
+            assert values is not None
+            noise = (values.double() - tensor.double()).square().sum() / tensor.double().square().sum()
+            assert seen[operand]["casts"][key]["noise"] == pytest.approx(noise.item(), rel=1e-6), key
     assert seen["gradient"]["numel"] == 33 * 40
 
 

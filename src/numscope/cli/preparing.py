@@ -42,11 +42,12 @@ def preparation(
         from numscope.planning import plan_of
 
         return _keeper(None if config is None else plan_of(config, features)[0])
-    from numscope.precision.convert import convert
+    from numscope.precision.conversion import convert
+    from numscope.precision.state import state_of
 
     def prepare(model: nn.Module) -> None:
         try:
-            convert(model, recipe)
+            convert(model, recipe, layers=lambda name, module: state_of(module) is None)
         except UsageError:
             raise
         except Exception as error:  # a run that was to be fp8 must not go on as if it were

@@ -37,6 +37,7 @@ class TrialWatch:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._owner = os.getpid()
+        self._parent = os.getppid()
         self._open = ExitStack()
         self._models: list[nn.Module] = []
         self._layers: dict[str, tuple[str, ...]] = {}
@@ -108,6 +109,8 @@ class TrialWatch:
     def _step_over(self, step: int, loss: float) -> None:
         if self._over:
             return
+        if os.getppid() != self._parent:  # the search was killed, and asks for nothing any more
+            os._exit(1)
         if not self._layers and not self._what_if:
             self._layers = self._low_layers()
         if step == 0:

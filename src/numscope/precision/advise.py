@@ -45,7 +45,8 @@ class Price:
     """What a cast does to an operand.
 
     Args:
-        sqnr_db: infinity where the cast changes nothing; None where it was not measured.
+        sqnr_db: of the mean over the casts of the errors' square sum relative to the operand's: a step with small numbers counts as one
+            with large ones. Infinity where the cast changes nothing; None where it was not measured.
         saturated_pct, flushed_pct: of all elements.
     """
 
@@ -59,13 +60,13 @@ class Price:
         numel = numbers["numel"]
         if not numel:
             return cls(None, 0.0, 0.0)
-        error, signal = numbers["square_error"], numbers["square_sum"]
-        if not (math.isfinite(error) and math.isfinite(signal)):
+        noise, num_casts = float(numbers["noise"]), numbers["num_casts"]
+        if not math.isfinite(noise):
             sqnr = -math.inf
-        elif error == 0:
+        elif noise == 0:
             sqnr = math.inf
         else:
-            sqnr = 10 * (math.log10(signal) - math.log10(error)) if signal else -math.inf
+            sqnr = 10 * (math.log10(num_casts) - math.log10(noise))
         return cls(sqnr, 100 * numbers["num_overflow"] / numel, 100 * numbers["num_underflow"] / numel)
 
     def exceeds(self, limits: Limits) -> tuple[str, ...]:
@@ -170,7 +171,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 for key, counts in seen["casts"].items():
                     sums = into["casts"].setdefault(key, dict.fromkeys(counts, 0.0))
                     for name, count in counts.items():
-                        sums[name] += count
+                        sums[name] += float(count)
     return whole
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,13 +12,13 @@ from torch.optim import Optimizer
 
 from numscope.formats import format_of
 from numscope.precision.cast import cast, empty_cells
+from numscope.precision.conversion import convertible
 from numscope.precision.delayed import History, advance_all
 from numscope.precision.gemms import COLUMNWISE
 from numscope.precision.scaling import PER_TENSOR, How, Scaling
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.layer_names import layers_of
 from numscope.probe.layers import LayerProbe, LayerSites
-from numscope.probe.naming import class_name
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups
 from numscope.summary.unwrap import plain
@@ -42,39 +43,34 @@ def candidates(operand: str) -> dict[str, tuple[How, float | None]]:
 
 
 class _Tried:
-    """One cast of one operand, tried at each step."""
+    """One cast of one operand, tried at each call; calls count alike, however large the operand is there."""
 
-    __slots__ = ("cells", "columnwise", "history", "how", "scale", "signal")
+    __slots__ = ("columnwise", "history", "how", "noise", "num_casts", "numel", "overflow", "scale", "underflow")
 
     def __init__(self, how: How, columnwise: bool, scale: float | None, history: History | None) -> None:
         self.how, self.columnwise, self.scale, self.history = how, columnwise, scale, history
-        self.cells: Tensor | None = None
-        self.signal = 0.0
+        self.numel = self.underflow = self.overflow = self.noise = 0.0
+        self.num_casts = 0
 
     def see(self, x: Tensor, signal: float) -> None:
-        if self.cells is None:
-            self.cells = empty_cells(x.device)
-        scale: Tensor | float | None = self.scale
-        cells: Tensor | None = self.cells
-        if self.history is not None:
-            scale = self.history.scale
-            if self.history.num_steps == 0:  # its scale is 1 until a step is over: of no step but the first
-                cells = None
-        cast(
-            x,
-            self.how,
-            scale=scale,
-            columnwise=self.columnwise,
-            values=False,
-            cells=cells,
-            amax=None if self.history is None else self.history.amax,
-        )
-        if cells is not None:
-            self.signal += signal
+        cells, history = empty_cells(x.device), self.history
+        scale = self.scale if history is None else history.scale
+        amax = None if history is None else history.amax
+        cast(x, self.how, scale=scale, columnwise=self.columnwise, values=False, cells=cells, amax=amax)
+        if history is not None and history.num_steps == 0:
+            return  # its scale is 1 until a step is over: that says something of the first step alone
+        numel, underflow, overflow, error = cells.tolist()[:4]
+        self.numel += numel
+        self.underflow += underflow
+        self.overflow += overflow
+        if signal > 0:
+            self.noise += error / signal
+            self.num_casts += 1
 
-    def numbers(self) -> dict[str, float]:
-        numel, underflow, overflow, error = self.cells.tolist()[:4] if self.cells is not None else (0.0,) * 4
-        return {"numel": numel, "num_underflow": underflow, "num_overflow": overflow, "square_error": error, "square_sum": self.signal}
+    def numbers(self) -> dict[str, float | str]:
+        noise = self.noise if math.isfinite(self.noise) else str(self.noise)
+        counts = {"numel": self.numel, "num_underflow": self.underflow, "num_overflow": self.overflow}
+        return {**counts, "noise": noise, "num_casts": self.num_casts}
 
 
 class WhatIf(optimizer_probe.StepListener):
@@ -108,7 +104,7 @@ class WhatIf(optimizer_probe.StepListener):
             optimizer_probe.listen(self)
         armed: dict[nn.Module, LayerSites] = {}
         for module, layer in layers_of(model).items():
-            if is_linear(module) and layer.name not in self.classes:
+            if convertible(module) and layer.name not in self.classes:
                 self.classes[layer.name] = layer.cls
                 first = len(self._sites)
                 self._sites += [(layer.name, operand) for operand in OPERANDS]
@@ -200,8 +196,3 @@ def key_of(how: How, gemm: str, operand: str) -> str:
     """What a cast is known by: formats that are scaled along a direction are another thing along the other one."""
     along = " along columns" if how.scaling.kind != "tensor" and (gemm, operand) in COLUMNWISE else ""
     return how.text() + along
-
-
-def is_linear(module: nn.Module) -> bool:
-    """Whether a module is one that ``convert`` takes."""
-    return isinstance(module, nn.Linear) or class_name(module) == "Conv1D"

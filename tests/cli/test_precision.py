@@ -1,0 +1,381 @@
+"""``numscope precision``: its refusals, its search over planted runs, and real scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import numscope
+from numscope.cli import bisecting
+from numscope.cli.bisecting import Asked, Bisection, Verdict
+from numscope.cli.command import main
+from numscope.cli.precision_text import verdict_lines
+from numscope.config import load
+from numscope.precision.gemms import GEMMS
+from numscope.precision.trials import Book, Outcome, Script, Spec, TrialFailed
+
+SOURCES = str(Path(numscope.__file__).parent.parent)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", SOURCES)
+    return tmp_path
+
+
+def cli(*words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([sys.executable, "-m", "numscope", *words], capture_output=True, text=True, timeout=580)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["advise"], "numscope precision advise: got no train.py | -m module, expected "),
+        (["advise", "no.py"], "numscope precision advise: got 'no.py', expected a script's path, or -m and a module's name. "),
+        (
+            ["advise", "--recipe", "delaid", "s.py"],
+            "numscope precision advise: --recipe: got 'delaid', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', "
+            "'nvfp4', 'autocast'. Did you mean 'delayed'?",
+        ),
+        (
+            ["advise", "--recipe", "autocast", "s.py"],
+            "numscope precision advise: --recipe: got 'autocast', expected a recipe of fp8 or fp4",
+        ),
+        (["advise", "--max-flushed", "101", "s.py"], "numscope precision advise: --max-flushed: got '101', expected a percentage."),
+        (["advise", "--steps", "0", "s.py"], "numscope precision advise: --steps: got '0', expected a whole number of at least 1."),
+        (["bisect", "--runs", "2", "s.py"], "numscope precision bisect: --runs: got '2', expected a whole number of at least 3."),
+        (
+            ["bisect", "--tolerance", "-1", "s.py"],
+            "numscope precision bisect: --tolerance: got '-1', expected a number from 0, such as 0.01.",
+        ),
+        (["bisect", "--config", "no.yaml", "s.py"], "numscope precision bisect: no.yaml: no such file, expected a YAML file."),
+        (["bissect", "s.py"], "numscope precision: got 'bissect', expected one of "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_refused_before_anything_runs(
+    here: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "s.py").write_text("raise SystemExit('ran')")
+    monkeypatch.setattr(sys, "argv", ["numscope", "precision", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (2, "")
+    assert told.err.startswith(message)
+
+
+def test_script_without_a_step_is_told_with_its_output(here: Path) -> None:
+    (here / "s.py").write_text("import torch\nprint('hello')\nraise SystemExit(7)")
+    done = cli("precision", "advise", "s.py")
+    assert done.returncode == 1
+    assert "s.py: ended with status 7 before a step was over" in done.stderr
+    assert done.stderr.endswith("hello\n")
+
+
+# ------------------------------------------------------------------------- the search over runs that are planted, not run
+
+
+LAYERS = {f"h.{i}.{name}": GEMMS for i in range(3) for name in ("qkv", "fc")}
+
+
+class Planted:
+    """In place of ``run_trial``: the loss is right when the culprits are kept high."""
+
+    def __init__(self, culprits: set[tuple[str, str]] | None, *, noise: float = 0.0, reference: float = 2.0, harm: float = 1.0) -> None:
+        self.culprits, self.noise, self.reference, self.harm = culprits, noise, reference, harm
+        self.layers = LAYERS
+        self.num_runs = 0
+        self.specs: list[Spec] = []
+        self.stop_after = 10**9
+
+    def __call__(self, script: Script, spec: Spec, place: Path) -> Outcome:
+        if self.num_runs >= self.stop_after:
+            raise KeyboardInterrupt
+        self.num_runs += 1
+        self.specs.append(spec)
+        if spec.recipe is None:
+            return Outcome((9.0, self.reference + self.noise * (self.num_runs - 1)), 0.1)
+        kept = set()
+        for switch in load(spec.config).switches if spec.config else ():
+            gemms = (switch.settings.get("gemms") or GEMMS) if switch.feature.startswith("disable") else ()
+            kept |= {(layer, gemm) for layer in LAYERS if re.search(switch.selection.pattern or "", layer) for gemm in gemms}
+        is_good = self.culprits is not None and self.culprits <= kept
+        loss = self.reference * (1 if is_good else 1 + self.harm)
+        return Outcome((9.0, loss), 0.1, {} if kept else self.layers, {"h.1.fc": 0.3, "h.0.qkv": 0.0})
+
+
+def asked(**changes: object) -> Asked:
+    given: dict[str, object] = {
+        "script": Script("train.py", ("--lr", "1")), "recipe": "delayed", "base": {}, "features": (), "steps": 20, "runs": 40,
+        "tolerance": 0.01, "repeats": 2, "seed": 0,
+    }  # fmt: skip
+    return Asked(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] | None = None, **changes: object) -> Verdict:
+    monkeypatch.setattr(bisecting, "run_trial", planted)
+    one = asked(**changes)
+    said = [] if said is None else said
+    return Bisection(one, Book(Path("b.trials"), one.about()), said.append, lambda text, number: None).run()
+
+
+def test_planted_culprits_are_found_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = Planted({("h.1.fc", "fprop"), ("h.1.fc", "wgrad")})
+    verdict = bisected(planted, monkeypatch)
+    assert (verdict.outcome, verdict.minimal) == ("found", True)
+    assert verdict.units == (("h.1.fc", "fprop"), ("h.1.fc", "wgrad"))
+    assert (verdict.num_gemms, verdict.num_layers) == (18, 6)
+    assert (verdict.low, verdict.cured, verdict.loss) == (1.0, 0.0, 2.0)
+    assert verdict.num_runs == planted.num_runs == len(verdict.trials) + 2
+
+
+def test_layer_that_clips_most_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = Planted({("h.1.fc", "fprop")})
+    bisected(planted, monkeypatch)
+    after_all = planted.specs[4]  # two references, the low run, all high
+    assert "^h\\.1\\.fc$" in Path(after_all.config or "").read_text()
+
+
+def test_search_killed_at_any_point_goes_on_to_the_same_answer_without_a_run_made_twice(
+    monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    culprits = {("h.2.qkv", "dgrad"), ("h.0.fc", "fprop")}
+    whole = Planted(culprits)
+    expected = bisected(whole, monkeypatch)
+    for after in range(whole.num_runs):
+        folder = here / str(after)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        killed = Planted(culprits)
+        killed.stop_after = after
+        with pytest.raises(KeyboardInterrupt):
+            bisected(killed, monkeypatch)
+        again = Planted(culprits)
+        assert bisected(again, monkeypatch) == expected
+        assert killed.num_runs + again.num_runs == whole.num_runs
+
+
+def test_another_searchs_trials_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bisected(Planted(set()), monkeypatch)
+    with pytest.raises(numscope.UsageError) as caught:
+        bisected(Planted(set()), monkeypatch, steps=21)
+    assert str(caught.value) == (
+        "b.trials: holds the trials of a search with another steps, expected those of this one. "
+        "Begin anew: --fresh. Or keep both: --output FILE."
+    )
+
+
+def test_larger_budget_and_other_tolerance_go_on_with_the_same_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = bisected(Planted({("h.2.qkv", "dgrad")}), monkeypatch, runs=6)
+    assert (first.outcome, first.num_runs) == ("budget", 6)
+    planted = Planted({("h.2.qkv", "dgrad")})
+    second = bisected(planted, monkeypatch, runs=40, tolerance=0.02)
+    assert second.units == (("h.2.qkv", "dgrad"),)
+    assert planted.num_runs == second.num_runs - 6
+
+
+def test_budget_that_runs_out_says_what_is_known_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = bisected(Planted({("h.2.qkv", "dgrad")}), monkeypatch, runs=5)
+    assert (verdict.outcome, verdict.minimal, verdict.num_runs) == ("budget", False, 5)
+    assert 0 < len(verdict.units) <= 18
+    assert verdict_lines(verdict, asked(runs=5), "b.yaml")[0] == (
+        f"The 5 runs did not suffice. The smallest set seen to cure so far has {len(verdict.units)} of 18; a smaller one may do."
+    )
+
+
+def test_run_that_is_good_as_it_is_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = bisected(Planted(set()), monkeypatch)
+    assert (verdict.outcome, verdict.units, verdict.num_runs) == ("within", (), 3)
+    assert verdict_lines(verdict, asked(), "b.yaml") == [
+        "Nothing to find: under delayed the loss is +0 % from the run in high precision, within the tolerance of 1 %.",
+        "If the run is bad all the same, precision is not the cause, or 20 steps are too few to see it: --steps.",
+    ]
+
+
+def test_run_that_high_precision_does_not_cure_is_said_not_to_be_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = bisected(Planted(None), monkeypatch)
+    assert (verdict.outcome, verdict.units, verdict.num_runs) == ("incurable", (), 4)
+    assert verdict_lines(verdict, asked(), "b.yaml") == [
+        "Keeping all 18 GEMMs of 6 layers in high precision does not cure it: +100 % with, +100 % without (tolerance 1 %).",
+        "The precision of these GEMMs is not the cause.",
+    ]
+
+
+def test_reference_that_is_not_finite_ends_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = bisected(Planted(set(), reference=math.inf), monkeypatch)
+    assert (verdict.outcome, verdict.num_runs) == ("reference", 1)
+    assert verdict_lines(verdict, asked(), "b.yaml") == [
+        "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
+        "To find the first bad number: numscope run train.py --lr 1",
+    ]
+
+
+def test_noise_of_the_reference_widens_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = bisected(Planted({("h.0.fc", "fprop")}, noise=0.1, harm=0.14), monkeypatch)
+    assert verdict.outcome == "within"
+    assert verdict.noise == pytest.approx(0.05)
+    assert verdict.tolerance == pytest.approx(0.15)
+    assert verdict_lines(verdict, asked(), "b.yaml")[-1] == ("Repeated runs in high precision differ by 5 % by themselves: tolerance 15 %.")
+
+
+def test_models_without_low_precision_have_nothing_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = Planted(set())
+    planted.layers = {}
+    assert bisected(planted, monkeypatch).outcome == "nothing"
+
+
+class Failing(Planted):
+    """Raises in place of a bad loss, once so many runs have been good or bad."""
+
+    fine = 0
+
+    def __call__(self, script: Script, spec: Spec, place: Path) -> Outcome:
+        outcome = super().__call__(script, spec, place)
+        if outcome.losses[-1] > self.reference and self.num_runs > self.fine:
+            raise TrialFailed("train.py: ended with status 1 before a step was over")
+        return outcome
+
+
+def test_trial_that_ends_before_its_first_step_does_not_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = Failing({("h.2.qkv", "dgrad")})
+    planted.fine = 3  # the references, and the run as it is
+    assert bisected(planted, monkeypatch).units == (("h.2.qkv", "dgrad"),)
+
+
+def test_script_that_has_no_step_as_it_is_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TrialFailed):
+        bisected(Failing({("h.2.qkv", "dgrad")}), monkeypatch)
+
+
+def test_configuration_of_the_run_stays_beside_what_is_kept_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = {"high_precision": {"enabled": True, "layers": {"layer_types": ["qkv"]}, "transformer_engine": {
+        "per_tensor_scaling": {"enabled": True, "gemms": ["dgrad"]}}}}  # fmt: skip
+    planted = Planted({("h.2.qkv", "dgrad")})
+    bisected(planted, monkeypatch, base=base)
+    last = yaml.safe_load(Path(planted.specs[-1].config or "").read_text())
+    assert last["high_precision"] == base["high_precision"]
+    assert [name.startswith("high_precision_") for name in list(last)[1:]] == [True]
+
+
+def test_verdict_as_json_has_no_number_that_json_lacks() -> None:
+    verdict = Verdict("found", (("a", "fprop"), ("b", "")), low=math.inf)
+    told = json.loads(json.dumps(verdict.document(), allow_nan=False))
+    assert told["drift"] == "inf" and told["drift_with_high_precision"] is None
+    assert told["high_precision"] == [{"layer": "a", "gemm": "fprop"}, {"layer": "b", "gemm": None}]
+
+
+# -------------------------------------------------------------------------------------------------------- real scripts
+
+TEXT = Path(__file__).resolve().parents[2] / "LICENSE"
+TRAIN = Path(__file__).with_name("tiny_text.py")
+
+HALF = """
+import torch
+from torch import nn
+
+class Sum(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(torch.randn(16, 16) / 4), scale
+
+    def forward(self, x):
+        return (x * self.scale) @ self.weight.T / self.scale  # beyond fp16 within, and back
+
+model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), Sum(2.0**20), nn.Tanh(), nn.Linear(16, 16))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(1000):
+    x = torch.randn(64, 16)
+    with torch.autocast("cpu", torch.float16):
+        y = model(x)
+    loss = (y.float() - x.flip(1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_bisect_killed_and_begun_again_finds_the_layer_that_overflows_under_the_scripts_autocast(here: Path) -> None:
+    (here / "half.py").write_text(HALF)
+    words = ("precision", "bisect", "--recipe", "autocast", "--steps", "10", "--repeats", "1", "--json", "half.py")
+    with subprocess.Popen([sys.executable, "-m", "numscope", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as first:
+        state = here / "bisect.trials" / "state.json"
+        deadline = time.monotonic() + 200
+        while not (state.is_file() and len(json.loads(state.read_text())["trials"]) >= 2):
+            assert first.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(first.pid, signal.SIGKILL)
+    known = len(json.loads(state.read_text())["trials"])
+    done = cli(*words)
+    assert done.returncode == 0, done.stderr
+    assert f"bisect.trials: {known} runs of an earlier search are taken over" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["high_precision"] == [{"layer": "2", "gemm": None}]
+    assert found["minimal"] and found["drift"] == "inf" and abs(found["drift_with_high_precision"]) <= 0.01
+    assert load(here / "bisect.yaml").switches[0].feature == "disable_fp8_layer"
+    (here / "half.py").write_text(HALF.replace("range(1000)", "range(10)"))
+    assert cli("run", "half.py").returncode == 3  # nan
+    assert cli("run", "--recipe", "autocast", "--config", "bisect.yaml", "half.py").returncode == 0
+
+
+GROWS = ("--grow", "8")  # the input of the layer "mix" outgrows at each step what delayed scaling has seen
+
+
+def test_bisect_finds_the_layer_whose_activations_outgrow_delayed_scaling_alone_and_the_yaml_acts(here: Path) -> None:
+    words = ("--recipe", "delayed", "--steps", "32", "--repeats", "1", "--json", str(TRAIN), str(TEXT), *GROWS)
+    done = cli("precision", "bisect", *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {unit["layer"] for unit in found["high_precision"]} == {"mix"}
+    assert "fprop" in {unit["gemm"] for unit in found["high_precision"]}
+    assert found["outcome"] == "found" and found["minimal"]
+    assert found["drift"] > 0.02 and abs(found["drift_with_high_precision"]) <= 0.01
+    everything = next(one for one in found["trials"] if len(one["high_precision"]) == found["num_gemms"] == 30)
+    assert everything["drift"] == 0.0  # bitwise torch's
+    assert found["num_runs"] <= 12
+
+    ran = cli("run", "--recipe", "delayed", "--config", "bisect.yaml", str(TRAIN), str(TEXT), *GROWS, "--steps", "32", "--seed", "0")
+    assert ran.returncode == 0, ran.stderr
+    trials = json.loads((here / "bisect.trials" / "state.json").read_text())["trials"]
+    key = "kept " + " ".join(sorted(f"{unit['layer']}:{unit['gemm']}" for unit in found["high_precision"]))
+    assert [float(line) for line in ran.stdout.split()] == trials[key]["losses"]
+
+
+def test_advise_marks_the_layer_whose_activations_outgrow_delayed_scaling_and_no_other(here: Path) -> None:
+    done = cli("precision", "advise", "--steps", "6", "--json", str(TRAIN), str(TEXT), *GROWS)
+    assert done.returncode == 0, done.stderr
+    advice = json.loads(done.stdout)
+    assert advice["high_precision"] == [{"layer": "mix", "gemm": "fprop"}, {"layer": "mix", "gemm": "wgrad"}]
+    assert advice["num_gemms"] == 30
+    activation = next(one for one in advice["operands"] if (one["layer"], one["operand"]) == ("mix", "activation"))
+    assert activation["takes"] == "e4m3" and "saturated" in activation["exceeds"]
+    assert activation["formats"][activation["planned"]]["saturated_pct"] > 50
+    assert cli("config", "check", "advise.yaml").returncode == 0
+    (switch,) = load(here / "advise.yaml").switches
+    assert (switch.feature, switch.settings["gemms"], switch.selection.pattern) == ("disable_fp8_gemm", ("fprop", "wgrad"), "^mix$")
+
+
+def test_advise_prints_a_table_and_writes_nothing_where_nothing_is_to_be_kept_high(here: Path) -> None:
+    done = cli("precision", "advise", "--steps", "4", "--recipe", "current", str(TRAIN), str(TEXT), *GROWS)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:4] == ["layer", "operand", "could", "take"]
+    assert [line.split()[:3] for line in lines if line.startswith("mix ")] == [["mix", "activation", "e4m3"]]
+    assert lines[-1] == "All 30 GEMMs can take current, by 4 steps: nothing is to be kept in high precision."
+    assert not (here / "advise.yaml").exists()
