@@ -13,28 +13,12 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
 from tests.distributed.ranks import RankPool, Told
-
-HERE = __file__
-
-
-def line_of(mark: str) -> int:
-    """The line of this file that ends with a mark."""
-    with open(HERE, encoding="utf-8") as file:
-        return next(n for n, text in enumerate(file, 1) if text.rstrip().endswith(f"# {mark}"))
+from tests.distributed.root import DIVISION, Root
+from tests.tape import line_of
 
 
-class Root(torch.autograd.Function):
-    """Right forward; its backward divides by the root, which is zero where the input is."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.abs()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return gradient / (x * 0)  # in the backward
+def here(mark: str) -> tuple[str, int]:
+    return __file__, line_of(mark, __file__)
 
 
 class Net(nn.Module):
@@ -50,7 +34,7 @@ class Net(nn.Module):
         if "forward" in (fault, self.fault):
             h = h + torch.log(-h.abs())  # in the forward
         if self.fault == "backward":
-            h = Root.apply(h)  # before the backward
+            h = Root.apply(h)
         return self.last(h)
 
 
@@ -116,7 +100,7 @@ def fault_on_rank_1(rank: int, fault: str) -> dict[str, Any]:
         ("batch", "forward", "", "bad input data"),
         ("loss", "loss", "in the loss", "argument outside the function's domain"),
         ("loss only", "loss", "in the loss alone", "argument outside the function's domain"),
-        ("backward", "backward", "before the backward", "division by zero"),
+        ("backward", "backward", "the division", "division by zero"),
     ],
 )
 def test_fault_on_one_rank_stops_all_in_the_same_step_and_all_name_it(
@@ -129,8 +113,7 @@ def test_fault_on_one_rank_stops_all_in_the_same_step_and_all_name_it(
     assert (value["step"], value["rank"], value["phase"], value["untouched"]) == (2, 1, phase, True)
     assert value["reason"] == reason
     if mark:
-        assert value["file"] == HERE
-        assert value["line"] in (line_of(mark), line_of("in the backward"))
+        assert (value["file"], value["line"]) == (DIVISION if fault == "backward" else here(mark))
     one_line_on_rank_0_full_report_on_rank_1(told)
 
 
@@ -240,7 +223,7 @@ def test_fault_under_no_sync_is_found_with_its_micro_batch(ranks: RankPool) -> N
     told = ranks.run(accumulated)
     assert told[0].value == told[1].value
     value = told[0].value
-    assert (value["step"], value["rank"], value["batch"], value["line"]) == (1, 1, 5 + 2, line_of("in the forward"))
+    assert (value["step"], value["rank"], value["batch"], value["line"]) == (1, 1, 5 + 2, here("in the forward")[1])
 
 
 def late(rank: int, fault: str) -> dict[str, Any]:
@@ -312,7 +295,7 @@ def joined(rank: int, fault: bool) -> Any:
 def test_uneven_inputs_under_join_do_not_hang(ranks: RankPool, fault: bool) -> None:
     told = ranks.run(joined, fault)
     assert [t.value[0] for t in told] == [2, 4]
-    assert told[1].value[1] == ([(3, 1, line_of("in the forward"))] if fault else [])
+    assert told[1].value[1] == ([(3, 1, here("in the forward")[1])] if fault else [])
     assert told[0].value[1] == []
 
 
@@ -439,7 +422,7 @@ class Communicating(nn.Module):
         if self.fault == "after":
             h = h / (h * 0)  # after the collective
         if self.fault == "backward":
-            h = Root.apply(h)  # in a communicating model
+            h = Root.apply(h)
         return self.last(h)
 
 
@@ -469,7 +452,7 @@ def communicating(rank: int, fault: str, fault_rank: int) -> dict[str, Any]:
     [
         ("before", "before the collective"),
         ("after", "after the collective"),
-        ("backward", "in a communicating model"),
+        ("backward", "the division"),
         ("loss", "in the loss of a communicating model"),
     ],
 )
@@ -478,7 +461,7 @@ def test_model_that_communicates_is_replayed_by_all_ranks_together(ranks: RankPo
     assert told[0].value == told[1].value
     value = told[0].value
     assert (value["step"], value["rank"], value["replay"]) == (1, fault_rank, "reproduced")
-    assert value["line"] in (line_of(mark), line_of("in the backward"))
+    assert (value["file"], value["line"]) == (DIVISION if fault == "backward" else here(mark))
 
 
 def evaluating_a_communicating_model(rank: int) -> Any:

@@ -11,28 +11,15 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
 from tests.distributed.ranks import RankPool
+from tests.distributed.root import DIVISION, Root
 from tests.distributed.wholes import batches
-
-HERE = __file__
+from tests.tape import line_of
 
 Place = tuple[int, str]  # micro-batch, and where in it
 
 
-def line_of(mark: str) -> int:
-    with open(HERE, encoding="utf-8") as file:
-        return next(n for n, text in enumerate(file, 1) if text.rstrip().endswith(f"# {mark}"))
-
-
-class Root(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.abs()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return gradient / (x * 0)  # in backward
+def here(mark: str) -> tuple[str, int]:
+    return __file__, line_of(mark, __file__)
 
 
 class Layer(nn.Module):
@@ -76,7 +63,8 @@ def both_go_bad(rank: int, places: tuple[Place, Place]) -> Any:
             optimizer.step()
     except numscope.NonFiniteError as error:
         f = error.finding
-        return f.rank, f.step, f.batch, f.culprit.line if f.culprit else None, f.culprit.module if f.culprit else None
+        c = f.culprit
+        return f.rank, f.step, f.batch, c and (c.file, c.line), c and c.module
     return None
 
 
@@ -96,8 +84,8 @@ def both_go_bad(rank: int, places: tuple[Place, Place]) -> Any:
 def test_all_ranks_name_the_one_that_was_first(ranks: RankPool, first: Place, second: Place, first_rank: int) -> None:
     told = ranks.run(both_go_bad, (first, second) if first_rank == 0 else (second, first))
     assert told[0].value == told[1].value
-    rank, step, batch, line, module = told[0].value
+    rank, step, batch, place, module = told[0].value
     layer, _, fault = first[1].partition(" ")
     assert (rank, step, batch) == (first_rank, 1, 3 + first[0])
-    assert line == line_of("in the loss" if layer == "loss" else f"in {fault}")
+    assert place == (here("in the loss") if layer == "loss" else DIVISION if fault == "backward" else here("in forward"))
     assert module == layer or layer == "loss"
