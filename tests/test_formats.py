@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import torch
@@ -91,3 +93,33 @@ def test_an_unknown_format_names_all_and_the_nearest() -> None:
     assert str(caught.value) == f"recipe: fp8_format: got 'e4m4', expected one of {', '.join(FORMATS)}. Did you mean 'e4m3'?"
     with pytest.raises(UsageError, match=r"^format: got 'zzz', expected one of [^?]*\.$"):
         format_of("zzz")
+
+
+# ---- the document
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "precision-formats.md"
+
+
+def number(text: str) -> float:
+    """Of a cell such as 448, 2^-9 or (2 - 2^-7) × 2^127."""
+    return float(eval(text.replace("^", "**").replace("×", "*")))  # our own document
+
+
+def test_the_document_has_each_format_as_it_is() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d.*) \|$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name, _ in rows] == list(FORMATS)
+    for name, cells in rows:
+        form = FORMATS[name]
+        *numbers, inf, nan = cells.split(" | ")
+        assert [number(cell) for cell in numbers] == [
+            form.bits, form.exponent_bits, form.fraction_bits, form.bias, form.max, form.min_normal, form.min_subnormal,
+        ], name  # fmt: skip
+        assert (inf, nan) == ("yes" if form.has_inf else "no", "yes" if form.has_nan else "no"), name
+
+
+def test_the_documents_examples_run() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)

@@ -177,8 +177,9 @@ def test_quantized_has_codes_scale_and_counts() -> None:
     ("name", "dtype"),
     [
         ("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2), ("e4m3fnuz", torch.float8_e4m3fnuz),
-        ("e5m2fnuz", torch.float8_e5m2fnuz), ("e8m0", torch.float8_e8m0fnu), ("fp6_e2m3", torch.uint8), ("fp6_e3m2", torch.uint8), ("fp4", torch.uint8), ("int8", torch.int8),
-        ("fp16", torch.float16), ("bf16", torch.bfloat16), ("tf32", torch.float32), ("fp32", torch.float32),
+        ("e5m2fnuz", torch.float8_e5m2fnuz), ("e8m0", torch.float8_e8m0fnu), ("fp6_e2m3", torch.uint8), ("fp6_e3m2", torch.uint8),
+        ("fp4", torch.uint8), ("int8", torch.int8), ("fp16", torch.float16), ("bf16", torch.bfloat16), ("tf32", torch.float32),
+        ("fp32", torch.float32),
     ],
 )  # fmt: skip
 def test_codes_have_the_formats_own_dtype(name: str, dtype: torch.dtype) -> None:

@@ -97,6 +97,8 @@ def cast(
     with torch.no_grad():
         x = x.detach()
         matrix = reference.as_matrix(x)
+        if matrix.is_cpu:
+            matrix = matrix.contiguous()  # a copy costs less than casting where the kernel can't read
         made = None
         # The kernel reads memory that a compiler or a dispatch mode (fake tensors, an operation counter) does not see it read.
         if not torch.compiler.is_compiling() and not _num_dispatch_modes():

@@ -211,10 +211,10 @@ def _times(x: Tensor, factors: Tensor, rows: int, columns: int) -> Tensor:
 def _count(cells: Tensor, x: Tensor, q: Tensor, over: Tensor, dequantized: Tensor, scale: Tensor, scale_inv: Tensor) -> None:
     if not x.numel():
         return
-    finite = torch.isfinite(x)
-    error = dequantized.to(torch.float64) - x.to(torch.float64)
-    square_error = torch.where(finite & torch.isfinite(dequantized), error * error, 0.0).sum()
-    num_underflow = ((q == 0) & (x != 0) & finite).sum()
+    # Finite where both are: a difference that is not comes of an infinity or a nan on either side.
+    error = (dequantized.to(torch.float64) - x).nan_to_num_(0.0, 0.0, 0.0)
+    square_error = error.square_().sum()
+    num_underflow = ((q == 0) & (x != 0)).sum()  # of an infinity or a nan no scale makes a zero
     numel = torch.full_like(square_error, x.numel())
     cells[:4] += torch.stack([numel, num_underflow.to(torch.float64), over.sum().to(torch.float64), square_error])
     largest = torch.stack([torch.nan_to_num(s, nan=0.0, posinf=torch.inf).amax() for s in (scale, scale_inv)]).to(torch.float64)
