@@ -154,7 +154,6 @@ class TransformerLayer(nn.Module):
             **attention,
             attn_mask_type=self.self_attn_mask_type,
             input_layernorm=not output_layernorm,
-            return_bias=not parallel_attention_mlp,
             name=named("self_attention"),
         )
         if layer_type == "decoder":
@@ -165,7 +164,6 @@ class TransformerLayer(nn.Module):
                 attn_mask_type=self.enc_dec_attn_mask_type,
                 attention_type="cross",
                 input_layernorm=True,
-                return_bias=True,
                 name=named("inter_attention"),
             )
         self.layernorm_mlp = LayerNormMLP(
@@ -174,7 +172,6 @@ class TransformerLayer(nn.Module):
             eps=layernorm_epsilon,
             **both,
             activation=activation,
-            return_bias=not parallel_attention_mlp,
             name=named("layernorm_mlp"),
         )
         self.drop_path = DropPath(drop_path_rate, attn_input_format.index("b")) if drop_path_rate > 0 else None
@@ -245,7 +242,7 @@ class TransformerLayer(nn.Module):
             **shared,
         )
         if self.parallel_attention_mlp:
-            return self._added(attended + self.layernorm_mlp(hidden_states), None, hidden_states, self.drop_path)
+            return self._added(attended + self.layernorm_mlp(hidden_states), hidden_states, self.drop_path)
         hidden_states = self._after(attended, hidden_states, self.drop_path)
         if self.layer_type == "decoder":
             crossed = self.inter_attention(
@@ -261,12 +258,13 @@ class TransformerLayer(nn.Module):
         out: Tensor = self.layernorm(hidden_states) if self.output_layernorm else hidden_states
         return out
 
-    def _after(self, given: tuple[Tensor, ...], before: Tensor, drop_path: nn.Module | None) -> Tensor:
-        """What a branch gave (output, bias, perhaps the norm's output), added to the residual."""
-        return self._added(given[0], given[1], given[2] if len(given) > 2 else before, drop_path)
+    def _after(self, given: Tensor | tuple[Tensor, Tensor], before: Tensor, drop_path: nn.Module | None) -> Tensor:
+        """What a branch gave, added to the residual: to what its norm gave if that came along."""
+        out, residual = (given, before) if isinstance(given, Tensor) else given
+        return self._added(out, residual, drop_path)
 
-    def _added(self, out: Tensor, bias: Tensor | None, residual: Tensor, drop_path: nn.Module | None) -> Tensor:
-        out = F.dropout(out if bias is None else out + bias, self.hidden_dropout, self.training)
+    def _added(self, out: Tensor, residual: Tensor, drop_path: nn.Module | None) -> Tensor:
+        out = F.dropout(out, self.hidden_dropout, self.training)
         return residual + (out if drop_path is None else drop_path(out))
 
 
