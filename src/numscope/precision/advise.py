@@ -21,8 +21,8 @@ class Limits:
     Args:
         min_sqnr_db: least ratio of the operand's square sum to that of the cast's errors. 20 dB are one percent of noise; e4m3 gives
             some 31 dB to an operand that lies well in it, e5m2 some 25, and gradients in e5m2 are known to train.
-        max_saturated_pct: most elements clipped at the format's maximum. Five percent: what clipping costs is in the ratio above; this is for
-            a tensor whose ratio is that of a few large elements. Weights that grow by a percent a step clip a percent, and no harm.
+        max_saturated_pct: most elements clipped at the format's maximum. Five percent: what clipping costs is in the ratio above; this is
+            for a tensor whose ratio is that of a few large elements. Weights that grow by a percent a step clip a percent, and no harm.
         max_flushed_pct: most non-zero elements that become zero, as a part of all. Five percent: a bell curve in e4m3 loses less than a
             thousandth; what loses more has a few large elements that take the range away from all others, which the square sums hide.
     """
