@@ -38,7 +38,7 @@ def convert(
         model: any module; before or after it was wrapped, sharded or compiled.
         recipe: a recipe, its name, or a plan; None: ``DelayedScaling()``. With ``HighPrecision()`` layers compute as before until
             ``autocast`` or a switch says otherwise. A converted layer takes a new recipe over.
-        layers: which: a regular expression that a layer's whole qualified name matches, names, or a function of name and module that says
+        layers: which: a regular expression that is searched for in qualified names (as ``layer_name_regex_pattern`` is), names, or a function of name and module that says
             yes or no; None: all that can be.
         backend: ``emulate``, ``scaled_mm``, or ``auto``: fp8 GEMMs where the device has them.
 
@@ -128,7 +128,7 @@ def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
             pattern = re.compile(layers)
         except re.error as error:
             raise UsageError(f"convert: layers: {layers!r} is no regular expression: {error}.") from None
-        taken = {name: module for name, module in found.items() if pattern.fullmatch(name)}
+        taken = {name: module for name, module in found.items() if pattern.search(name)}
     elif callable(layers):
         return {name: module for name, module in found.items() if layers(name, module)}
     else:

@@ -26,6 +26,9 @@ COLUMNWISE: Final = frozenset({("dgrad", "weight"), ("wgrad", "gradient"), ("wgr
 _FIELDS: Final = tuple(f"{gemm}_{operand}" for gemm, operand in OPERANDS)
 
 
+_one: Final[dict[How, How]] = {}  # equal ones of all plans are one object: GEMMs that share a cast are known without a comparison
+
+
 class LayerPlan(Mapping[tuple[str, str], How | None]):
     """How a layer's three GEMMs take their operands; immutable, and equal to a plan that says the same.
 
@@ -54,6 +57,7 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
         for key, how in zip(OPERANDS, held, strict=True):
             if how is not None and not isinstance(how, How):
                 raise UsageError(f"LayerPlan: {' '.join(key)}: got {how!r}, expected a How, or None for high precision.")
+        held = tuple(how and _one.setdefault(how, how) for how in held)
         put = object.__setattr__
         put(self, "_hows", held)
         put(self, "_hash", hash(held))

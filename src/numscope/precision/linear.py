@@ -131,7 +131,7 @@ def backward_gemms(
     real_dgrad = of_x and backends.is_real(state, "dgrad", dgrad_how, plan.dgrad_weight, gradient, weight)
     real_wgrad = of_weight and backends.is_real(state, "wgrad", wgrad_how, plan.wgrad_activation, gradient, x)
     dx = dw = db = None
-    shared = dgrad_how is not None and dgrad_how == wgrad_how and dgrad_how.scaling.kind == "tensor"
+    shared = dgrad_how is not None and dgrad_how is wgrad_how and dgrad_how.scaling.kind == "tensor"
     if dgrad_how is not None:
         made = state.quantize(
             "dgrad",
@@ -172,7 +172,7 @@ def backward_gemms(
         x_how = plan.wgrad_activation
         if x_how is not None:
             # Delayed scaling took the amax in forward, where the operand was the same.
-            record = counts and x_how != plan.fprop_activation
+            record = counts and x_how is not plan.fprop_activation
             x_made = state.quantize(
                 "wgrad", "activation", x, x_how,
                 columnwise=True, values=not real_wgrad, codes=real_wgrad, record=record, counts=counts,

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
+from numscope.precision import native
 from numscope.precision.autocasting import FALLBACK, HIGH, region
 from numscope.precision.cast import Cast, cast, decode, empty_cells
 from numscope.precision.delayed import History
@@ -26,6 +27,7 @@ Backend = Literal["auto", "emulate", "scaled_mm"]
 Observer = Callable[[str, str, Tensor, Cast], None]
 
 ATTRIBUTE: Final = "_numscope_fp8"  # of a converted module, in its __dict__
+_DECODES: Final = hasattr(native, "decode")
 _handles = itertools.count(1)
 live: Final[weakref.WeakValueDictionary[int, LayerState]] = weakref.WeakValueDictionary()  # by handle
 
@@ -118,7 +120,7 @@ class LayerState:
         self.results: Mapping[str, How] | None = None
         self.histories: dict[tuple[str, str], History] = {}  # by operand and format
         self.said: set[tuple[str, str]] = set()  # what the log was told of this layer, by GEMM
-        self._weights: dict[tuple[How, bool], _KeptWeight] = {}
+        self._weights: dict[tuple[int, bool], _KeptWeight] = {}  # by the plan's How and whether it is columnwise
         self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # on top of which default, what
         self._switch: Callable[[LayerPlan], LayerPlan] | None = None
         self.in_force: Recipe = recipe
@@ -174,7 +176,7 @@ class LayerState:
         if self._assigned is not None:
             before, plan = self._assigned
             self._plan = plan if before == self.default else plan.moved_to(before, self.default)
-        used = set(self._plan.values())
+        used = {id(how) for how in self._plan.values()}
         self._weights = {key: kept for key, kept in self._weights.items() if key[0] in used}
 
     # Operands -------------------------------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ class LayerState:
         """
         if how.scaling.kind == "tensor" or (how.scaling.kind == "block" and how.scaling.block[0] == how.scaling.block[1]):
             columnwise = False  # the same either way
-        kept = self._weights.get((how, columnwise))
+        kept = self._weights.get((id(how), columnwise))
         cells = self.cells.get((gemm, "weight")) if counts and self.cells is not None else None
         counted: dict[str, Tensor] = {}
         if kept is not None and kept.is_of(weight):
@@ -282,7 +284,7 @@ class LayerState:
         if keeps:
             made.values = None
             counted = counted if cells is None else {**counted, gemm: cells}
-            self._weights[how, columnwise] = _KeptWeight(weight, made, record, counted)
+            self._weights[id(how), columnwise] = _KeptWeight(weight, made, record, counted)
         return made if codes else Cast(values, None, made.scale_inv, how, columnwise)
 
     def _keeps(self, weight: Tensor) -> bool:
@@ -358,6 +360,9 @@ def dequantized(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
         dtype: of the values.
     """
     assert made.codes is not None
+    fast = native.decode(made.codes, made.how, made.scale_inv, made.columnwise, dtype) if _DECODES and like.dtype is dtype else None
+    if fast is not None:
+        return fast
     form = made.how.format
     numbers = decode(made.codes, form)
     if like.dtype is torch.float64:
