@@ -275,3 +275,23 @@ def test_compiled_layer_is_one_graph_with_the_eager_results(recipe: str | None, 
     for p, gradient in zip(layer.parameters(), expected, strict=True):
         # An operand that differs in its last bit may fall on the other side of a rounding boundary.
         torch.testing.assert_close(p.grad, gradient, rtol=1e-2, atol=1e-2 * gradient.abs().max().item())
+
+
+def test_own_gradients_of_gemms_are_seen_in_a_compiled_layer(x: Tensor) -> None:
+    def observed(compile: bool) -> dict[tuple[str, str], Observation]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        mlp = modules.LayerNormMLP(H, FFN, name="mlp")
+        with watched(mlp, ["activation", "gradient", "dgrad", "wgrad"], layer_name_regex_pattern="fc") as scope:
+            run = torch.compile(mlp, fullgraph=True, backend="aot_eager") if compile else mlp
+            run(x).square().sum().backward()
+            torch.optim.SGD(mlp.parameters(), lr=0.1).step()
+            return by_site(scope.inspector.last)
+
+    eager, compiled = observed(False), observed(True)
+    assert (
+        eager.keys() == compiled.keys() == {(f"mlp.{fc}", t) for fc in ("fc1", "fc2") for t in ("activation", "gradient", "dgrad", "wgrad")}
+    )
+    for site, observation in eager.items():
+        for name, value in observation.values.items():
+            assert compiled[site].values[name] == pytest.approx(value, rel=1e-4), (site, name)

@@ -23,6 +23,11 @@ _jit_tracing = torch._C._get_tracing_state
 _USES_INPUT_ONCE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm)
 
 
+def _uses_input_once(kind: type[nn.Module]) -> bool:
+    """Those, what ``numscope.precision`` makes of them, and its own GEMM layers."""
+    return getattr(kind, "_numscope_origin", kind) in _USES_INPUT_ONCE or hasattr(kind, "_numscope_gemm")
+
+
 @dataclass(frozen=True, slots=True)
 class LayerSites:
     """Where a layer's tensors go: an index for each that is wanted at this step, else None.
@@ -131,7 +136,7 @@ class LayerProbe:
         if torch.compiler.is_compiling():
             if torch.compiler.is_exporting():
                 return None
-            if sites.dgrad is not None and args and isinstance(args[0], Tensor) and type(module) in _USES_INPUT_ONCE:
+            if sites.dgrad is not None and args and isinstance(args[0], Tensor) and _uses_input_once(type(module)):
                 return (tap_dgrad(self._number, sites.dgrad, args[0]), *args[1:]), kwargs
             return None
         if not self.paused and not optimizer.is_paused() and _jit_tracing() is None:
