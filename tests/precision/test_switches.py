@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -319,3 +321,72 @@ def test_without_a_config_nothing_is_touched(layer: Layer) -> None:
         state = state_of(layer.fc)
         assert state is not None and state.switch is state.cells is state.observer is None
     assert vars(layer.fc).keys() == before.keys()
+
+
+# ---- around a model
+
+
+def test_switches_act_on_a_compiled_model_without_compiling_it_again(layer: Layer, tmp_path: Path) -> None:
+    high, fp8 = gemms_of(layer, 4), gemms_of(convert(copy.deepcopy(layer), "mxfp8"), 4)
+    convert(layer, "mxfp8")
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    layer.compile(backend=backend)
+    with watch(layer, config(disable_fp8_gemm={"gemms": ["fprop"], "freq": 2}), tmp_path):
+        found = gemms_of(layer, 4)
+    assert same(found["fprop"], [(fp8 if step % 2 else high)["fprop"][step] for step in range(4)])
+    assert same(found["dgrad"], fp8["dgrad"]) and same(found["wgrad"], fp8["wgrad"])
+    assert len(graphs) == 1
+
+
+def test_detection_and_switches_go_together(layer: Layer, tmp_path: Path) -> None:
+    """A replay of a bad step runs what the step ran, and counts nothing twice."""
+    convert(layer, "mxfp8")
+    features = {"disable_fp8_gemm": {"gemms": ["dgrad"]}, "collect_fp8_tensor_stats": {"type": ["mse"], "tensors": ["activation"]}}
+    with numscope.watch(layer, config=config(**features), on_nonfinite="warn", log_dir=str(tmp_path)) as scope:
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        x = torch.randn(16, 64)
+        x[0, 0] = torch.inf
+        (layer(x).sum() * 0).backward()
+        optimizer.step()
+        numel = {o.tensor: o.extras["operand_numel"] for o in scope.inspector.last}
+    assert scope.findings
+    assert numel == {"activation": 16 * 64}
+
+
+@pytest.mark.parametrize("is_converted", [True, False])
+def test_numscope_run_switches_the_models_of_an_unchanged_script(is_converted: bool, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch, sys\n"
+        "from torch import nn\n"
+        "torch.manual_seed(0)\n"
+        "net = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32))\n"
+        "if sys.argv[1] != 'bare':\n"
+        "    from numscope.precision import convert\n"
+        "    convert(net, 'mxfp8')\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for _ in range(2):\n"
+        "    optimizer.zero_grad()\n"
+        "    loss = net(torch.randn(8, 32)).square().mean()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    print('loss', loss.item())\n"
+    )
+    quantized = "{enabled: true, tensors: [activation, weight, gradient], quant_format: MXFP8E4M3}"
+    feature = "disable_fp8_layer: {enabled: true}" if is_converted else f"fake_quant: {quantized}"
+    (tmp_path / "fp8.yaml").write_text(f"transformer_engine:\n  {feature}\n")
+
+    def losses(*words: str) -> list[str]:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("loss")]
+
+    run = ["-m", "numscope", "run", "--config", "fp8.yaml", "--on-nonfinite", "off", "train.py"]
+    bare, fp8 = losses("train.py", "bare"), losses("train.py", "fp8")
+    assert bare != fp8
+    assert losses(*run, "fp8" if is_converted else "bare") == (bare if is_converted else fp8)
