@@ -295,3 +295,13 @@ def test_own_gradients_of_gemms_are_seen_in_a_compiled_layer(x: Tensor) -> None:
     for site, observation in eager.items():
         for name, value in observation.values.items():
             assert compiled[site].values[name] == pytest.approx(value, rel=1e-4), (site, name)
+
+
+def test_switch_of_a_configuration_acts_on_the_gemm_that_its_name_selects(layer: modules.TransformerLayer, x: Tensor) -> None:
+    switch = {"disable_fp8_gemm": {"enabled": True, "gemms": ["fprop"]}}
+    config = {"one": {"enabled": True, "layers": {"layer_name_regex_pattern": r".*\.fc1"}, "transformer_engine": switch}}
+    with numscope.watch(layer, config=config, on_nonfinite=None), autocast(recipe="delayed"):
+        layer(x).sum().backward()
+        plans = {state.name.rpartition(".")[2]: state.plan for state in states(layer).values()}
+    assert {name for name, plan in plans.items() if plan.is_high("fprop")} == {"fc1"}
+    assert not any(plan.is_high("wgrad") for plan in plans.values())
