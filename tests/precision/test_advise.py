@@ -161,6 +161,23 @@ def test_block_formats_are_measured_along_both_directions() -> None:
     assert {seen["plan"]["fprop"]["activation"], seen["plan"]["wgrad"]["activation"]} < set(casts)
 
 
+def test_conv1ds_weight_is_measured_in_the_directions_of_the_linear_layer_that_it_stands_for() -> None:
+    from transformers.pytorch_utils import Conv1D
+
+    torch.manual_seed(0)
+    conv, linear, x = Conv1D(64, 32), nn.Linear(32, 64), torch.randn(32, 32)
+    with torch.no_grad():
+        conv.weight *= torch.linspace(-9, 9, 64).exp2()  # one direction is another thing than the other
+        linear.weight.copy_(conv.weight.T)
+        linear.bias.zero_()
+    one, other = (measure(model, MXFP8(), [x])["layers"]["Layer_1"]["operands"]["weight"]["casts"] for model in (conv, linear))
+    planned = [key for key in one if "e8m0" in key]
+    assert len(planned) == 2
+    for key in planned:
+        assert one[key]["noise"] == pytest.approx(other[key]["noise"], rel=1e-9)
+    assert one[planned[0]]["noise"] != pytest.approx(one[planned[1]]["noise"], rel=1e-3)
+
+
 def test_activation_that_outgrows_delayed_scaling_is_marked_and_would_take_current_scaling() -> None:
     torch.manual_seed(0)
     numbers = measure(nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 8)), DelayedScaling(), [
@@ -214,3 +231,10 @@ def test_recipe_in_high_precision_measures_formats_and_keeps_nothing() -> None:
     advice = advice_of(measure(nn.Linear(8, 8), HighPrecision(), [torch.randn(4, 8)]), Limits())
     assert advice.high == () and advice.num_gemms == 0
     assert all(one.planned is None and one.takes != HIGH for one in advice.operands)
+
+
+def test_parts_of_fused_modules_are_measured_with_the_weights_that_their_parents_hold() -> None:
+    from numscope.precision.modules import LayerNormMLP
+
+    layers = measure(LayerNormMLP(16, 32), DelayedScaling(), [torch.randn(4, 3, 16)])["layers"]
+    assert [sorted(told["operands"]) for told in layers.values()] == [["activation", "gradient", "weight"]] * 2

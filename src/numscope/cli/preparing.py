@@ -45,9 +45,13 @@ def preparation(
     from numscope.precision.conversion import convert
     from numscope.precision.state import state_of
 
+    def is_ours(name: str, module: nn.Module) -> bool:
+        state = state_of(module)
+        return state is None or state.recipe.is_high  # modules of ours are born so
+
     def prepare(model: nn.Module) -> None:
         try:
-            convert(model, recipe, layers=lambda name, module: state_of(module) is None)
+            convert(model, recipe, layers=is_ours)
         except UsageError:
             raise
         except Exception as error:  # a run that was to be fp8 must not go on as if it were

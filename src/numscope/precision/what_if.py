@@ -94,6 +94,7 @@ class WhatIf(optimizer_probe.StepListener):
         self._tried: dict[int, dict[str, _Tried]] = {}
         self._seen: dict[int, list[float]] = {}  # by site: elements, nan, inf, largest magnitude
         self._weights: list[tuple[int, nn.Module]] = []
+        self._transposed: set[int] = set()  # sites of weights that are stored as inputs by outputs
         self._probes: list[LayerProbe] = []
         self.classes: dict[str, str] = {}
         self.failed: str | None = None
@@ -110,6 +111,8 @@ class WhatIf(optimizer_probe.StepListener):
                 self._sites += [(layer.name, operand) for operand in OPERANDS]
                 armed[module] = LayerSites(activation=first, gradient=first + 2)
                 self._weights.append((first + 1, module))
+                if any(kind.__name__ == "Conv1D" for kind in type(module).__mro__):  # transformers' own
+                    self._transposed.add(first + 1)
         probe = LayerProbe(self._see, self._fail)
         probe.arm(armed)
         self._probes.append(probe)
@@ -143,8 +146,8 @@ class WhatIf(optimizer_probe.StepListener):
         if self.failed is None:
             try:
                 for site, module in self._weights:
-                    weight = module._parameters.get("weight")
-                    if weight is not None and weight.grad is not None:
+                    weight = weight_of(module)
+                    if weight is not None:
                         self._see(site, weight)
             except Exception as error:
                 self._fail(error)
@@ -172,18 +175,20 @@ class WhatIf(optimizer_probe.StepListener):
         seen[2] += found.num_pos_inf + found.num_neg_inf
         seen[3] = max(seen[3], found.abs_max or 0.0)
         if site not in self._tried:
-            self._tried[site] = self._tries(self._sites[site][1], x.device)
+            self._tried[site] = self._tries(site, x.device)
         for tried in self._tried[site].values():
             tried.see(x, found.square_sum)
 
-    def _tries(self, operand: str, device: torch.device) -> dict[str, _Tried]:
+    def _tries(self, site: int, device: torch.device) -> dict[str, _Tried]:
+        operand, is_transposed = self._sites[site][1], site in self._transposed
         made = {key: _Tried(how, False, scale, None) for key, (how, scale) in candidates(operand).items()}
         for (gemm, one), how in self._plan.items():
             if one == operand and how is not None:
                 key = key_of(how, gemm, operand)
                 if key not in made:
                     history = self._delayed(how, device) if how.delayed else None
-                    made[key] = _Tried(how, (gemm, operand) in COLUMNWISE and how.scaling.kind != "tensor", None, history)
+                    columnwise = how.scaling.kind != "tensor" and ((gemm, operand) in COLUMNWISE) != is_transposed
+                    made[key] = _Tried(how, columnwise, None, history)
         return made
 
     def _fail(self, error: Exception) -> None:
@@ -196,3 +201,14 @@ def key_of(how: How, gemm: str, operand: str) -> str:
     """What a cast is known by: formats that are scaled along a direction are another thing along the other one."""
     along = " along columns" if how.scaling.kind != "tensor" and (gemm, operand) in COLUMNWISE else ""
     return how.text() + along
+
+
+def weight_of(module: nn.Module) -> Tensor | None:
+    """A layer's weight as its GEMMs take it: its own, or what a part of a fused module joins of its parent's; None without a gradient."""
+    own = module._parameters.get("weight")
+    if own is not None:
+        return own if own.grad is not None else None
+    given: Any = getattr(module, "weight", None)
+    with torch.no_grad():
+        given = given() if callable(given) else given
+    return given if isinstance(given, Tensor) else None
