@@ -19,6 +19,7 @@ import numscope
 from numscope.cli import bisecting
 from numscope.cli.bisecting import Asked, Bisection, Verdict
 from numscope.cli.command import main
+from numscope.cli.precision import _base
 from numscope.cli.precision_text import verdict_lines
 from numscope.config import load
 from numscope.precision.gemms import GEMMS
@@ -272,6 +273,16 @@ def test_configuration_of_the_run_stays_beside_what_is_kept_high(monkeypatch: py
     last = yaml.safe_load(Path(planted.specs[-1].config or "").read_text())
     assert last["high_precision"] == base["high_precision"]
     assert [name.startswith("high_precision_") for name in list(last)[1:]] == [True]
+
+
+def test_configuration_without_a_sections_name_gets_its_files_and_means_the_same(here: Path) -> None:
+    feature = {"transformer_engine": {"per_tensor_scaling": {"enabled": True, "gemms": ["dgrad"]}}}
+    (here / "fp8.yaml").write_text(yaml.safe_dump(feature))
+    base = _base("fp8.yaml", ())
+    assert base == {"fp8": {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, **feature}}
+    (here / "whole.yaml").write_text(yaml.safe_dump(base))
+    assert _base("whole.yaml", ()) == base
+    assert [one.feature for one in load(base).switches] == [one.feature for one in load("fp8.yaml").switches] == ["per_tensor_scaling"]
 
 
 def test_verdict_as_json_has_no_number_that_json_lacks() -> None:
