@@ -15,6 +15,7 @@ SOURCES = [
     "select",
     "extras",
     "quantize",
+    "decode",
     "kernel_baseline",
     "kernel_avx2",
     "kernel_avx512",
@@ -25,7 +26,7 @@ native = Extension(
     sources=[f"csrc/{name}.cpp" for name in SOURCES],
     depends=[
         "setup.py",
-        *(f"csrc/{name}.h" for name in ("summary", "extras", "kernel", "extra_kernel", "quantize", "quantize_kernel", "observe", "openmp", "pool", "select")),
+        *(f"csrc/{name}.h" for name in ("summary", "extras", "kernel", "extra_kernel", "quantize", "quantize_kernel", "decode", "observe", "openmp", "pool", "select")),
     ],
     # No -march: the instruction set is chosen at run time. No -ffast-math: a kernel that hunts for nan must not be told there is none.
     extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread"],

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "decode.h"
 #include "extras.h"
 #include "observe.h"
 #include "quantize.h"
@@ -146,6 +147,23 @@ PyObject* py_cast_amax(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     return PyFloat_FromDouble(amax);
 }
 
+PyObject* py_cast_decode(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[10];
+    const char* signature =
+        "cast_decode(codes_address, rows, columns, table_address, bytes, values_address, scale_inv_address, block_rows, block_columns, num_threads)";
+    if (!integers(args, num_args, v, 10, signature)) return nullptr;
+    const bool sized = v[4] == 4 || (v[4] == 2 && !v[6]);
+    if (!v[0] || v[1] <= 0 || v[2] <= 0 || !v[3] || !sized || !v[5] || v[7] < 0 || v[8] < 0)
+        return PyErr_Format(PyExc_ValueError, "cast_decode: got %lld rows, %lld columns, numbers of %lld bytes; expected codes, a table, room",
+                            (long long)v[1], (long long)v[2], (long long)v[4]);
+    const DecodeCall call{reinterpret_cast<const uint8_t*>(v[0]), v[1], v[2], reinterpret_cast<const void*>(v[3]), v[4],
+                          reinterpret_cast<void*>(v[5]), reinterpret_cast<const float*>(v[6]), v[7], v[8]};
+    PyThreadState* state = v[1] * v[2] < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
+    decode(call, int(v[9]));
+    if (state) PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
 bool is_bad(const Row& row) { return !(row.num_nan + row.num_pos_inf + row.num_neg_inf == 0); }
 
 PyObject* py_first_bad(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
@@ -214,6 +232,9 @@ PyMethodDef methods[] = {
                              "scale_inv_address, cells_address, amax_address, num_threads): quantize a matrix; False, and nothing done, where "
                              "its blocks are too large. A specification is quantize.h's, fields of 8 bytes."),
     method<py_cast_amax>("cast_amax", "cast_amax(address, numel, dtype_code, num_threads): the largest magnitude, nan aside."),
+    method<py_cast_decode>("cast_decode",
+                           "cast_decode(codes_address, rows, columns, table_address, bytes, values_address, scale_inv_address, block_rows, "
+                           "block_columns, num_threads): numbers of one-byte codes from a table of 256, of 2 or 4 bytes; with scales float32."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),

@@ -138,7 +138,7 @@ def test_wrong_arguments_say_what_is_right(arguments: tuple[object, ...], messag
 def test_layer_whose_forward_was_replaced_is_refused_since_nothing_would_change() -> None:
     net = model()
     net[0].forward = net[0].forward  # as offloading hooks do
-    with pytest.raises(UsageError, match="^convert: 0: its forward was replaced on the module itself"):
+    with pytest.raises(UsageError, match=r"^convert: 0: its forward was replaced on the module itself"):
         convert(net, "current")
 
 

@@ -11,23 +11,21 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
-from numscope.precision import native
 from numscope.precision.autocasting import FALLBACK, HIGH, region
-from numscope.precision.cast import Cast, cast, decode, empty_cells
+from numscope.precision.cast import Cast, cast, empty_cells
+from numscope.precision.decoding import values_of
 from numscope.precision.delayed import History
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.recipes import CurrentScaling, Custom, DelayedScaling, Recipe
-from numscope.precision.reference import scaled_back
 from numscope.precision.scaling import How
 from numscope.probe.layer_names import layers_of, own_parameters
 
-__all__ = ["ATTRIBUTE", "Backend", "Cohort", "LayerState", "dequantized", "group_of", "live", "named_states", "state_of", "states"]
+__all__ = ["ATTRIBUTE", "Backend", "Cohort", "LayerState", "group_of", "live", "named_states", "state_of", "states"]
 
 Backend = Literal["auto", "emulate", "scaled_mm"]
 Observer = Callable[[str, str, Tensor, Cast], None]
 
 ATTRIBUTE: Final = "_numscope_fp8"  # of a converted module, in its __dict__
-_DECODES: Final = hasattr(native, "decode")
 _handles = itertools.count(1)
 live: Final[weakref.WeakValueDictionary[int, LayerState]] = weakref.WeakValueDictionary()  # by handle
 
@@ -266,7 +264,7 @@ class LayerState:
             shown = counts and self.observer is not None
             if recorded and not shown and (cells is None or counted.get(gemm) is cells):
                 made = kept.cast
-                return made if codes else Cast(dequantized(made, weight, dtype), None, made.scale_inv, how, columnwise)
+                return made if codes else Cast(values_of(made, weight, dtype), None, made.scale_inv, how, columnwise)
         same = weight.dtype is dtype
         keeps = self._keeps(weight)
         made = self.quantize(
@@ -280,7 +278,7 @@ class LayerState:
             record=record,
             counts=counts,
         )
-        values = made.values if same or codes else dequantized(made, weight, dtype)
+        values = made.values if same or codes else values_of(made, weight, dtype)
         if keeps:
             made.values = None
             counted = counted if cells is None else {**counted, gemm: cells}
@@ -349,30 +347,6 @@ class LayerState:
         self._assigned = state["assigned"]
         self.histories = state["histories"]
         self._put_plan()
-
-
-def dequantized(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """Values of codes, bitwise as the cast itself gives them.
-
-    Args:
-        made: with codes.
-        like: the tensor that was cast; its data is not read.
-        dtype: of the values.
-    """
-    assert made.codes is not None
-    fast = native.decode(made.codes, made.how, made.scale_inv, made.columnwise, dtype) if _DECODES and like.dtype is dtype else None
-    if fast is not None:
-        return fast
-    form = made.how.format
-    numbers = decode(made.codes, form)
-    if like.dtype is torch.float64:
-        numbers = numbers.double()
-    if made.how.scaling.kind == "tensor":
-        numbers = numbers.mul_(made.scale_inv) if numbers is not made.codes else numbers * made.scale_inv
-    else:
-        shape = numbers.shape
-        numbers = scaled_back(numbers.reshape(-1, shape[-1]), made.scale_inv, made.how.scaling, made.columnwise).reshape(shape)
-    return numbers.to(dtype)
 
 
 def group_of(group: Any) -> Any:

@@ -24,3 +24,16 @@ def cast_quantize(
     /,
 ) -> bool: ...
 def cast_amax(address: int, numel: int, dtype_code: int, num_threads: int, /) -> float: ...
+def cast_decode(
+    codes_address: int,
+    rows: int,
+    columns: int,
+    table_address: int,
+    bytes: int,
+    values_address: int,
+    scale_inv_address: int,
+    block_rows: int,
+    block_columns: int,
+    num_threads: int,
+    /,
+) -> None: ...

@@ -1,0 +1,21 @@
+// Codes of one byte back to numbers: a table of 256 looked up. What numscope/precision/decoding.py binds.
+#pragma once
+
+#include <cstdint>
+
+namespace numscope {
+
+// A matrix of codes, and where its numbers go.
+struct DecodeCall {
+    const uint8_t* codes;  // [rows, columns]
+    int64_t rows, columns;
+    const void* table;       // 256 numbers of `bytes` each
+    int64_t bytes;           // 2 or 4; with scales 4, float32
+    void* values;            // of the table's type
+    const float* scale_inv;  // what numbers are multiplied by, one for each block; null: nothing
+    int64_t block_rows, block_columns;  // 0: all
+};
+
+void decode(const DecodeCall& call, int num_threads);
+
+}  // namespace numscope
