@@ -17,7 +17,7 @@ from numscope.inspection import Active, Site
 from numscope.plan.plan import Asked, Collect, Custom, Layer, Switch
 from numscope.precision.cast import NUM_CELLS, Cast, cast
 from numscope.precision.conversion import convert, convertible, revert
-from numscope.precision.counting import DELAYED, is_delayed, is_of_own_casts, labels_of, on_paper_name, paper_of, split, takers
+from numscope.precision.counting import DELAYED, is_delayed, is_of_own_casts, labels_of, split, takers
 from numscope.precision.dumps import Dumps
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.recipes import HighPrecision
@@ -258,10 +258,6 @@ class Switchboard:
             acts_on_any = switch.feature in COUNTING and not is_of_own_casts(switch)
             if without and not acts_on_any and (switch.feature != DUMP or switch.settings["quantized_tensor"]):
                 self._recorder.say_once(("unmet", self._prefix, switch), unmet(switch, without))
-            unknown = [label for asked, label in paper_of(switch) if on_paper_name(*asked) is None]
-            if unknown:
-                why = "no cast on paper tells that"
-                self._recorder.say_once(("unknown", self._prefix, switch), f"{unmet(switch, layers, why)} ({', '.join(unknown)})")
             undelayed = [layer for layer in layers if (state := self._states.get(layer)) is None or not is_delayed(state)]
             if undelayed and (labels := labels_of(switch, DELAYED)):
                 text = unmet(switch, undelayed, "there is no delayed scaling there, and its scales can't be told afterwards")

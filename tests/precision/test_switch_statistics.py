@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.plan.plan import Asked
 from numscope.precision.cast import cast
 from numscope.precision.conversion import convert
 from numscope.precision.scaling import How, Scaling
+from numscope.summary.statistics import sql_of
 from tests.precision.oracle import cast_number
 
 STATS = ["underflows", "overflows%", "mse", "scale_inv_min", "scale_inv_max"]
@@ -251,6 +253,27 @@ def test_statistics_of_a_recipe_are_of_any_layer() -> None:
     assert {name for _, name in kept.lines} == {
         f"fc1_{operand}_{stat}" for operand in OPERANDS for stat in ("mxfp8_mse", "fp8_current_scaling_underflows%")
     }
+
+
+def test_statistics_of_a_recipe_along_the_columns_are_of_the_operand_transposed() -> None:
+    torch.manual_seed(0)
+    model, kept = nn.Sequential(nn.Linear(48, 40)), Kept()
+    weight = model[0].weight.detach().clone()
+    stats = ["mxfp8_mse", "mxfp8_mse_columnwise", "fp8_current_scaling_mse_columnwise", "nvfp4_scale_inv_max_columnwise"]
+    with numscope.watch(model, config=config(stats, tensors=["weight"]), on_nonfinite=None, loggers=[kept]) as scope:
+        model(torch.randn(4, 48)).sum().backward()
+        scope.step()
+    how = How("e4m3", Scaling("block", (1, 32), power_of_two=True, scale_format="e8m0"))
+    for columnwise, stat in ((False, "mxfp8_mse"), (True, "mxfp8_mse_columnwise")):
+        values = cast(weight, how, columnwise=columnwise).values
+        assert values is not None
+        assert kept.lines[0, f"0_weight_{stat}"] == pytest.approx(((values.double() - weight.double()) ** 2).mean().item(), rel=1e-12)
+    assert kept.lines[0, "0_weight_mxfp8_mse"] != kept.lines[0, "0_weight_mxfp8_mse_columnwise"]
+    assert {name for _, name in kept.lines} == {f"0_weight_{stat}" for stat in stats}
+    (seen,) = scope.inspector.last
+    asked = Asked("", "mxfp8_mse", (("orientation", "columnwise"),))
+    assert sql_of(asked) is not None and "mxfp8_columnwise_square_error / nullif(mxfp8_columnwise_numel, 0)" in str(sql_of(asked))
+    assert "mxfp8_columnwise_square_error" in seen.extras
 
 
 def test_delayed_scalings_statistics_are_those_of_layers_that_use_it(tmp_path: Path) -> None:

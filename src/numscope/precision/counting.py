@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from numscope.plan.plan import Asked, Switch
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.recipes import DelayedScaling
 from numscope.precision.scaling import How
 from numscope.precision.state import LayerState
-from numscope.summary.statistics import STATISTICS
 
 DELAYED = "fp8_delayed_scaling"  # a recipe whose scales only the layers have that use it
 # The GEMM whose cast a statistic of an operand is of; where that one takes it as it is, the other one's.
@@ -31,24 +30,18 @@ def split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], 
         recipe = options.get("recipe")
         if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
             of_operands.append(Asked(asked.label, f"operand_{_word_of(options)}{asked.statistic}"))
-    on_paper = [Asked(label, name) for asked, label in paper_of(switch) if (name := on_paper_name(*asked)) is not None]
+    on_paper = [Asked(asked.label, on_paper_name(asked), asked.options[1:]) for asked in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
 
 
-def paper_of(switch: Switch) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """What a switch asks of casts on paper (recipe, orientation, statistic), and as what."""
-    for asked in switch.settings.get("stats", ()):
-        options = dict(asked.options)
-        if options.get("recipe") not in (None, DELAYED):
-            yield (options["recipe"], _word_of(options), asked.statistic), asked.label
+def paper_of(switch: Switch) -> list[Asked]:
+    """What a switch asks of casts on paper."""
+    return [asked for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") not in (None, DELAYED)]
 
 
-def on_paper_name(recipe: str, columnwise: str, statistic: str) -> str | None:
-    """The statistic of a cast on paper; None where there is none."""
-    if recipe == "fp8_current_scaling":
-        columnwise = ""  # by one scale both ways are the same
-    name = f"{recipe}_{columnwise}{statistic}"
-    return name if name in STATISTICS else None
+def on_paper_name(asked: Asked) -> str:
+    """Its name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
+    return f"{dict(asked.options)['recipe']}_{asked.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:

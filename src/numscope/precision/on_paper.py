@@ -69,7 +69,8 @@ def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout) -> b
                 x = x.to(torch.float32)
             for extra in extras:
                 first = layout.offsets[extra.key]
-                cast(x, how_of(extra.key, kind), values=False, cells=cells[first : first + extra.width])
+                how, columnwise = how_of(extra.key.removesuffix("_columnwise"), kind), extra.key.endswith("_columnwise")
+                cast(x, how, columnwise=columnwise, values=False, cells=cells[first : first + extra.width])
         return True
     except Exception as error:
         log.debug("casts on paper not made: %s: %s", describe(tensor), error)

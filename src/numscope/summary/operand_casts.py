@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from numscope.summary.extras import Extra
@@ -39,6 +40,32 @@ ON_PAPER: dict[str, str] = {
     "nvfp4": "cast to e2m1 by an e4m3 scale for each 1 × 16, of weights each 16 × 16, under one of the tensor",
 }
 PAPER_EXTRAS = {key: _extra(key, "cast") for key in ON_PAPER}
+# The same of the operand transposed; of one scale for a whole tensor it would be the same cast.
+PAPER_COLUMNWISE = {key: _extra(f"{key}_columnwise", "cast") for key in ON_PAPER if key != "fp8_current_scaling"}
+
+
+def way_of(statistic: str) -> str | None:
+    """The key in ``ON_PAPER`` of a statistic of a cast on paper; None of another statistic."""
+    return next((key for key in ON_PAPER if statistic.startswith(f"{key}_")), None)
+
+
+def on_paper(key: str, options: Any) -> Extra:
+    """The columns of a cast on paper.
+
+    Args:
+        key: of ``ON_PAPER``.
+        options: ``(("orientation", "columnwise"),)``: of the operand as a GEMM has it that takes it transposed.
+    """
+    return PAPER_COLUMNWISE.get(key, PAPER_EXTRAS[key]) if dict(options).get("orientation") == "columnwise" else PAPER_EXTRAS[key]
+
+
+def turned(key: str, value: Callable[[Any, Mapping[str, Any]], Any], options: Any) -> Callable[[Any, Mapping[str, Any]], Any]:
+    """What makes a statistic of a cast on paper from the columns that its options choose."""
+    here, there = PAPER_EXTRAS[key].columns, on_paper(key, options).columns
+    if here == there:
+        return value
+    pairs = list(zip(here, there, strict=True))
+    return lambda summary, extras: value(summary, {mine: extras[its] for mine, its in pairs if its in extras})
 
 
 def _pct(part: str, numel: str) -> Callable[[Any, Mapping[str, Any]], Value]:
@@ -64,7 +91,7 @@ def _scale_inv_min(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
     return value
 
 
-def _rows(extra: Extra, how: str) -> list[Row]:
+def _rows(extra: Extra, how: str, needs: Callable[[Any], Extra] | None = None) -> list[Row]:
     key = extra.key
     numel, underflow, overflow, error, scale, scale_inv = extra.columns
     made: list[tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], str]] = [
@@ -79,8 +106,8 @@ def _rows(extra: Extra, how: str) -> list[Row]:
         ("scale_inv_max", f"largest inverse of a scale, {how}", "value",
          _scale_inv_max(scale_inv), f"nullif({scale_inv}, 0)"),
     ]  # fmt: skip
-    return [(f"{key}_{name}", formula, unit, value, lambda options: extra, sql) for name, formula, unit, value, sql in made]
+    return [(f"{key}_{name}", formula, unit, value, needs or (lambda options: extra), sql) for name, formula, unit, value, sql in made]
 
 
 ROWS: tuple[Row, ...] = (*_rows(ROWWISE, "as the GEMMs had it"), *_rows(COLUMNWISE, "as the GEMMs had it along the columns"))
-PAPER_ROWS: dict[str, list[Row]] = {key: _rows(PAPER_EXTRAS[key], how) for key, how in ON_PAPER.items()}
+PAPER_ROWS: dict[str, list[Row]] = {key: _rows(PAPER_EXTRAS[key], how, partial(on_paper, key)) for key, how in ON_PAPER.items()}

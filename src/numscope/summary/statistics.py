@@ -9,6 +9,7 @@ import difflib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from numscope.errors import UsageError
@@ -214,7 +215,7 @@ def _casts(cast: PaperCast) -> list[Statistic]:
 
 def _paper_casts(key: str) -> list[Statistic]:
     """Of a cast by current or block scales: one element that is not finite spoils others' scale, so there is no ratio then."""
-    extra, error = operand_casts.PAPER_EXTRAS[key], f"{key}_square_error"
+    error = f"{key}_square_error"
 
     def sqnr_db(summary: Summary, extras: Named) -> Value:
         noise = extras.get(error)
@@ -227,7 +228,7 @@ def _paper_casts(key: str) -> list[Statistic]:
     rows = [Statistic(*row) for row in operand_casts.PAPER_ROWS[key]]
     ratio = Statistic(
         f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {operand_casts.ON_PAPER[key]}", "dB",
-        sqnr_db, lambda options: extra, _where(" AND ".join(defined), f"10 * (log10(square_sum) - log10({error}))"),
+        sqnr_db, partial(operand_casts.on_paper, key), _where(" AND ".join(defined), f"10 * (log10(square_sum) - log10({error}))"),
     )  # fmt: skip
     return [*rows[:3], ratio, *rows[3:]]
 
@@ -331,6 +332,8 @@ def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS
     statistic = statistic_of(asked.statistic, statistics)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":
         return _block_value(_block_options(asked.options).columns[0])
+    if asked.options and (key := operand_casts.way_of(statistic.name)) is not None:
+        return operand_casts.turned(key, statistic.value, asked.options)
     return statistic.value
 
 
@@ -339,6 +342,8 @@ def sql_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) ->
     statistic = statistic_of(asked.statistic, statistics)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":
         return _where("numel > 0", _block_options(asked.options).columns[0])
+    if asked.options and statistic.sql is not None and (key := operand_casts.way_of(statistic.name)) is not None:
+        return statistic.sql.replace(f"{key}_", f"{operand_casts.on_paper(key, asked.options).key}_")
     return statistic.sql
 
 
