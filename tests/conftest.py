@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,15 @@ def watches_end_with_their_test() -> Iterator[None]:
     scope = sys.modules.get("numscope.scope")
     for left in scope.live() if scope is not None else ():
         left.close()
+
+
+@pytest.fixture(autouse=True)
+def records_stay_in_the_tests_own_folder() -> Iterator[None]:
+    """A watch that is told neither ``log_dir`` nor a logger writes to where the tests are started from."""
+    left = Path("numscope_logs").absolute()
+    was_there = left.exists()
+    yield
+    assert was_there or not left.exists(), f"{left} is left by this test: give its watch a log_dir, or change the folder"
 
 
 @pytest.fixture

@@ -164,12 +164,12 @@ class Net(nn.Module):
         return self.fc2(torch.relu(self.fc1(x)))
 
 
-def watched(net: Net, stats: list[str], **settings: Any) -> list[Observation]:
+def watched(net: Net, stats: list[str], log_dir: Path) -> list[Observation]:
     feature = {"enabled": True, "stats": stats, "tensors": ["activation", "weight", "gradient"]}
     config = {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": "fc.*"}, "statistics": feature}}
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     made = torch.Generator().manual_seed(1)
-    with numscope.watch(net, config=config, on_nonfinite=None, **settings) as scope:
+    with numscope.watch(net, config=config, on_nonfinite=None, log_dir=str(log_dir)) as scope:
         for _ in range(2):  # micro-batches
             net(torch.randn(6, 32, generator=made)).square().mean().backward()
         optimizer.step()
@@ -177,7 +177,7 @@ def watched(net: Net, stats: list[str], **settings: Any) -> list[Observation]:
         return list(scope.inspector.last)
 
 
-def test_a_configuration_asks_for_them_and_training_is_as_it_was() -> None:
+def test_a_configuration_asks_for_them_and_training_is_as_it_was(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net, bare = Net(), Net()
     bare.load_state_dict(net.state_dict())
@@ -185,7 +185,7 @@ def test_a_configuration_asks_for_them_and_training_is_as_it_was() -> None:
     net.fc2.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach().clone()))
     weight = net.fc1.weight.detach().clone()
     stats = [f"{way}_{name}" for way in ON_PAPER for name in NAMES]
-    found = {(o.layer, o.tensor): o for o in watched(net, stats)}
+    found = {(o.layer, o.tensor): o for o in watched(net, stats, tmp_path)}
     for place, tensors, kind in ((("fc2", "activation"), seen, "activation"), (("fc1", "weight"), [weight], "weight")):
         expected = values_of(tensors, kind)
         assert {name: found[place].values[name] for name in stats} == pytest.approx(expected, rel=1e-12)
@@ -205,7 +205,7 @@ def test_a_runs_folder_has_them_as_columns_and_answers_in_sql(tmp_path: Path) ->
 
     torch.manual_seed(0)
     stats = ["mxfp8_mse", "mxfp8_sqnr_db", "nvfp4_underflows_pct", "fp8_block_scaling_scale_inv_max"]
-    found = {(o.layer, o.tensor): o.values for o in watched(Net(), stats, log_dir=str(tmp_path))}
+    found = {(o.layer, o.tensor): o.values for o in watched(Net(), stats, tmp_path)}
     rows = ask(find_run(tmp_path), f"SELECT layer, tensor, {', '.join(stats)} FROM stats ORDER BY layer, tensor").rows
     assert len(rows) == 6
     for layer, tensor, *numbers in rows:
