@@ -1,5 +1,6 @@
 """The native kernel. All else about the package is in pyproject.toml."""
 
+import glob
 import sys
 
 from setuptools import Extension, setup
@@ -26,7 +27,7 @@ native = Extension(
     sources=[f"csrc/{name}.cpp" for name in SOURCES],
     depends=[
         "setup.py",
-        *(f"csrc/{name}.h" for name in ("summary", "extras", "kernel", "extra_kernel", "quantize", "quantize_kernel", "decode", "observe", "openmp", "pool", "select")),
+        *sorted(glob.glob("csrc/*.h")),
     ],
     # No -march: the instruction set is chosen at run time. No -ffast-math: a kernel that hunts for nan must not be told there is none.
     extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread"],

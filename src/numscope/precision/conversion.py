@@ -38,8 +38,8 @@ def convert(
         model: any module; before or after it was wrapped, sharded or compiled.
         recipe: a recipe, its name, or a plan; None: ``DelayedScaling()``. With ``HighPrecision()`` layers compute as before until
             ``autocast`` or a switch says otherwise. A converted layer takes a new recipe over.
-        layers: which: a regular expression that is searched for in qualified names (as ``layer_name_regex_pattern`` is), names, or a function of name and module that says
-            yes or no; None: all that can be.
+        layers: which: a regular expression that is searched for in qualified names (as ``layer_name_regex_pattern`` is), names, or a
+            function of name and module that says yes or no; None: all that can be.
         backend: ``emulate``, ``scaled_mm``, or ``auto``: fp8 GEMMs where the device has them.
 
     Returns:
