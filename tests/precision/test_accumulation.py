@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import numscope
 from numscope import precision
@@ -113,6 +116,20 @@ def test_optimizer_of_another_model_ends_no_step() -> None:
     assert of(other).histories["activation", "e4m3fn"].num_steps == 1
 
 
+def test_average_of_the_weights_that_is_taken_through_data_is_quantized_anew_after_a_step() -> None:
+    net = model("current")
+    average = copy.deepcopy(net).eval()
+    before = average(batch())
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    net(batch()).square().sum().backward()
+    optimizer.step()
+    for mean, p in zip(average.parameters(), net.parameters(), strict=True):
+        mean.data.lerp_(p.data, 0.5)  # as many do: no version tells of it
+    fresh = model("current")
+    fresh.load_state_dict(average.state_dict())
+    assert torch.equal(average(batch()), fresh(batch())) and not torch.equal(average(batch()), before)
+
+
 def test_two_optimizers_of_one_model_end_one_step_together() -> None:
     net = model()
     optimizers = [torch.optim.SGD(part.parameters(), 0.1) for part in (net[0], net[2])]
@@ -158,9 +175,12 @@ def test_weight_first_used_in_evaluation_is_recorded_in_training_all_the_same() 
     assert of(net).histories["weight", "e4m3fn"].amax == net[0].weight.detach().abs().max()
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+_SAVED = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default, torch.ops.aten.addmm.default])
+
+
+@pytest.mark.parametrize("kind", [{"use_reentrant": True}, {"use_reentrant": False}, {"use_reentrant": False, "context_fn": _SAVED}])
 @pytest.mark.parametrize("recipe", ["delayed", "mxfp8"])
-def test_checkpointing_changes_no_bit_and_counts_once(recipe: str, reentrant: bool) -> None:
+def test_checkpointing_changes_no_bit_and_counts_once(recipe: str, kind: dict[str, Any]) -> None:
     results = []
     for checkpointed in (False, True):
         net = model(recipe)
@@ -170,7 +190,7 @@ def test_checkpointing_changes_no_bit_and_counts_once(recipe: str, reentrant: bo
         for seed in range(3):
             optimizer.zero_grad()
             x = batch(seed).requires_grad_()
-            y = checkpoint(net, x, use_reentrant=reentrant) if checkpointed else net(x)
+            y = checkpoint(net, x, **kind) if checkpointed else net(x)
             y.square().sum().backward()
             optimizer.step()
         scales = [h.scale for _, h in sorted(state.histories.items())]
@@ -215,6 +235,21 @@ def test_replay_of_a_step_leaves_scales_and_counts_alone() -> None:
             scope.close()
         results.append(([h.scale.item() for _, h in sorted(of(net).histories.items())], seen))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("recipe", ["delayed", "mxfp8"])
+def test_bad_weight_whose_codes_were_kept_is_named_as_the_cause(recipe: str) -> None:
+    net = model(recipe)
+    scope = numscope.watch(net)
+    try:
+        net(batch()).sum().backward()
+        with torch.no_grad():
+            net[0].weight[0, 0] = torch.nan
+        with pytest.raises(numscope.NonFiniteError, match=r"bad parameter: 0\.weight held 1 nan"):
+            net(batch()).sum().backward()
+            torch.optim.SGD(net.parameters(), 0.1).step()
+    finally:
+        scope.close()
 
 
 def test_scales_are_saved_and_taken_up_again() -> None:

@@ -16,6 +16,7 @@ from numscope.summary import native
 __all__ = ["values_of"]
 
 _DTYPES: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
+_num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _PARALLEL_NUMEL: Final = 65536  # mirrors decode.cpp
 
 
@@ -33,7 +34,8 @@ def values_of(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
     codes = made.codes
     assert codes is not None
     if (
-        codes.is_cpu
+        not _num_dispatch_modes()  # which would not see the memory written
+        and codes.is_cpu
         and codes.itemsize == 1
         and dtype in _DTYPES
         and like.dtype is not torch.float64

@@ -26,6 +26,7 @@ Backend = Literal["auto", "emulate", "scaled_mm"]
 Observer = Callable[[str, str, Tensor, Cast], None]
 
 ATTRIBUTE: Final = "_numscope_fp8"  # of a converted module, in its __dict__
+_num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _handles = itertools.count(1)
 live: Final[weakref.WeakValueDictionary[int, LayerState]] = weakref.WeakValueDictionary()  # by handle
 
@@ -255,7 +256,8 @@ class LayerState:
         """
         if how.scaling.kind == "tensor" or (how.scaling.kind == "block" and how.scaling.block[0] == how.scaling.block[1]):
             columnwise = False  # the same either way
-        kept = self._weights.get((id(how), columnwise))
+        # A dispatch mode (the op probe of a replay, selective checkpointing) is to see the same operations each time, from the weight on.
+        kept = None if _num_dispatch_modes() else self._weights.get((id(how), columnwise))
         cells = self.cells.get((gemm, "weight")) if counts and self.cells is not None else None
         counted: dict[str, Tensor] = {}
         if kept is not None and kept.is_of(weight):

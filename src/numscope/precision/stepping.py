@@ -58,6 +58,7 @@ def _after_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, A
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     cohorts: dict[int, list[LayerState]] = {}
     for _, state in sorted(live.items()):  # by handle: the same order on all ranks
+        state.forget_weights()  # an average of the weights follows by ``p.data``, of which no version tells
         cohorts.setdefault(id(state.cohort), []).append(state)
     _end_step([state for cohort in cohorts.values() if _concerns(cohort, held) for state in cohort])
 
