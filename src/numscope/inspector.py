@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Collection, Sequence
@@ -53,13 +54,9 @@ class Inspector:
     def __init__(
         self, model: nn.Module, wrapper: nn.Module, recorder: Recorder | WatchOptions, *, explicit: bool = False, strict: bool = True
     ) -> None:
-        if isinstance(recorder, WatchOptions):
-            self._own_recorder: Recorder | None = Recorder.of(recorder)
-            recorder = self._own_recorder
-        else:
-            self._own_recorder = None
-        self.recorder = recorder
-        self.step_number = recorder.first_step
+        self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
+        self._own_recorder = None if self.recorder is recorder else self.recorder
+        self.step_number = self.recorder.first_step
         self.last: list[Observation] = []
         self.closed = False
         self._model = model
@@ -68,13 +65,15 @@ class Inspector:
         try:
             self._resolve(strict)
         except BaseException:
+            if hasattr(self, "_board"):
+                self._board.close()
             if self._own_recorder is not None:
                 self._own_recorder.close()
             raise
         self._has_failed = False
         self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._met = False  # in this step, the other ranks
-        self._joint = Joint(model, wrapper, recorder, self._prefix)
+        self._joint = Joint(model, wrapper, self.recorder, self._prefix)
         self._optimizers = Optimizers(model)
         self._stepped: list[Optimizer] = []  # in this step
         self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
@@ -85,7 +84,7 @@ class Inspector:
         self._active = Active()
         self._read: frozenset[int] = frozenset()  # indices of the sites whose tensors this step reads
         optimizer_probe.listen(self)
-        self._begin()
+        self._guard(self._begin)
 
     def _resolve(self, strict: bool, again: bool = False) -> None:
         """Find the plan's layers in the model; ``again`` where it has other modules than before."""
@@ -100,8 +99,8 @@ class Inspector:
         self._board: Switchboard = Switchboard(self.resolved.switches, self._modules, self.recorder, self._board if again else None)
         collects, customs = self._board.collects(), self._board.customs()
         self._inspection = Inspection([*self.resolved.collects, *collects], [*self.resolved.customs, *customs], self.recorder.plugins)
-        known_by = self._prefix if again else None
-        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), self._inspection.selected(), known_by)
+        selected, known_by = self._board.selected(self._inspection.selected()), self._prefix if again else None
+        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
         sites = self._inspection.sites
         self._tally = Tally([site.layout for site in sites], self._cast_on_paper)
@@ -151,7 +150,7 @@ class Inspector:
             if self._tally.anything or self._board.anything:
                 self._guard(self._finish, closing=True)
             self.detach()
-        self._board.close()
+        self._put_back()
         if self._own_recorder is not None:
             self._own_recorder.close()
 
@@ -326,7 +325,7 @@ class Inspector:
         for site, module, name in of:
             if site.index not in self._read or site.index in self._weights_seen:
                 continue
-            parameter = own_parameter(module, name)
+            parameter = own_parameters(module).get(name)
             if parameter is None:
                 continue
             if only is not None and not any(known in only for known in ids_known(parameter)):
@@ -371,7 +370,7 @@ class Inspector:
             for site, module, name in self._weights
             if site.index in self._read
             and site.offset("dynamics") is not None
-            and (parameter := own_parameter(module, name)) is not None
+            and (parameter := own_parameters(module).get(name)) is not None
             and id(parameter) in mine
         ]
         if moving:
@@ -404,7 +403,8 @@ class Inspector:
         self._probe.disarm()
         self._tally.reset()
         self._dynamics.clear()
-        self._board.stop_statistics()
+        with contextlib.suppress(Exception):  # it may be what has failed
+            self._board.stop_statistics()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
         self._leaving = self._joint.leave()
@@ -434,15 +434,16 @@ class Inspector:
     def detach(self) -> None:
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
-        if not self._has_failed:
-            self._board.close()
         self._probe.paused = True
         self._probe.disarm()
         optimizer_probe.unlisten(self)
         self._tally.reset()
         self._dynamics.clear()
+        if not self._has_failed:
+            self._put_back()
 
-
-def own_parameter(module: nn.Module, name: str) -> nn.Parameter | None:
-    """A module's parameter as it is now: adapters, tying and sharding put others in its place."""
-    return own_parameters(module).get(name)
+    def _put_back(self) -> None:
+        try:
+            self._board.close()
+        except Exception as error:
+            self.recorder.say(f"switches may still be at work: {type(error).__name__}: {error}", logging.ERROR)

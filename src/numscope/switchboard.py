@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor, nn
 
+from numscope.errors import UsageError
 from numscope.inspection import Active, Site
 from numscope.plan.plan import Asked, Collect, Custom, Layer, Switch
 from numscope.precision.cast import NUM_CELLS, Cast, cast
@@ -23,10 +24,10 @@ from numscope.precision.gemms import LayerPlan
 from numscope.precision.recipes import HighPrecision
 from numscope.precision.scaling import How
 from numscope.precision.state import ATTRIBUTE, LayerState, state_of
-from numscope.precision.switching import by_layer, fake_results, switched
+from numscope.precision.switching import SWITCHES, by_layer, fake_results, switched
 from numscope.recorder import Recorder
 from numscope.summary import operand_casts
-from numscope.unmatched import unmet
+from numscope.unmatched import IN_HIGH, unmet
 
 COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
 OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
@@ -43,7 +44,6 @@ class _Held:
     plan: LayerPlan | None = None
     results: Mapping[str, How] | None = None
     text: str | None = None
-    is_switched: bool = False
 
 
 @dataclass(slots=True)
@@ -79,6 +79,7 @@ class Switchboard:
         self._modules = modules
         self._all = tuple(switches)
         self._faked: list[tuple[nn.Module, HighPrecision]] = []
+        self._refused: dict[Layer, str] = {}  # why a layer can't be converted
         self._convert()
         self._states = {layer: state for layer, module in modules.items() if (state := state_of(module)) is not None}
         texts = {} if before is None else {held.layer.name: held.text for held in before._held}
@@ -122,6 +123,21 @@ class Switchboard:
             tensors = switch.settings["tensors"]
             for stats, some in groups.items():
                 found.append((Collect(switch.section, switch.feature, switch.selection, switch.schedule, tensors, stats), tuple(some)))
+        return found
+
+    def selected(self, collected: Mapping[Layer, list[str]]) -> dict[Layer, list[str]]:
+        """For each selected layer what is wanted of it, a line each: what is collected, what switches do.
+
+        Args:
+            collected: lines of what is collected.
+        """
+        found = {layer: list(lines) for layer, lines in collected.items()}
+        for switch, layers in self._all:
+            if switch.feature in SWITCHES:
+                settings = {key: value for key, value in switch.settings.items() if value not in (None, ())}
+                words = "".join(f", {key} {' '.join(v) if isinstance(v, tuple) else v}" for key, v in settings.items())
+                for layer in layers:
+                    found.setdefault(layer, []).append(f"{switch.feature}{words} ({switch.section})")
         return found
 
     def customs(self) -> list[tuple[Custom, tuple[Layer, ...]]]:
@@ -211,7 +227,11 @@ class Switchboard:
             module = self._modules[layer]
             if state_of(module) is None and convertible(module):
                 recipe = HighPrecision()
-                convert(module, recipe, backend="emulate")
+                try:
+                    convert(module, recipe, backend="emulate")
+                except UsageError as error:  # a forward of its own, no weight yet
+                    self._refused[layer] = str(error).removeprefix("convert: : ").partition(". ")[0]
+                    continue
                 made = state_of(module)
                 assert made is not None
                 made.name = layer.name
@@ -230,14 +250,13 @@ class Switchboard:
         is_faked = any(switch.feature == "fake_quant" for switch in on)
         results = fake_results(on) or None if is_faked else None
         for held in group.held:
-            held.is_switched = bool(on)
             held.state.switch = partial(_switched, on=on) if on else None
             held.state.results = results
             held.state.backend = "emulate" if is_faked else self._backends[id(held)]  # operands are cast and back, GEMMs are not fp8
         self._looks_for_idle = True
 
     def _tell(self) -> None:
-        """Write plans that are new to the log. A layer in high precision that nothing was done to is not worth a line."""
+        """Write plans that are new to the log. A layer that is in high precision by its recipe is not worth a line."""
         lines = []
         for held in self._held:
             plan, results = held.state.plan, held.state.results
@@ -245,7 +264,7 @@ class Switchboard:
                 continue
             held.plan, held.results = plan, results
             text = plan.text() + "".join(f", {name} {how.text()}" for name, how in (results or {}).items())
-            if text != held.text and not (held.text is None and plan.high and not held.is_switched):
+            if text != held.text and not (held.text is None and plan.high and held.state.default.high and not results):
                 held.text = text
                 lines.append(f"{self._prefix}{held.layer.name} ({held.layer.cls}): {text}")
         if lines:
@@ -257,11 +276,23 @@ class Switchboard:
             without = [layer for layer in layers if layer not in self._states]
             acts_on_any = switch.feature in COUNTING and not is_of_own_casts(switch)
             if without and not acts_on_any and (switch.feature != DUMP or switch.settings["quantized_tensor"]):
-                self._recorder.say_once(("unmet", self._prefix, switch), unmet(switch, without))
+                for why, some in self._why_not(switch, without).items():
+                    self._recorder.say_once(("unmet", self._prefix, switch, why), unmet(switch, some, why))
             undelayed = [layer for layer in layers if (state := self._states.get(layer)) is None or not is_delayed(state)]
             if undelayed and (labels := labels_of(switch, DELAYED)):
                 text = unmet(switch, undelayed, "there is no delayed scaling there, and its scales can't be told afterwards")
                 self._recorder.say_once(("undelayed", self._prefix, switch), f"{text} ({', '.join(labels)})")
+
+    def _why_not(self, switch: Switch, layers: Sequence[Layer]) -> dict[str, list[Layer]]:
+        found: dict[str, list[Layer]] = {}
+        for layer in layers:
+            why = IN_HIGH
+            if switch.feature == "fake_quant":
+                why = self._refused.get(layer, "there is no linear layer")
+            elif switch.feature == DUMP and switch.settings["high_precision_tensor"]:
+                why = "nothing there is quantized; high_precision_tensor is dumped"
+            found.setdefault(why, []).append(layer)
+        return found
 
     def _say_idle(self) -> None:
         """What found layers that are converted and compute in high precision by their recipe all the same; once."""
@@ -327,9 +358,13 @@ class Switchboard:
 
     def _dump_cast(self, layer: Layer, tensors: tuple[str, ...], gemm: str, operand: str, x: Tensor, made: Cast) -> None:
         """Write what a GEMM takes: its codes and scales where those were made, else its values."""
-        if operand not in tensors:
+        if operand not in tensors or self._dumps_failed:
             return
-        codes = made.codes if made.codes is not None else _codes_of(self._states[layer], operand, x, made)
+        try:
+            codes = made.codes if made.codes is not None else _codes_of(self._states[layer], operand, x, made)
+        except Exception as error:  # no memory for it
+            self._stop_dumps(error)
+            return
         parts = {"scale_inv": made.scale_inv}
         parts |= {"codes": codes} if codes is not None else {}
         parts |= {"values": made.values} if made.values is not None else {}
@@ -346,9 +381,13 @@ class Switchboard:
         self._dumps = self._dumps or Dumps(self._recorder.log_dir, self._recorder.rank)
         try:
             self._dumps.write(self._step, self._prefix + layer.name, tensor, parts, about)
-        except Exception as error:  # a full disk, a tensor without memory: training goes on
-            self._dumps_failed = True
-            self._recorder.say(f"dump_tensors is off from here on: {type(error).__name__}: {error}", logging.ERROR)
+        except Exception as error:  # a full disk, a tensor without memory
+            self._stop_dumps(error)
+
+    def _stop_dumps(self, error: Exception) -> None:
+        """Training goes on."""
+        self._dumps_failed = True
+        self._recorder.say(f"dump_tensors is off from here on: {type(error).__name__}: {error}", logging.ERROR)
 
 
 @lru_cache(maxsize=4096)

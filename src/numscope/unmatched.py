@@ -31,7 +31,10 @@ def place_of(line: str) -> str:
     return ": ".join([*place, word[0]] if word is not None else place)
 
 
-def unmet(switch: Switch, layers: Sequence[Layer], why: str = "these layers compute in high precision, nothing there is fp8") -> str:
+IN_HIGH = "these layers compute in high precision, nothing there is fp8"
+
+
+def unmet(switch: Switch, layers: Sequence[Layer], why: str = IN_HIGH) -> str:
     """What the log says of a precision feature on layers that it can do nothing to."""
     names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
     return f"{switch.section}.{switch.feature}: nothing to do on {names}: {why}"

@@ -22,6 +22,8 @@ from numscope.precision.gemms import GEMMS
 from numscope.precision.recipes import CurrentScaling
 from numscope.precision.scaling import How
 from numscope.precision.state import ATTRIBUTE, state_of
+from numscope.probe import optimizer as optimizer_probe
+from numscope.switchboard import Switchboard
 
 RECIPES = ["delayed", "current", "mxfp8"]
 
@@ -270,6 +272,40 @@ def test_converted_layer_that_runs_in_high_precision_is_said_once(layer: Layer, 
     assert log_of(tmp_path).count("section.disable_fp8_gemm: nothing to do on fc: these layers compute in high precision") == 1
 
 
+def test_plan_is_told_once_where_autocast_brings_the_recipe(layer: Layer, tmp_path: Path) -> None:
+    convert(layer, "high_precision")
+    with watch(layer, config(per_tensor_scaling={}), tmp_path), autocast(recipe="delayed"):
+        gemms_of(layer, 3)
+    found = [line.strip() for line in log_of(tmp_path).splitlines() if line.strip().startswith("fc (Linear): fprop")]
+    assert found == [
+        "fc (Linear): fprop e4m3fn current × e4m3fn current, dgrad e5m2 current × e4m3fn current, wgrad e5m2 current × e4m3fn current"
+    ]
+
+
+def test_switches_of_each_layer_are_in_the_log(tmp_path: Path) -> None:
+    features = {"disable_fp8_gemm": {"gemms": ["wgrad"]}, "FakeQuant": {"tensors": ["activation"], "quant_format": "FP8E5M2"}}
+    with watch(Net(), config("fc1", **features), tmp_path):
+        text = log_of(tmp_path)
+    assert "Net: 3 layers, 1 selected" in text
+    assert (
+        "fc1 (Linear):\n    disable_fp8_gemm, gemms wgrad (section)\n    fake_quant, quant_format FP8E5M2, tensors activation (section)"
+        in text
+    )
+
+
+@pytest.mark.parametrize("why", ["its forward was replaced", "its weight is not there yet"])
+def test_fake_quant_leaves_out_a_layer_that_it_cannot_act_on_and_says_so(why: str, tmp_path: Path) -> None:
+    model = Net() if "forward" in why else nn.Sequential(nn.LazyLinear(32), nn.Linear(32, 32))
+    first, second = model.children()
+    if "forward" in why:
+        first.forward = first.forward  # as adapters and offloading do
+    with watch(model, config(fake_quant={"tensors": ["weight"], "quant_format": "FP8E5M2"}), tmp_path):
+        model(torch.randn(4, 32)).sum().backward()
+        assert state_of(first) is None and state_of(second) is not None
+    name = "fc1" if "forward" in why else "0"
+    assert f"section.fake_quant: nothing to do on {name}: {why}" in log_of(tmp_path)
+
+
 def test_statistics_alone_leave_a_converted_model_bitwise_as_it_is(tmp_path: Path) -> None:
     losses = []
     for watched in (False, True):
@@ -302,6 +338,27 @@ def test_failed_statistics_leave_the_precision_as_it_is_switched(layer: Layer, t
     state = state_of(layer.fc)
     assert state is not None and state.plan is state.default
     assert "ZeroDivisionError" in log_of(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["begin", "_switch", "_tell", "close", "_stop_counting"])
+def test_a_switchboard_that_fails_does_not_end_the_training(
+    layer: Layer, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = {"disable_fp8_layer": {}, "collect_fp8_tensor_stats": {"type": ["mse"], "tensors": ["activation"]}}
+    with monkeypatch.context() as planted:
+        planted.setattr(Switchboard, place, lambda *_: 1 / 0)
+        with watch(convert(layer, "mxfp8"), config(**features), tmp_path):
+            gemms_of(layer, 2)
+    assert "ZeroDivisionError" in log_of(tmp_path)
+    assert not layer.fc._forward_hooks and not optimizer_probe._listeners
+
+
+def test_a_dump_that_fails_does_not_end_the_training(layer: Layer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numscope.switchboard._codes_of", lambda *_: 1 / 0)
+    features = {"dump_tensors": {"tensors": ["activation"], "quantized_tensor": True, "high_precision_tensor": False}}
+    with watch(convert(layer, "mxfp8"), config(**features), tmp_path):
+        gemms_of(layer, 2)
+    assert log_of(tmp_path).count("dump_tensors is off from here on: ZeroDivisionError") == 1
 
 
 def test_layers_converted_while_watched_are_switched_from_the_next_step_on(layer: Layer, tmp_path: Path) -> None:
