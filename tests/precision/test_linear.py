@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from numscope.errors import UsageError
-from numscope.precision import CurrentScaling, LayerPlan, convert, states
+from numscope.precision import CurrentScaling, LayerPlan, autocast, convert, states
 from numscope.precision.cast import cast
 from numscope.precision.gemms import GEMMS
 from numscope.precision.recipes import MXFP8, BlockScaling, DelayedScaling, Recipe, RowwiseScaling
@@ -219,6 +219,32 @@ def test_meta_tensors_and_fake_tensors_give_shapes() -> None:
     with FakeTensorMode():
         module = convert(nn.Linear(8, 12), "current")
         assert module(torch.randn(4, 8)).shape == (4, 12)
+    for recipe in ("delayed", "mxfp8"):
+        assert convert(nn.Linear(8, 12), recipe).to("meta")(torch.randn(4, 8, device="meta")).shape == (4, 12)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("recipe", ["delayed", "mxfp8", "high_precision"])
+def test_traced_layers_quantize_what_they_are_given(recipe: str, grad: bool) -> None:
+    module = convert(nn.Sequential(nn.Linear(8, 12), nn.ReLU(), Conv1D(4, 12)), recipe).eval()
+    x, other = torch.randn(4, 8), 3 * torch.randn(4, 8) + 1
+    with torch.set_grad_enabled(grad):
+        expected = module(other)
+        assert torch.equal(torch.jit.trace(module, x)(other), expected)
+        assert torch.equal(torch.fx.symbolic_trace(module)(other), expected)
+
+
+def test_transforms_of_torch_func_are_refused_by_name_and_work_in_high_precision() -> None:
+    model = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 4))
+    x = torch.randn(4, 8)
+    expected = torch.func.vmap(torch.func.jacrev(model))(x)
+    convert(model, "current")
+    for call in (lambda: torch.func.vmap(model)(x), lambda: torch.func.jacrev(model)(x[0]), lambda: torch.func.jvp(model, (x,), (x,))):
+        with pytest.raises(UsageError, match=r"^0: got a call within a transform of torch\.func .*autocast\(enabled=False\)"):
+            call()
+    with autocast(enabled=False):
+        torch.testing.assert_close(torch.func.vmap(torch.func.jacrev(model))(x), expected)
 
 
 def test_distributed_operand_is_refused_by_the_layers_name() -> None:

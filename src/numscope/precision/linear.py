@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+import torch.fx
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -33,7 +34,7 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     state: LayerState | None = module.__dict__.get(ATTRIBUTE)
     if state is None:
         return F.linear(x, weight, bias)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _is_tracing():
         from numscope.precision.operators import traced_product
 
         return traced_product(module, state, x, weight, bias)
@@ -42,8 +43,13 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     plan = state.current_plan()
     if plan.high and state.results is None:
         return products.fprop(x, weight, bias, True) if state.is_transposed else F.linear(x, weight, bias)
-    if type(x) not in _PLAIN or type(weight) not in _PLAIN:
-        return _of_subclass(state, x, weight, bias)
+    if type(x) not in _PLAIN or type(weight) not in _PLAIN or x.is_meta:
+        return _without_data(state, x, weight, bias)
+    if _is_transformed():
+        raise UsageError(
+            f"{state.name or 'layer'}: got a call within a transform of torch.func (grad, vmap, jvp), expected none: they can't see into fp8 "
+            "GEMMs. Take precision.autocast(enabled=False) there, or revert(model) first."
+        )
     x = in_autocast_dtype(x)
     if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
         return products.fprop(x, weight, bias, state.is_transposed)  # torch's own refusal
@@ -54,6 +60,9 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     return forward_gemm(state, plan, x, weight, bias, counts)
 
 
+torch.fx.wrap("product")  # symbolic tracing keeps the call, as it keeps that of a bare layer
+_is_tracing: Final = torch._C._is_tracing  # by torch.jit: it would take what the kernels write for constants
+_is_transformed: Final = torch._C._are_functorch_transforms_active
 _PLAIN: Final = frozenset({Tensor, nn.Parameter, nn.Buffer})
 
 
@@ -230,13 +239,13 @@ def _as_result(state: LayerState, name: str, y: Tensor) -> Tensor:
     return y if how is None else _values(cast(y, how))
 
 
-def _of_subclass(state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _without_data(state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Tensors without data compute shapes; others, whose data is elsewhere, can't be quantized here."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    odd = next(t for t in (x, weight) if type(t) not in _PLAIN)
-    if isinstance(x, FakeTensor) or isinstance(weight, FakeTensor):
+    if x.is_meta or isinstance(x, FakeTensor) or isinstance(weight, FakeTensor):
         return products.fprop(x, weight, bias, True) if state.is_transposed else F.linear(x, weight, bias)
+    odd = next(t for t in (x, weight) if type(t) not in _PLAIN)
     raise UsageError(
         f"{state.name or 'layer'}: got a {type(odd).__name__}, expected a plain tensor: fp8 GEMMs take whole operands. "
         "Leave layers whose weights tensor parallelism splits out with convert(layers=…), or disable_fp8_layer."
