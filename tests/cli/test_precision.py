@@ -1,17 +1,14 @@
-"""``numscope precision``: its refusals, its search over planted runs, and real scripts."""
+"""``numscope precision``: its refusals, its search over planted runs, and what it prints."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -20,25 +17,17 @@ from numscope.cli import bisecting
 from numscope.cli.bisecting import Asked, Bisection, Verdict
 from numscope.cli.command import main
 from numscope.cli.precision import _base
-from numscope.cli.precision_text import verdict_lines
+from numscope.cli.precision_text import advice_lines, advice_table, verdict_lines
 from numscope.config import load
+from numscope.precision.advise import Limits, advice_of
 from numscope.precision.gemms import GEMMS
 from numscope.precision.trials import Book, Outcome, Script, Spec, TrialFailed
-
-SOURCES = str(Path(numscope.__file__).parent.parent)
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", SOURCES)
     return tmp_path
-
-
-def cli(*words: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-m", "numscope", *words], capture_output=True, text=True, timeout=580)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals
@@ -82,12 +71,49 @@ def test_wrong_usage_is_refused_before_anything_runs(
     assert told.err.startswith(message)
 
 
-def test_script_without_a_step_is_told_with_its_output(here: Path) -> None:
-    (here / "s.py").write_text("import torch\nprint('hello')\nraise SystemExit(7)")
-    done = cli("precision", "advise", "s.py")
-    assert done.returncode == 1
-    assert "s.py: ended with status 7 before a step was over" in done.stderr
-    assert done.stderr.endswith("hello\n")
+# ------------------------------------------------------------------------------------------------------- what is printed
+
+
+def _measured(layers: dict[str, int]) -> dict[str, object]:
+    """Layers whose activations have so many of their thousand elements clipped along their columns."""
+    form = "e4m3fn 1x128 power-of-two"
+    plan = {"fprop": {"activation": form, "weight": form}, "wgrad": {"activation": f"{form} along columns", "gradient": form}}
+
+    def one(clipped: int = 0) -> dict[str, object]:
+        cast = {"numel": 1000, "num_underflow": 0, "num_overflow": clipped, "noise": 1e-3, "num_casts": 1}
+        casts = {"e4m3": {**cast, "num_overflow": 0}, form: {**cast, "num_overflow": 0}, f"{form} along columns": cast}
+        return {"numel": 1000, "num_nan": 0, "num_inf": 0, "amax": 1.0, "casts": casts}
+
+    told = {name: {"class": "Linear", "operands": {"activation": one(n), "weight": one(), "gradient": one()}} for name, n in layers.items()}
+    return {"plan": plan, "layers": told, "num_steps": 3}
+
+
+def test_advice_fits_80_columns_whatever_the_layers_are_called() -> None:
+    name = "model.language_model.layers.31.self_attn.q_proj"
+    advice = advice_of(_measured({name: 150, "head": 0}), Limits())
+    assert [line.rstrip() for line in map(click.unstyle, advice_table(advice, "block"))] == [
+        "layer         could take                     under block",
+        "  operand     format   SQNR  sat. %  zero %  format        SQNR  sat. %  zero %",
+        f"{name}: keep wgrad high",
+        "  activation  e4m3     30.0       0       0  e4m3fn cols   30.0      15       0",
+        "    too much under block: saturated",
+        "  weight      e4m3     30.0       0       0  e4m3fn        30.0       0       0",
+        "  gradient    e4m3     30.0       0       0  e4m3fn        30.0       0       0",
+        "head",
+        "  activation  e4m3     30.0       0       0  e4m3fn        30.0       0       0",
+        "  weight      e4m3     30.0       0       0  e4m3fn        30.0       0       0",
+        "  gradient    e4m3     30.0       0       0  e4m3fn        30.0       0       0",
+    ]
+
+
+def test_command_that_is_told_is_the_one_that_was_given() -> None:
+    script = Script("pack.train", ("--lr", "1 2"), True, ("torchrun", "--nproc-per-node", "2"))
+    command = "torchrun --nproc-per-node 2 -m numscope run --recipe block --config 'o n.yaml' {}-m pack.train --lr '1 2'"
+    told = advice_lines(advice_of(_measured({"fc": 150}), Limits()), script, "block", "o n.yaml")
+    assert told[-1] == f"o n.yaml: written. To train so: {command.format('')}"
+    verdict = Verdict("found", (("a", "fprop"),), low=math.inf)
+    told = verdict_lines(verdict, asked(script=script, recipe="block", features=("own.py",)), "o n.yaml")
+    assert told[-1] == f"o n.yaml: written. To train so: {command.format('--features own.py ')}"
 
 
 # ------------------------------------------------------------------------- the search over runs that are planted, not run
@@ -290,103 +316,3 @@ def test_verdict_as_json_has_no_number_that_json_lacks() -> None:
     told = json.loads(json.dumps(verdict.document(), allow_nan=False))
     assert told["drift"] == "inf" and told["drift_with_high_precision"] is None
     assert told["high_precision"] == [{"layer": "a", "gemm": "fprop"}, {"layer": "b", "gemm": None}]
-
-
-# -------------------------------------------------------------------------------------------------------- real scripts
-
-TEXT = Path(__file__).resolve().parents[2] / "LICENSE"
-TRAIN = Path(__file__).with_name("tiny_text.py")
-
-HALF = """
-import torch
-from torch import nn
-
-class Sum(nn.Module):
-    def __init__(self, scale):
-        super().__init__()
-        self.weight, self.scale = nn.Parameter(torch.randn(16, 16) / 4), scale
-
-    def forward(self, x):
-        return (x * self.scale) @ self.weight.T / self.scale  # beyond fp16 within, and back
-
-model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), Sum(2.0**20), nn.Tanh(), nn.Linear(16, 16))
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-for step in range(1000):
-    x = torch.randn(64, 16)
-    with torch.autocast("cpu", torch.float16):
-        y = model(x)
-    loss = (y.float() - x.flip(1)).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
-
-
-def test_bisect_killed_and_begun_again_finds_the_layer_that_overflows_under_the_scripts_autocast(here: Path) -> None:
-    (here / "half.py").write_text(HALF)
-    words = ("precision", "bisect", "--recipe", "autocast", "--steps", "10", "--repeats", "1", "--json", "half.py")
-    with subprocess.Popen([sys.executable, "-m", "numscope", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as first:
-        state = here / "bisect.trials" / "state.json"
-        deadline = time.monotonic() + 200
-        while not (state.is_file() and len(json.loads(state.read_text())["trials"]) >= 2):
-            assert first.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        os.kill(first.pid, signal.SIGKILL)
-    known = len(json.loads(state.read_text())["trials"])
-    done = cli(*words)
-    assert done.returncode == 0, done.stderr
-    assert f"bisect.trials: {known} runs of an earlier search are taken over" in done.stderr
-    found = json.loads(done.stdout)
-    assert found["high_precision"] == [{"layer": "2", "gemm": None}]
-    assert found["minimal"] and found["drift"] == "inf" and abs(found["drift_with_high_precision"]) <= 0.01
-    assert load(here / "bisect.yaml").switches[0].feature == "disable_fp8_layer"
-    (here / "half.py").write_text(HALF.replace("range(1000)", "range(10)"))
-    assert cli("run", "half.py").returncode == 3  # nan
-    assert cli("run", "--recipe", "autocast", "--config", "bisect.yaml", "half.py").returncode == 0
-
-
-GROWS = ("--grow", "8")  # the input of the layer "mix" outgrows at each step what delayed scaling has seen
-
-
-def test_bisect_finds_the_layer_whose_activations_outgrow_delayed_scaling_alone_and_the_yaml_acts(here: Path) -> None:
-    words = ("--recipe", "delayed", "--steps", "32", "--repeats", "1", "--json", str(TRAIN), str(TEXT), *GROWS)
-    done = cli("precision", "bisect", *words)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {unit["layer"] for unit in found["high_precision"]} == {"mix"}
-    assert "fprop" in {unit["gemm"] for unit in found["high_precision"]}
-    assert found["outcome"] == "found" and found["minimal"]
-    assert found["drift"] > 0.02 and abs(found["drift_with_high_precision"]) <= 0.01
-    everything = next(one for one in found["trials"] if len(one["high_precision"]) == found["num_gemms"] == 30)
-    assert everything["drift"] == 0.0  # bitwise torch's
-    assert found["num_runs"] <= 12
-
-    ran = cli("run", "--recipe", "delayed", "--config", "bisect.yaml", str(TRAIN), str(TEXT), *GROWS, "--steps", "32", "--seed", "0")
-    assert ran.returncode == 0, ran.stderr
-    trials = json.loads((here / "bisect.trials" / "state.json").read_text())["trials"]
-    key = "kept " + " ".join(sorted(f"{unit['layer']}:{unit['gemm']}" for unit in found["high_precision"]))
-    assert [float(line) for line in ran.stdout.split()] == trials[key]["losses"]
-
-
-def test_advise_marks_the_layer_whose_activations_outgrow_delayed_scaling_and_no_other(here: Path) -> None:
-    done = cli("precision", "advise", "--steps", "6", "--json", str(TRAIN), str(TEXT), *GROWS)
-    assert done.returncode == 0, done.stderr
-    advice = json.loads(done.stdout)
-    assert advice["high_precision"] == [{"layer": "mix", "gemm": "fprop"}, {"layer": "mix", "gemm": "wgrad"}]
-    assert advice["num_gemms"] == 30
-    activation = next(one for one in advice["operands"] if (one["layer"], one["operand"]) == ("mix", "activation"))
-    assert activation["takes"] == "e4m3" and "saturated" in activation["exceeds"]
-    assert activation["formats"][activation["planned"]]["saturated_pct"] > 50
-    assert cli("config", "check", "advise.yaml").returncode == 0
-    (switch,) = load(here / "advise.yaml").switches
-    assert (switch.feature, switch.settings["gemms"], switch.selection.pattern) == ("disable_fp8_gemm", ("fprop", "wgrad"), "^mix$")
-
-
-def test_advise_prints_a_table_and_writes_nothing_where_nothing_is_to_be_kept_high(here: Path) -> None:
-    done = cli("precision", "advise", "--steps", "4", "--recipe", "current", str(TRAIN), str(TEXT), *GROWS)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0].split()[:4] == ["layer", "operand", "could", "take"]
-    assert [line.split()[:3] for line in lines if line.startswith("mix ")] == [["mix", "activation", "e4m3"]]
-    assert lines[-1] == "All 30 GEMMs can take current, by 4 steps: nothing is to be kept in high precision."
-    assert not (here / "advise.yaml").exists()

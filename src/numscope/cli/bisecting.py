@@ -128,10 +128,11 @@ class Bisection:
         try:
             for number in range(asked.repeats):
                 self._stage("the run in high precision", len(self._used))
-                losses = self._trial(f"reference {number}", self._reference_spec).losses
-                references.append(losses)
-                self._say(f"high precision, run {number + 1} of {asked.repeats}: loss {_loss(losses)} after {_steps(losses)}")
-                if not all(map(math.isfinite, losses)):
+                outcome = self._trial(f"reference {number}", self._reference_spec)
+                references.append(outcome.losses)
+                told = f"loss {_last(outcome.losses):.5g} after {outcome.length(asked.steps)}"
+                self._say(f"high precision, run {number + 1} of {asked.repeats}: {told}")
+                if not all(map(math.isfinite, outcome.losses)):
                     return self._verdict("reference")
             self._reference = references[0]
             spread = noise(references)
@@ -241,14 +242,6 @@ def _last(losses: Sequence[float]) -> float:
     """The mean over the last half, which drifts are judged by."""
     half = losses[len(losses) // 2 :]
     return math.fsum(half) / len(half) if all(map(math.isfinite, half)) else math.nan
-
-
-def _loss(losses: Sequence[float]) -> str:
-    return f"{_last(losses):.5g}"
-
-
-def _steps(losses: Sequence[float]) -> str:
-    return f"{len(losses)} step{'' if len(losses) == 1 else 's'}"
 
 
 def _number(value: float) -> float | str | None:

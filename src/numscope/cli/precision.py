@@ -18,7 +18,6 @@ from numscope.errors import UsageError
 
 if TYPE_CHECKING:
     from numscope.cli.bisecting import Verdict
-    from numscope.precision.advise import Advice
     from numscope.precision.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
@@ -121,33 +120,32 @@ def advise(
         except TrialFailed as error:
             click.echo(f"numscope precision advise: {error}", err=True)
             return NO_ANSWER
+    if found.status:
+        _note(f"{target}: {found.length(steps)}")
     broken = [part["failed"] for part in found.numbers if part["failed"]]
     if broken or not found.numbers or not any(part["layers"] for part in found.numbers):
         why = f"measuring failed: {broken[0]}" if broken else "its models called no linear layer"
         click.echo(f"numscope precision advise: {target}: {why}.", err=True)
         return NO_ANSWER
     advice = advice_of(merged(found.numbers), limits)
+    if not advice.num_gemms:
+        why = f"{recipe} could not be measured in {found.length(steps)}"
+        more = "a step ends with the step of an optimizer of torch, and delayed scaling's first one does not count"
+        click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
+        return NO_ANSWER
     if advice.high:
         from numscope.precision.keeping import sections, text_of, write_whole
 
         head = (f"numscope precision advise: GEMMs that {recipe} fp8 would harm, by {advice.num_steps} steps of {Path(target).name}.",)
         write_whole(output, text_of(sections(advice.high), head))
-    if as_json:
-        from numscope.cli.precision_text import advice_document
+    from numscope.cli.precision_text import advice_document, advice_lines, advice_table
 
+    if as_json:
         click.echo(json.dumps(advice_document(advice, limits, recipe, output), indent=1, allow_nan=False))
     else:
-        _show_advice(advice, recipe, output)
+        for line in (*advice_table(advice, recipe), *advice_lines(advice, script, recipe, output)):
+            click.echo(line)
     return 0
-
-
-def _show_advice(advice: Advice, recipe: str, output: str) -> None:
-    from numscope.cli.config import show
-    from numscope.cli.precision_text import advice_lines, advice_table
-
-    show(advice_table(advice, recipe))
-    for line in advice_lines(advice, recipe, output):
-        click.echo(line)
 
 
 # ------------------------------------------------------------------------------------------------------------- bisect

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from numscope.cli.bisecting import Asked, Verdict
 from numscope.precision.advise import Advice, Limits, Price, rows
 from numscope.precision.keeping import WHOLE
-from numscope.precision.trials import AUTOCAST
+from numscope.precision.trials import AUTOCAST, Script
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,41 +19,43 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------------------- advise
 
 
-def advice_table(advice: Advice, recipe: str) -> Table:
-    """A line for each operand."""
-    from rich.text import Text
+def advice_table(advice: Advice, recipe: str) -> list[str]:
+    """A line for each operand under its layer's name, so that a name of any length leaves it within 80 columns."""
+    import click
 
-    from numscope.cli.config import plain_table
-
-    table = plain_table(
-        "layer", "operand", "could take", "SQNR dB", "saturated %", "to zero %",
-        f"under {recipe}", "SQNR dB", "saturated %", "to zero %", "too much", "keep high",
-    )  # fmt: skip
-    for place in (3, 4, 5, 7, 8, 9):
-        table.columns[place].justify = "right"
     high: dict[str, list[str]] = {}
     for layer, gemm in advice.high:
         high.setdefault(layer, []).append(gemm)
-    shown = ""
-    for row in rows(advice):
-        layer = row[0]
-        first = layer != shown
-        cells = (layer if first else "", *row[1:], ", ".join(high.get(layer, ())) if first else "")
-        table.add_row(*(Text(cell, style="bold red" if row[-1] and place in (6, 10) else "") for place, cell in enumerate(cells)))
-        shown = layer
-    return table
+    kept = {layer: f": keep {', '.join(gemms)} high" for layer, gemms in high.items()}
+    cells = ("format", "SQNR", "sat. %", "zero %")
+    lines = [f"{'layer':14}could take{'':21}under {recipe}", _line("operand", *cells, *cells)]
+    for layer, rows_of in groupby(rows(advice), key=lambda row: row[0]):
+        lines.append(click.style(f"{layer}{kept.get(layer, '')}", fg="red" if layer in high else None, bold=True))
+        for _, operand, takes, *numbers, exceeds in rows_of:
+            form, *along = numbers[3].split()
+            numbers[3] = f"{form} cols" if along[-2:] == ["along", "columns"] else form
+            lines.append(_line(operand, takes, *numbers))
+            if exceeds:
+                lines.append(click.style(f"    too much under {recipe}: {exceeds}", fg="red"))
+    return lines
 
 
-def advice_lines(advice: Advice, recipe: str, output: str) -> list[str]:
+def _line(operand: str, takes: str, *numbers: str) -> str:
+    sqnr, saturated, flushed, form, *under = numbers
+    first = f"  {operand:10}  {takes:6}  {sqnr:>5}  {saturated:>6}  {flushed:>6}"
+    return f"{first}  {form:11}  {under[0]:>5}  {under[1]:>6}  {under[2]:>6}".rstrip()
+
+
+def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> list[str]:
     """What follows from the table."""
-    by = f"by {advice.num_steps} steps"
+    by = f"by {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
     if not advice.high:
         return [f"All {advice.num_gemms} GEMMs can take {recipe}, {by}: nothing is to be kept in high precision."]
     others = _would_take_current(advice)
     hint = f" Of the operands that are too much, {others} would do with current scaling: see --recipe current." if others else ""
     return [
         f"{len(advice.high)} of {advice.num_gemms} GEMMs are to be kept in high precision under {recipe}, {by}.{hint}",
-        f"{output}: written. To train so: numscope run --recipe {recipe} --config {shlex.quote(output)} train.py",
+        f"{output}: written. To train so: {_command(script, '--recipe', recipe, '--config', output)}",
     ]
 
 
@@ -120,7 +123,8 @@ def verdict_lines(verdict: Verdict, asked: Asked, output: str) -> list[str]:
     }
     lines = words[verdict.outcome](verdict, asked)
     if verdict.units:
-        command = f"numscope run --recipe {asked.recipe} --config {shlex.quote(output)} {_command(asked)}"
+        features = (word for one in asked.features for word in ("--features", one))
+        command = _command(asked.script, "--recipe", asked.recipe, "--config", output, *features)
         lines.append(f"{output}: written. To train so: {command}")
     if verdict.noise > 0:
         lines.append(
@@ -174,7 +178,7 @@ def _incurable(verdict: Verdict, asked: Asked) -> list[str]:
 def _reference(verdict: Verdict, asked: Asked) -> list[str]:
     return [
         "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
-        f"To find the first bad number: numscope run {_command(asked)}",
+        f"To find the first bad number: {_command(asked.script)}",
     ]
 
 
@@ -201,6 +205,7 @@ def _tolerance(verdict: Verdict) -> str:
     return f"{100 * verdict.tolerance:.3g} %"
 
 
-def _command(asked: Asked) -> str:
-    script = asked.script
-    return shlex.join((*(["-m"] if script.is_module else []), script.target, *script.args))
+def _command(script: Script, *options: str) -> str:
+    """How the script itself is run under these options."""
+    begin = (*script.launcher, "-m", "numscope") if script.launcher else ("numscope",)
+    return shlex.join((*begin, "run", *options, *(("-m",) if script.is_module else ()), script.target, *script.args))

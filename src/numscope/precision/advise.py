@@ -105,7 +105,7 @@ class Advice:
     Args:
         operands: three a layer at most, in the model's order.
         high: (layer, GEMM) to keep in high precision under the recipe.
-        num_gemms: GEMMs that the recipe casts, over all layers.
+        num_gemms: GEMMs that the recipe casts, over all layers; those with no cast that was measured are not among them.
     """
 
     operands: tuple[Operand, ...]
@@ -135,10 +135,10 @@ def advice_of(numbers: Mapping[str, Any], limits: Limits) -> Advice:
                 operands.append(_operand(layer, operand, prices[operand], plan, limits, operand in broken))
         for gemm, hows in plan.items():
             cast = {operand: key for operand, key in hows.items() if key is not None}
-            if cast and set(cast) & set(prices):
+            known = [(o, prices[o][key]) for o, key in cast.items() if o in prices]
+            if any(o in broken or price.sqnr_db is not None for o, price in known):
                 num_gemms += 1
-                too_much = (o in broken or prices[o][key].exceeds(limits) for o, key in cast.items() if o in prices)
-                if any(too_much):
+                if any(o in broken or price.exceeds(limits) for o, price in known):
                     high.append((layer, gemm))
     return Advice(tuple(operands), tuple(high), num_gemms, numbers["num_steps"])
 

@@ -90,6 +90,7 @@ class Outcome:
         layers: for each layer the GEMMs that were in low precision; ``""`` for a layer as a whole.
         suspects: for each layer the share of elements that its casts clipped or flushed in the first steps.
         numbers: each rank's what-if measurements.
+        status: the script's; 0 too where it was ended after its steps.
     """
 
     losses: tuple[float, ...]
@@ -97,6 +98,12 @@ class Outcome:
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suspects: Mapping[str, float] = field(default_factory=dict)
     numbers: tuple[Mapping[str, Any], ...] = ()
+    status: int = 0
+
+    def length(self, steps: int) -> str:
+        """After how many steps it was over, and why so early where it failed."""
+        count = f"{len(self.losses)} step{'' if len(self.losses) == 1 else 's'}"
+        return f"{count} of {steps}, then it ended with status {self.status}" if self.status else count
 
 
 def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
@@ -126,10 +133,10 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
             _end(process)
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.parent.glob(f"{place.name}.rank*.json"))]
     losses = _mean_losses([[float(loss) for loss in result["losses"]] for result in results])
-    if not losses and not any(result.get("what_if", {}).get("layers") for result in results):
+    if not losses:
         what = f"ended with status {status}" if status else "ended"
         tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-        why = f"{script.target}: {what} before a step was over: no backward, or no step of an optimizer of torch. Its output:"
+        why = f"{script.target}: {what} before a step was over: no backward of a loss, or no step of an optimizer of torch. Its output:"
         raise TrialFailed("\n".join((why, *tail)))
     layers: dict[str, tuple[str, ...]] = {}
     suspects: dict[str, float] = {}
@@ -138,7 +145,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
         for name, share in result["suspects"].items():
             suspects[name] = max(share, suspects.get(name, 0.0))
     numbers = tuple(result["what_if"] for result in results if result.get("what_if"))
-    return Outcome(tuple(losses), time.monotonic() - begun, layers, suspects, numbers)
+    return Outcome(tuple(losses), time.monotonic() - begun, layers, suspects, numbers, status)
 
 
 def _mean_losses(runs: Sequence[Sequence[float]]) -> list[float]:
@@ -205,7 +212,7 @@ class Book:
             return None
         losses = tuple(float(loss) for loss in told["losses"])
         layers = {name: tuple(gemms) for name, gemms in told.get("layers", {}).items()}
-        return Outcome(losses, told["seconds"], layers, told.get("suspects", {}))
+        return Outcome(losses, told["seconds"], layers, told.get("suspects", {}), status=told.get("status", 0))
 
     def get(self, key: str, run: Callable[[Path], Outcome]) -> Outcome:
         """A trial's outcome, run now where it is not known.
@@ -220,6 +227,8 @@ class Book:
         self.folder.mkdir(parents=True, exist_ok=True)
         outcome = run(self.folder / f"trial{len(self._trials):03d}")
         told: dict[str, Any] = {"losses": [str(x) if not math.isfinite(x) else x for x in outcome.losses], "seconds": outcome.seconds}
+        if outcome.status:
+            told["status"] = outcome.status
         if outcome.layers:
             told |= {"layers": outcome.layers, "suspects": outcome.suspects}
         self._trials[key] = told
