@@ -205,3 +205,68 @@ def test_high_precision_recipe_is_the_model_itself() -> None:
         m(X).square().sum().backward()
     assert torch.equal(net(X), bare(X))
     assert all(torch.equal(p.grad, q.grad) for p, q in zip(net.parameters(), bare.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("first", ["convert", "parametrize"])
+def test_parametrized_layers_are_converted_reverted_and_rid_of_their_parametrization(first: str) -> None:
+    """In any order; weight_norm and spectral_norm are such."""
+    net, bare = model(), model()
+    norm = torch.nn.utils.parametrizations.weight_norm
+    norm(bare[0])
+    for step in (first, "parametrize" if first == "convert" else "convert"):
+        _ = convert(net, "current") if step == "convert" else norm(net[0])
+    state = states(net)[net[0]]
+    convert(net, "mxfp8")
+    assert states(net)[net[0]] is state and state.recipe == precision.MXFP8(), "taken over again"
+    y = net(X)
+    y.sum().backward()
+    assert net[0].parametrizations.weight.original1.grad is not None
+    assert torch.equal(copy.deepcopy(net)(X), y) and not torch.equal(y, bare(X))
+    torch.nn.utils.parametrize.remove_parametrizations(net[0], "weight")
+    assert torch.equal(net(X), y)
+    norm(net[0])
+    revert(net)
+    assert torch.equal(net(X), bare(X))
+    torch.nn.utils.parametrize.remove_parametrizations(net[0], "weight")
+    assert [type(m) for m in net] == [type(m) for m in model()]
+
+
+def test_convert_does_not_run_a_parametrization() -> None:
+    net = nn.Sequential(torch.nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)))
+    before = copy.deepcopy(net.state_dict())  # a power iteration runs with each look at the weight
+    convert(net, "current")
+    assert all(torch.equal(held, before[name]) for name, held in net.state_dict().items())
+
+
+def test_layers_of_complex_numbers_are_left_alone() -> None:
+    net = convert(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, dtype=torch.complex64)), "current")
+    assert [state.name for state in states(net).values()] == ["0"]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_encoder_layers_of_torch_run_in_fp8_in_evaluation_too() -> None:
+    """Without a look at hooks they would take the weights to a fused function."""
+    torch.manual_seed(0)
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 1).eval()
+    x = torch.randn(2, 4, 8)
+    padding = torch.tensor([[False, False, False, True], [False] * 4])  # makes a nested tensor of x
+    with torch.no_grad():
+        bare = net(x, src_key_padding_mask=padding)
+        convert(net, "rowwise")
+        got = net(x, src_key_padding_mask=padding)
+    expected = net.train()(x, src_key_padding_mask=padding)
+    torch.testing.assert_close(got[~padding], expected[~padding], rtol=1e-5, atol=1e-6)
+    assert (got - bare).abs().max() > 1e-3
+    with torch.no_grad():
+        assert torch.equal(revert(net).eval()(x, src_key_padding_mask=padding), bare)
+
+
+def test_log_names_what_else_has_matrices(caplog: pytest.LogCaptureFixture) -> None:
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate_up_proj = nn.Parameter(torch.zeros(4, 8, 16))
+
+    with caplog.at_level("INFO", "numscope"):
+        convert(nn.Sequential(nn.Embedding(4, 8), nn.Linear(8, 8), nn.LayerNorm(8), Experts()), "current")
+    assert [r.message for r in caplog.records] == ["convert: left alone, with matrices of their own: 1 Experts."]

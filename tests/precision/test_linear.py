@@ -235,6 +235,21 @@ def test_traced_layers_quantize_what_they_are_given(recipe: str, grad: bool) -> 
         assert torch.equal(torch.fx.symbolic_trace(module)(other), expected)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_rows_are_one_matrix(layout: torch.layout) -> None:
+    module, parts = convert(nn.Linear(8, 8), "current"), [torch.randn(2, 8), torch.randn(3, 8)]
+    results = []
+    for x in (torch.nested.nested_tensor(parts, layout=layout), torch.cat(parts)):
+        y = module(x)
+        rows = torch.cat(y.unbind()) if y.is_nested else y
+        module.zero_grad()
+        rows.square().sum().backward()
+        results.append((rows, module.weight.grad))
+        assert (y + x).is_nested is x.is_nested, "in a residual connection, too"
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
 def test_transforms_of_torch_func_are_refused_by_name_and_work_in_high_precision() -> None:
     model = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 4))
     x = torch.randn(4, 8)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
 from numscope.errors import UsageError
+from numscope.plan.plan import Layer
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.linear import class_for, origin_of
 from numscope.precision.recipes import HighPrecision, Recipe, recipe_of
@@ -18,6 +22,8 @@ from numscope.probe.layer_names import layers_of
 from numscope.registry import nearest
 
 __all__ = ["convert", "convertible", "revert"]
+
+log = logging.getLogger("numscope")
 
 BACKENDS: Final = ("auto", "emulate", "scaled_mm")
 Layers = str | re.Pattern[str] | Collection[str] | Callable[[str, nn.Module], bool] | None
@@ -59,7 +65,7 @@ def convert(
     found = {layer.qualified: module for module, layer in known.items() if convertible(module)}
     cohort = Cohort()
     for name, module in chosen(found, layers).items():
-        if isinstance(getattr(module, "weight", None), UninitializedParameter):
+        if isinstance(module._parameters.get("weight"), UninitializedParameter):
             raise UsageError(f"convert: {name}: its weight is not there yet. Run one batch through the model first.")
         if "forward" in module.__dict__:
             raise UsageError(
@@ -72,9 +78,16 @@ def convert(
             module.__dict__[ATTRIBUTE] = state
         else:
             state.recipe, state.backend, state.cohort, state.name = recipe, backend, cohort, known[module].name
-        kind = type(module)
+        kind = type_before_parametrizations(module)
         if origin_of(kind) is None and not getattr(kind, "_numscope_gemm", False):
-            module.__class__ = class_for(kind)
+            _put_class(module, class_for(kind))
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer):
+            for layer in (module.linear1, module.linear2):
+                if state_of(layer) is not None and _call_me not in layer._forward_pre_hooks.values():
+                    layer.register_forward_pre_hook(_call_me)
+    if layers is None:
+        _tell_what_is_left(known)
     return model
 
 
@@ -93,9 +106,11 @@ def revert(model: nn.Module) -> nn.Module:
             state.recipe, state.plan = HighPrecision(), None  # it had a state before
         elif state is not None:
             del module.__dict__[ATTRIBUTE]
-            origin = origin_of(type(module))
+            origin = origin_of(type_before_parametrizations(module))
             if origin is not None:
-                module.__class__ = origin
+                _put_class(module, origin)
+            for number in [n for n, hook in module._forward_pre_hooks.items() if hook is _call_me]:
+                del module._forward_pre_hooks[number]
     return model
 
 
@@ -105,10 +120,13 @@ def convertible(module: nn.Module) -> bool:
     Args:
         module: any.
     """
-    kind = type(module)
+    kind: type[nn.Module] = type_before_parametrizations(module)
     if origin_of(kind) is not None or getattr(kind, "_numscope_gemm", False):
         return True
     if isinstance(module, nn.Linear):
+        weight = module._parameters.get("weight")
+        if weight is not None and not weight.is_floating_point():
+            return False  # complex, or codes of another library
         # The projection within nn.MultiheadAttention is never called: attention takes its weight.
         return kind.forward is nn.Linear.forward and not isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
     return _is_conv1d(module)
@@ -143,9 +161,35 @@ def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
     return taken
 
 
+def _put_class(module: nn.Module, kind: type[nn.Module]) -> None:
+    """Exchange a module's class; of a parametrized one, that below the class which torch made for it and takes away with its own."""
+    if is_parametrized(module):
+        names = {name: held for name, held in vars(type(module)).items() if name not in ("__dict__", "__weakref__")}
+        kind = type(type(module).__name__, (kind,), names)
+    module.__class__ = kind
+
+
+def _call_me(module: nn.Module, args: tuple[object, ...]) -> None:
+    """A hook that does nothing: in evaluation ``nn.TransformerEncoderLayer`` calls layers with hooks, and of others takes the weights."""
+
+
+def _tell_what_is_left(known: Mapping[nn.Module, Layer]) -> None:
+    """Matrices that no converted layer has, such as those of fused experts."""
+    left = Counter(
+        type(module).__name__
+        for module in known
+        if state_of(module) is None
+        and not isinstance(module, (nn.Embedding, nn.modules.conv._ConvNd))
+        and any(p is not None and p.dim() > 1 for p in module._parameters.values())
+    )
+    if left:
+        log.info("convert: left alone, with matrices of their own: %s.", ", ".join(f"{n} {name}" for name, n in sorted(left.items())))
+
+
 def _is_conv1d(module: nn.Module) -> bool:
     """transformers' own, known without importing it."""
-    kind = origin_of(type(module)) or type(module)
+    kind = type_before_parametrizations(module)
+    kind = origin_of(kind) or kind
     return any(k.__name__ == "Conv1D" and k.__module__ == "transformers.pytorch_utils" for k in kind.__mro__) and (
         "forward" not in kind.__dict__ or kind.__name__ == "Conv1D"
     )

@@ -43,12 +43,14 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     plan = state.current_plan()
     if plan.high and state.results is None:
         return products.fprop(x, weight, bias, True) if state.is_transposed else F.linear(x, weight, bias)
+    if x.is_nested and getattr(x, "_ragged_idx", 1) == 1:
+        return _of_nested(module, x, weight, bias)
     if type(x) not in _PLAIN or type(weight) not in _PLAIN or x.is_meta:
         return _without_data(state, x, weight, bias)
     if _is_transformed():
         raise UsageError(
-            f"{state.name or 'layer'}: got a call within a transform of torch.func (grad, vmap, jvp), expected none: they can't see into fp8 "
-            "GEMMs. Take precision.autocast(enabled=False) there, or revert(model) first."
+            f"{state.name or 'layer'}: got a call within a transform of torch.func (grad, vmap, jvp), expected none: they can't see into "
+            "fp8 GEMMs. Take precision.autocast(enabled=False) there, or revert(model) first."
         )
     x = in_autocast_dtype(x)
     if x.dtype is not weight.dtype and not torch.is_autocast_enabled(x.device.type):
@@ -237,6 +239,18 @@ def _as_result(state: LayerState, name: str, y: Tensor) -> Tensor:
 
     how = None if state.results is None else state.results.get(name)
     return y if how is None else _values(cast(y, how))
+
+
+def _of_nested(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The rows of all sequences as one matrix, so that one scale is theirs as it is a padded batch's."""
+    if x.layout is torch.jagged:
+        y: Tensor = torch.nested.nested_tensor_from_jagged(product(module, x.values(), weight, bias), x.offsets(), x.lengths())  # type: ignore[attr-defined]
+        return y
+    parts = x.unbind()
+    rows = torch.split(
+        product(module, torch.cat([part.flatten(0, -2) for part in parts]), weight, bias), [p.shape[:-1].numel() for p in parts]
+    )
+    return torch.nested.as_nested_tensor([y.view(*part.shape[:-1], -1) for y, part in zip(rows, parts, strict=True)])
 
 
 def _without_data(state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
