@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from numscope.cli.command import numscope
@@ -13,6 +14,8 @@ from numscope.cli.subject import Subject
 from numscope.config import load, resolve
 from numscope.plan.plan import Layer
 from numscope.plan.schedule import Schedule
+from numscope.precision import modules
+from numscope.watching import watch
 
 GOOD = """
 fc:
@@ -48,7 +51,7 @@ def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
     done = numscope_config("check", "stats.yaml")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.split("\n")[:-1] == [
-        "stats.yaml: note: late.disable_fp8_gemm: read and kept; layers that run in high precision have nothing of it",
+        "stats.yaml: note: late.disable_fp8_gemm: layers that run in high precision have nothing of it",
         "stats.yaml: note: late.statistics: off (enabled: false)",
         "stats.yaml: in order (1 to collect, 1 precision, 0 of plug-ins).",
     ]
@@ -240,7 +243,9 @@ def test_explain_takes_another_recipe() -> None:
 
 def test_explain_without_a_model_has_no_layers_to_show_plans_of() -> None:
     Path("fp8.yaml").write_text(SWITCHES)
-    assert "fprop" not in numscope_config("explain", "fp8.yaml").stdout
+    said = numscope_config("explain", "fp8.yaml").stdout
+    assert "wgrad" not in said and "high precision  " not in said  # a switch of fprop is told as it is written
+    assert "gemms fprop; margin 1" in said
     assert numscope_config("explain", "fp8.yaml", "--recipe", "mxfp8").exit_code == 2
 
 
@@ -248,3 +253,53 @@ def test_explain_of_a_periodic_switch_goes_on_with_dots() -> None:
     Path("fp8.yaml").write_text(SWITCHES.replace("start_step: 10, end_step: 19", "freq: 4"))
     rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make"))
     assert [row[2] for row in rows if row[0] == "transformer.h.0.mlp.c_fc"] == ["0, 4, …", "1-3, 5-7, …"]
+
+
+def test_explain_tells_steps_that_do_not_come_again_from_those_that_do() -> None:
+    late = "start_step: 3, freq: 2"
+    Path("fp8.yaml").write_text(SWITCHES.replace("start_step: 10, end_step: 19", late))
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make"))
+    assert [row[2] for row in rows if row[0] == "transformer.h.0.mlp.c_fc"] == ["0-3, 5, …", "4, 6, …"]
+    first = "enabled: true, gemms: [wgrad], end_step: 0}\n    DisableFP8Layer: {enabled: true, freq: 2, start_step: 1}"
+    Path("fp8.yaml").write_text(SWITCHES.replace("enabled: true, gemms: [dgrad], start_step: 10, end_step: 19}", first))
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make"))
+    assert [row[2] for row in rows if row[0] == "transformer.h.0.mlp.c_fc"] == ["0", "1, 3, …", "2, 4, …"]
+
+
+def test_explain_tells_what_switches_are_told_and_what_statistics_of_casts_read() -> None:
+    Path("fp8.yaml").write_text(
+        "s:\n  enabled: true\n  layers: {layer_names: [transformer.h.0.mlp.c_fc]}\n"
+        "  disable_fp8_gemm: {enabled: true, gemms_struct: [{gemm: wgrad}, {gemm: dgrad, freq: 2}]}\n"
+        "  FakeQuant: {enabled: true, gemms: [fprop], tensors: [output], quant_format: FP8E5M2}\n"
+        "  collect_fp8_tensor_stats: {enabled: true, type: [underflows, mxfp8_mse], tensors: [weight]}\n"
+    )
+    done = numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make")
+    for words in ("gemms wgrad  ", "gemms dgrad  ", "quant_format FP8E5M2; gemms fprop  ", "underflows, mxfp8_mse  "):
+        assert words in done.stdout
+    assert f"reads: {in_bytes(4 * 16 * 64)} at a step when all are scheduled" in done.stdout
+    assert "Beside that one read of each tensor, mxfp8_mse read theirs again." in done.stdout
+    assert done.stdout.count("note: s.disable_fp8_gemm: ") == 1
+    (row, *_) = [row for row in plan_rows(done) if row[0] == "transformer.h.0.mlp.c_fc"]
+    assert row[3] == "high precision → e5m2 current"
+
+
+def test_explain_takes_a_model_as_it_was_converted() -> None:
+    Path("tiny_fp8.py").write_text(
+        "import tiny_gpt\nfrom numscope.precision import convert\ndef make(): return convert(tiny_gpt.make(), 'mxfp8')\n"
+    )
+    Path("fp8.yaml").write_text(SWITCHES)
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_fp8:make"))
+    assert ["lm_head", "Linear", "all", *["e4m3fn 1x32 e8m0 power-of-two"] * 3] in rows
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "tiny_fp8:make", "--recipe", "current"))
+    assert ["lm_head", "Linear", "all", "e4m3fn current", *["e5m2 current × e4m3fn current"] * 2] in rows
+
+
+def test_explain_finds_the_gemms_of_fused_modules_in_a_run(tmp_path: Path) -> None:
+    model = modules.LayerNormMLP(8, 16, name="mlp")
+    Path("fp8.yaml").write_text("s: {enabled: true, layers: {layer_types: [fc1]}, disable_fp8_layer: {enabled: true}}")
+    with watch(model, config="fp8.yaml", on_nonfinite=None, log_dir="run"):
+        model(torch.randn(2, 8)).sum().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+    rows = plan_rows(numscope_config("explain", "fp8.yaml", "--model", "run"))
+    assert ["mlp.fc1", "LayerNormMLP", "all", *["high precision"] * 3] in rows
+    assert [row[0] for row in rows if row[0].startswith("mlp")] == ["mlp.fc1", "mlp.fc2"]

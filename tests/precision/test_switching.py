@@ -118,8 +118,15 @@ def test_switches_act_at_the_steps_of_their_schedule() -> None:
 
 def test_phases_are_the_plans_with_their_steps() -> None:
     found = switches(disable_fp8_layer={"start_end_list": [[2, 3], [6, -1]]})
-    assert phases(DELAYED, found, range(9)) == [(DELAYED, [(0, 1), (4, 5)]), (LayerPlan(), [(2, 3), (6, 8)])]
-    assert phases(DELAYED, (), range(9)) == [(DELAYED, [(0, 8)])]
+    assert phases(DELAYED, found, range(9)) == [((DELAYED, ()), [(0, 1), (4, 5)]), ((LayerPlan(), ()), [(2, 3), (6, 8)])]
+    assert phases(DELAYED, (), range(9)) == [((DELAYED, ()), [(0, 8)])]
+
+
+def test_phases_tell_casts_of_results_too() -> None:
+    found = switches(fake_quant={"tensors": ["output"], "quant_format": "FP8E5M2", "end_step": 1})
+    (faked, spans), (after, _) = phases(LayerPlan(), found, range(4))
+    assert (faked, spans) == ((LayerPlan(), (("output", fake_how("FP8E5M2")),)), [(0, 1)])
+    assert after == (LayerPlan(), ())
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,7 +48,7 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
 @click.option(
     "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
 )
-@click.option("--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (delayed).")
+@click.option("--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (as it was converted, else delayed).")
 @FEATURES
 @click.pass_context
 def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
@@ -86,7 +86,7 @@ def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe
     if recipe is None and not any(switch.feature in SWITCHES for switch, _ in resolved.switches):
         return
     try:
-        table = table_of(resolved, subject.gemms, recipe)
+        table = table_of(resolved, subject, recipe)
     except UsageError as error:
         refuse(ctx, error)
         return
@@ -158,8 +158,17 @@ def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, token
     for part, chosen in others:
         tensors = part.tensors if isinstance(part, Custom) else part.settings.get("tensors") or ()
         where = words_of(part.selection) if chosen is None else _names([layer.name for layer in chosen])
-        table.add_row(*map(Text, (part.section, part.feature, where, ", ".join(tensors), "", steps_of(part.schedule), "")))
+        row = (part.section, part.feature, where, ", ".join(tensors), _settings(part.settings), steps_of(part.schedule), "")
+        table.add_row(*map(Text, row))
     return table
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """What a switch is told beside its tensors: ``gemms fprop, wgrad``; statistics by their names alone."""
+    if "stats" in settings:
+        return _names([asked.label for asked in settings["stats"]], 8)
+    said = {key: value for key, value in settings.items() if key != "tensors" and value is not None and value is not False}
+    return "; ".join(f"{key} {', '.join(value) if isinstance(value, tuple) else value}" for key, value in said.items())
 
 
 def _manner(collect: Collect) -> str:
@@ -176,12 +185,13 @@ def _manner(collect: Collect) -> str:
 def _cost_lines(resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> list[str]:
     if resolved is None or subject is None:
         return ["reads: unknown without --model MODEL_OR_RUN."]
-    if not resolved.collects:
+    collects = [*resolved.collects, *_on_paper(resolved)]
+    if not collects:
         return ["reads: nothing."]
     from numscope.cli.cost import average_cost, cost_at_step
 
-    whole = cost_at_step(resolved.collects, subject, tokens)
-    average, steps = average_cost(resolved.collects, subject, tokens)
+    whole = cost_at_step(collects, subject, tokens)
+    average, steps = average_cost(collects, subject, tokens)
     hint = ""
     if whole.num_unknown:
         hint = (
@@ -189,18 +199,32 @@ def _cost_lines(resolved: Resolved | None, subject: Subject | None, tokens: int 
             if tokens is None
             else " Unknown: layers without a width of their own."
         )
-    if further := _further_reads(resolved):
+    if further := _further_reads(collects):
         hint += f" Beside that one read of each tensor, {_names(further)} read theirs again."
     span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
     return [f"reads: {whole} at a step when all are scheduled, {average} a step on average over {span}, on one rank.{hint}"]
 
 
-def _further_reads(resolved: Resolved) -> list[str]:
+def _on_paper(resolved: Resolved) -> list[tuple[Collect, Sequence[Layer]]]:
+    """Statistics of casts that nobody makes: those read their tensors; what GEMMs cast they count as they cast it."""
+    if not any("stats" in switch.settings for switch, _ in resolved.switches):
+        return []
+    from numscope.plan.plan import Collect
+    from numscope.precision.counting import split
+
+    return [
+        (Collect(one.section, one.feature, one.selection, one.schedule, one.settings["tensors"], stats), layers)
+        for one, layers in resolved.switches
+        if "stats" in one.settings and (stats := split(one, None)[1])
+    ]
+
+
+def _further_reads(collects: Sequence[tuple[Collect, Sequence[Layer]]]) -> list[str]:
     """The statistics that the pass which all share does not give."""
     from numscope.summary.statistics import STATISTICS
 
-    asked = {one.label: STATISTICS.get(one.statistic) for collect, _ in resolved.collects for one in collect.stats}
-    own = {one.label: one.options for collect, _ in resolved.collects for one in collect.stats}
+    asked = {one.label: STATISTICS.get(one.statistic) for collect, _ in collects for one in collect.stats}
+    own = {one.label: one.options for collect, _ in collects for one in collect.stats}
     return [label for label, statistic in asked.items() if statistic is not None and statistic.extra(own[label]) is not None]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numscope.cli.config import plain_table
@@ -12,22 +12,24 @@ from numscope.plan.schedule import Schedule
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.plan.plan import Layer
     from numscope.precision.gemms import LayerPlan
+    from numscope.precision.scaling import How
+    from numscope.precision.switching import Phase
 
 DEFAULT_RECIPE = "delayed"  # of fp8 training where nothing else is said
 SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # as precision/switching.py, which loads torch
 _MOST_SPANS = 3
 
 
-def table_of(resolved: Resolved, layers: Iterable[Layer], recipe: str | None) -> Table:
+def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
     """A row a layer, or several where its plan changes with the steps.
 
     Args:
         resolved: on the model's layers.
-        layers: those that compute GEMMs.
-        recipe: that they are converted by; None: ``DEFAULT_RECIPE``.
+        subject: the layers that compute GEMMs, and what they are converted by.
+        recipe: that they are converted by; None: as they come, else by ``DEFAULT_RECIPE``.
 
     Raises: UsageError of a recipe that is not known.
     """
@@ -37,19 +39,22 @@ def table_of(resolved: Resolved, layers: Iterable[Layer], recipe: str | None) ->
     from numscope.precision.recipes import recipe_of
     from numscope.precision.switching import by_layer, phases
 
-    default = recipe_of(recipe or DEFAULT_RECIPE, "--recipe").plan()
+    usual = recipe_of(recipe or DEFAULT_RECIPE, "--recipe").plan()
     switches = by_layer(resolved.switches)
     schedules = {switch.schedule for found in switches.values() for switch in found}
     steps, repeats = _steps(schedules), any(one.freq > 1 and _is_endless(one) for one in schedules)
-    known: dict[tuple[int, ...], list[tuple[LayerPlan, list[tuple[int, int]]]]] = {}  # layers that are switched alike
+    last = steps.stop - len(window(schedules | {Schedule()}))  # what comes from here on comes again
+    known: dict[tuple[object, ...], list[tuple[Phase, list[tuple[int, int]]]]] = {}  # layers that are switched alike
     table = plain_table("layer", "class", "steps", *GEMMS)
-    for layer in layers:
+    for layer in subject.gemms:
         mine = switches.get(layer, [])
-        key = tuple(map(id, mine))
+        default = usual if recipe is not None else subject.plans.get(layer, usual)
+        key = (default, *map(id, mine))
         if key not in known:
             known[key] = phases(default, mine, steps)
-        for plan, spans in known[key]:
-            table.add_row(*map(Text, (layer.name, layer.cls, _words(spans, steps, repeats), *(_gemm(plan, gemm) for gemm in GEMMS))))
+        for (plan, results), spans in known[key]:
+            cells = [_gemm(plan, gemm, dict(results)) for gemm in GEMMS]
+            table.add_row(*map(Text, (layer.name, layer.cls, _words(spans, steps, last if repeats else None), *cells)))
     return table
 
 
@@ -64,21 +69,26 @@ def _is_endless(schedule: Schedule) -> bool:
     return any(last is None for _, last in spans)
 
 
-def _gemm(plan: LayerPlan, gemm: str) -> str:
-    """``e4m3fn delayed`` where both operands are alike, ``e5m2 delayed × e4m3fn delayed`` where not."""
+def _gemm(plan: LayerPlan, gemm: str, results: Mapping[str, How]) -> str:
+    """``e4m3fn delayed`` where both operands are alike, ``e5m2 delayed × e4m3fn delayed`` where not; ``→ …`` where the result is cast."""
+    from numscope.precision.switching import RESULTS
+
     words = ["high" if how is None else how.text() for (of, _), how in plan.items() if of == gemm]
-    if words == ["high", "high"]:
-        return "high precision"
-    return words[0] if words[0] == words[1] else " × ".join(words)
+    text = "high precision" if words == ["high", "high"] else words[0] if words[0] == words[1] else " × ".join(words)
+    return text + "".join(f" → {how.text()}" for result, how in results.items() if RESULTS[result] == gemm)
 
 
-def _words(spans: Sequence[tuple[int, int]], steps: range, repeats: bool) -> str:
-    """``0-9, 12, …``: the first few spans; ``from 100``: the last one, where nothing changes any more."""
+def _words(spans: Sequence[tuple[int, int]], steps: range, repeats_from: int | None) -> str:
+    """``0-9, 12, …``: the first few spans; ``from 100``: the last one, where nothing changes any more.
+
+    Args:
+        repeats_from: what comes from this step on comes again and again; None: nothing does.
+    """
     if spans == [(0, steps.stop - 1)]:
         return "all"
     words = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
     goes_on = spans[-1][1] == steps.stop - 1
-    if goes_on and not repeats:
+    if goes_on and repeats_from is None:
         words[-1] = f"from {spans[-1][0]}"
     shown = words[:_MOST_SPANS]
-    return ", ".join([*shown, "…"] if len(words) > _MOST_SPANS or repeats else shown)
+    return ", ".join([*shown, "…"] if len(words) > _MOST_SPANS or (repeats_from is not None and spans[-1][1] >= repeats_from) else shown)

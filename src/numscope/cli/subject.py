@@ -19,8 +19,11 @@ from numscope.plan.plan import Layer
 if TYPE_CHECKING:
     from torch import nn
 
+    from numscope.precision.gemms import LayerPlan
+
 EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
-_GEMM_CLASSES = ("Linear", "Conv1D", "GemmPart")  # all that a run tells of a layer is its class's name
+_GEMM_CLASSES = ("Linear", "Conv1D", "LayerNormLinear", "LayerNormMLP")  # all that a run tells of a layer is its class's name
+_NORM = ".layer_norm"  # the part of a fused module that is no GEMM
 _ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
 
 
@@ -33,12 +36,14 @@ class Subject:
         widths: by layer's name, last dimensions of its input and its output; None where it has no such dimension.
         read: by (layer's name, tensor), the bytes that a run read of it on one rank at a step.
         gemms: the layers that compute GEMMs: fp8 recipes and switches act on these.
+        plans: of those that the model comes with converted.
     """
 
     layers: list[Layer]
     widths: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)
     gemms: list[Layer] = field(default_factory=list)
+    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)
 
 
 def subject_of(given: str) -> Subject:
@@ -54,11 +59,13 @@ def subject_of(given: str) -> Subject:
 
 def _of_model(model: nn.Module) -> Subject:
     from numscope.precision.conversion import convertible
+    from numscope.precision.state import state_of
     from numscope.probe.layer_names import layers_of
 
     found = layers_of(model)
     gemms = [layer for module, layer in found.items() if convertible(module)]
-    return Subject(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()}, gemms=gemms)
+    plans = {layer: state.default for module, layer in found.items() if (state := state_of(module)) is not None and not state.default.high}
+    return Subject(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()}, gemms=gemms, plans=plans)
 
 
 def _widths(module: nn.Module) -> tuple[int | None, int | None]:
@@ -153,7 +160,7 @@ def _of_run(folder: Path) -> Subject:
             layers.setdefault(layer.name, layer)
     if not layers:
         raise UsageError(f"{folder}: tells of no layers, expected the folder of a run that had a config and began a step.")
-    gemms = [layer for layer in layers.values() if layer.cls in _GEMM_CLASSES]
+    gemms = [layer for layer in layers.values() if layer.cls in _GEMM_CLASSES and layer.weights and not layer.name.endswith(_NORM)]
     return Subject(list(layers.values()), read=_read_bytes(folder), gemms=gemms)
 
 

@@ -257,8 +257,10 @@ class _Builder:
         else:
             settings = {key: value for key, value in part if key not in _SCHEDULE}
             self.switches.append(Switch(name, written.feature, selection, schedule, settings))
-            if written.feature not in ANYWHERE:
-                self.notes.append(f"{written.path}: read and kept; layers that run in high precision have nothing of it")
+            note = f"{written.path}: layers that run in high precision have nothing of it"
+            on_paper_alone = all(dict(asked.options).get("recipe") for asked in settings.get("stats", [Asked("", "")]))
+            if written.feature not in ANYWHERE and not on_paper_alone and note not in self.notes:  # a struct is several parts
+                self.notes.append(note)
 
 
 def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[Asked, ...]]]:

@@ -22,6 +22,7 @@ from numscope.precision.scaling import PER_TENSOR, How, Scaling
 
 SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # those of a layer's plan, in order
 RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # what fake_quant may also cast: the GEMMs' results
+Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of its GEMMs' results
 MX = Scaling("block", (1, 32), power_of_two=True, scale_format="e8m0")
 
 
@@ -104,14 +105,15 @@ def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, 
     return found
 
 
-def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list[tuple[LayerPlan, list[tuple[int, int]]]]:
-    """The plans that a layer has over some steps, each with its spans of steps (first and last, both included), the first one first."""
-    found: dict[LayerPlan, list[tuple[int, int]]] = {}
-    plans: dict[tuple[bool, ...], LayerPlan] = {}
+def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list[tuple[Phase, list[tuple[int, int]]]]:
+    """What a layer does over some steps, each with its spans of steps (first and last, both included), the first one first."""
+    found: dict[Phase, list[tuple[int, int]]] = {}
+    plans: dict[tuple[bool, ...], Phase] = {}
     for step in steps:
         on = tuple(switch.schedule.active(step) for switch in switches)
         if on not in plans:
-            plans[on] = layer_plan(default, switches, step)
+            active = [switch for switch, is_on in zip(switches, on, strict=True) if is_on]
+            plans[on] = layer_plan(default, active, step), tuple(fake_results(active).items())
         spans = found.setdefault(plans[on], [])
         if spans and spans[-1][1] == step - 1:
             spans[-1] = (spans[-1][0], step)
