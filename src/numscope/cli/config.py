@@ -48,7 +48,9 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
 @click.option(
     "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
 )
-@click.option("--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (as it was converted, else delayed).")
+@click.option(
+    "--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (as it was converted, else delayed)."
+)
 @FEATURES
 @click.pass_context
 def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
