@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.distributed.ranks import RankPool
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 
@@ -44,6 +46,20 @@ def records_stay_in_the_tests_own_folder() -> Iterator[None]:
     was_there = left.exists()
     yield
     assert was_there or not left.exists(), f"{left} is left by this test: give its watch a log_dir, or change the folder"
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[RankPool]:
+    """Two real ranks: processes that live for the whole run and do one scenario after another in process groups of their own."""
+    pool = RankPool(2)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
+    pool.folder = tmp_path
+    return pool
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,6 @@ from tests.compat.debugging import Model, collect, read_log, section
 from tests.distributed.ranks import RankPool
 
 STATS = ["min", "max", "mean", "std", "l2_norm"]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
-    pool = RankPool(2)
-    pool.folder = tmp_path_factory.mktemp("ranks")
-    yield pool
-    pool.close()
 
 
 def part(rank: int) -> torch.Tensor:
@@ -55,8 +46,8 @@ def log_of(folder: Path, rank: int) -> list[float]:
 
 
 @pytest.mark.parametrize("how", ["everybody", "argument", "set"])
-def test_handed_in_tensors_merge_over_a_group_and_its_lowest_rank_writes(pair: RankPool, tmp_path: Path, how: str) -> None:
-    told = pair.run(hand_in, str(tmp_path), how)
+def test_handed_in_tensors_merge_over_a_group_and_its_lowest_rank_writes(ranks: RankPool, tmp_path: Path, how: str) -> None:
+    told = ranks.run(hand_in, str(tmp_path), how)
     whole = exact(torch.cat([part(0), part(1)]))
     for rank in range(2):
         assert list(told[rank].value.values()) == pytest.approx(whole, rel=1e-12)
@@ -64,8 +55,8 @@ def test_handed_in_tensors_merge_over_a_group_and_its_lowest_rank_writes(pair: R
     assert log_of(tmp_path, 1) == []
 
 
-def test_handed_in_tensors_of_each_rank_alone_where_reduction_is_skipped(pair: RankPool, tmp_path: Path) -> None:
-    told = pair.run(hand_in, str(tmp_path), "skip")
+def test_handed_in_tensors_of_each_rank_alone_where_reduction_is_skipped(ranks: RankPool, tmp_path: Path) -> None:
+    told = ranks.run(hand_in, str(tmp_path), "skip")
     for rank in range(2):
         assert list(told[rank].value.values()) == pytest.approx(exact(part(rank)), rel=1e-12)
         assert log_of(tmp_path, rank) == pytest.approx(exact(part(rank)), rel=1e-8)
@@ -90,8 +81,8 @@ def train_apart(rank: int, folder: str) -> None:
     debug_api.end_debug()
 
 
-def test_models_layers_merge_over_the_group_that_was_set_before_the_model_was_seen(pair: RankPool, tmp_path: Path) -> None:
-    pair.run(train_apart, str(tmp_path))
+def test_models_layers_merge_over_the_group_that_was_set_before_the_model_was_seen(ranks: RankPool, tmp_path: Path) -> None:
+    ranks.run(train_apart, str(tmp_path))
     whole = exact(torch.cat([part(0), part(1)]))
     assert log_of(tmp_path, 0) == pytest.approx(whole * 2, rel=1e-8)
     assert log_of(tmp_path, 1) == []

@@ -206,13 +206,8 @@ def on_two_ranks(rank: int, folder: str) -> tuple[dict[str, float], dict[str, fl
     return {name: value.item() for name, value in found.items()}, dict(seen.values)
 
 
-def test_a_replicated_weight_counts_as_often_as_there_are_ranks_in_theirs(tmp_path: Path) -> None:
-    pool = RankPool(2)
-    pool.folder = tmp_path
-    try:
-        told = pool.run(on_two_ranks, str(tmp_path))
-    finally:
-        pool.close()
+def test_a_replicated_weight_counts_as_often_as_there_are_ranks_in_theirs(ranks: RankPool, tmp_path: Path) -> None:
+    told = ranks.run(on_two_ranks, str(tmp_path))
     torch.manual_seed(0)
     right = exact(nn.Linear(8, 8, bias=False).weight.detach())
     first, last = (t.value[0] for t in told)

@@ -1,4 +1,4 @@
-"""Real ranks: processes that live for the whole session and do one scenario after another in process groups of their own."""
+"""Four real ranks."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.distributed.ranks import RankPool
-
-
-@pytest.fixture(scope="session")
-def pool() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
-    pool.folder = tmp_path
-    return pool
 
 
 @pytest.fixture(scope="session")

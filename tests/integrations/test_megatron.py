@@ -31,19 +31,6 @@ def statistics(pattern: str = ".*", tensors: tuple[str, ...] = TENSORS) -> dict[
     return {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": pattern}, "statistics": feature}}
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
-    pool.folder = tmp_path
-    return pool
-
-
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[None]:
     """This process as the only rank."""

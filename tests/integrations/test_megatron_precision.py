@@ -27,13 +27,6 @@ RECIPES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
-    pool.close()
-
-
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[None]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'alone'}", rank=0, world_size=1)
@@ -74,9 +67,8 @@ def on_ranks(rank: int) -> dict[str, list[float]]:
     return {name: losses for name, (losses, _) in found.items()}
 
 
-def test_recipes_train_alike_on_one_rank_and_on_two_tensor_parallel_ones(pool: RankPool, tmp_path: Path) -> None:
-    pool.folder = tmp_path
-    first, second = (t.value for t in pool.run(on_ranks))
+def test_recipes_train_alike_on_one_rank_and_on_two_tensor_parallel_ones(ranks: RankPool, tmp_path: Path) -> None:
+    first, second = (t.value for t in ranks.run(on_ranks))
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'alone'}", rank=0, world_size=1)
     try:
         whole = by_recipe(1)

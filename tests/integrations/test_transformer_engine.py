@@ -300,13 +300,6 @@ def test_folder_of_an_installed_transformer_engine_comes_first(monkeypatch: pyte
 # ---- ranks
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
-    pool.close()
-
-
 def on_ranks(rank: int, folder: str, shared: bool) -> list[Tensor]:
     path = Path(folder) / str(rank)
     start(path, stats(more=", freq: 2"))
@@ -325,9 +318,8 @@ def on_ranks(rank: int, folder: str, shared: bool) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_ranks_merge_data_over_the_set_group_and_weights_over_tensor_parallelism(pool: RankPool, tmp_path: Path, shared: bool) -> None:
-    pool.folder = tmp_path
-    shown = [t.value for t in pool.run(on_ranks, str(tmp_path), shared)]
+def test_ranks_merge_data_over_the_set_group_and_weights_over_tensor_parallelism(ranks: RankPool, tmp_path: Path, shared: bool) -> None:
+    shown = [t.value for t in ranks.run(on_ranks, str(tmp_path), shared)]
     found = [ours(tmp_path / str(rank), rank) for rank in range(2)]
     assert not any("rank1.fc1" in name for name in found[0])
     assert sorted(found[1]["rank1.fc1_activation_max"]) == [0, 2]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,14 +208,6 @@ def test_wrong_settings_say_what_is_right(settings: dict[str, Any], message: str
 # ---- over ranks
 
 
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
-    pool = RankPool(2)
-    pool.folder = Path(tmp_path_factory.mktemp("meetings"))
-    yield pool
-    pool.close()
-
-
 def reduced_together(rank: int) -> tuple[list[float], int]:
     import torch.distributed as dist
 
@@ -237,13 +227,13 @@ def reduced_together(rank: int) -> tuple[list[float], int]:
     return [history.scale.item() for history in mine], mine[0].num_steps
 
 
-def test_ranks_share_the_largest_amaxes_by_one_all_reduce(two_ranks: RankPool) -> None:
+def test_ranks_share_the_largest_amaxes_by_one_all_reduce(ranks: RankPool) -> None:
     expected = histories()
     for step in range(4):
         for i, history in enumerate(expected):
             history.amax.fill_(max(float(1 + (i + step * 3 + rank * 5) % 7) for rank in range(2)))
         advance_all(expected)
-    for told in two_ranks.run(reduced_together):
+    for told in ranks.run(reduced_together):
         assert told.value == ([history.scale.item() for history in expected], 4)
 
 
@@ -263,8 +253,8 @@ def scaled_together(rank: int) -> list[Any]:
     return seen
 
 
-def test_ranks_share_the_scale_of_a_tensor_at_hand(two_ranks: RankPool) -> None:
-    first, second = (told.value for told in two_ranks.run(scaled_together))
+def test_ranks_share_the_scale_of_a_tensor_at_hand(ranks: RankPool) -> None:
+    first, second = (told.value for told in ranks.run(scaled_together))
     for mine, theirs in zip(first[:2], second[:2], strict=True):
         assert mine[1] == theirs[1]
     assert first[0][1] == np.float32(1) / (np.float32(448) / np.float32(30))

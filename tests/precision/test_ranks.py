@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,19 +12,6 @@ from torch import Tensor, nn
 from numscope.precision import DelayedScaling, convert, states
 from numscope.precision.recipes import CurrentScaling
 from tests.distributed.ranks import RankPool
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
-    pool.folder = tmp_path
-    return pool
 
 
 def model() -> nn.Sequential:

@@ -14,7 +14,6 @@ import numscope
 from numscope.precision.cast import cast
 from numscope.precision.conversion import convert
 from numscope.precision.state import state_of
-from tests.distributed.conftest import pool, ranks  # noqa: F401  # fixtures
 from tests.distributed.ranks import RankPool
 
 ROWS = (3, 5)  # of each rank's batch
@@ -71,7 +70,7 @@ def square_error(x: Tensor) -> float:
     return ((values.double() - x.double()) ** 2).sum().item()
 
 
-def test_counts_of_data_add_up_over_ranks_and_those_of_weights_stand_once(ranks: RankPool, tmp_path: Path) -> None:  # noqa: F811
+def test_counts_of_data_add_up_over_ranks_and_those_of_weights_stand_once(ranks: RankPool, tmp_path: Path) -> None:
     told = ranks.run(trained, str(tmp_path), False)
     for step in (0, 2):
         there = [t.value[step] for t in told]
@@ -87,7 +86,7 @@ def test_counts_of_data_add_up_over_ranks_and_those_of_weights_stand_once(ranks:
     assert sorted(lines) == [0, 2]  # one rank writes them
 
 
-def test_rank_whose_layer_is_not_quantized_makes_no_other_rank_wait(ranks: RankPool, tmp_path: Path) -> None:  # noqa: F811
+def test_rank_whose_layer_is_not_quantized_makes_no_other_rank_wait(ranks: RankPool, tmp_path: Path) -> None:
     told = ranks.run(trained, str(tmp_path), True)
     for step in (0, 2):
         mse, numel, _ = told[0].value[step]["fc2|activation"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from numscope.lazy import lazy_names
 
 if TYPE_CHECKING:
     from numscope.formats import FORMATS, Format, format_of
@@ -109,18 +110,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value  # the next use does not come here
-        return value
-    hint = ""
-    if not name.startswith("_"):  # probing for dunders (copy, inspect, doctest) is no typing mistake
-        import difflib
-
-        near = difflib.get_close_matches(name, _HOMES, n=1)
-        hint = f". Did you mean {near[0]!r}?" if near else f", expected one of {', '.join(sorted(_HOMES))}"
-    raise AttributeError(f"module 'numscope.precision' has no attribute {name!r}{hint}")
+__getattr__ = lazy_names(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:

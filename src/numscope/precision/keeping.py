@@ -22,7 +22,8 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
 
     Returns: sections of our grammar, in Transformer Engine's namespace, with a regex for the layers: other tools read both.
     """
-    from numscope.precision.gemms import GEMMS  # loads torch, which the command line must not do before a script's first line
+    from numscope.precision.gemms import GEMMS  # both load torch, which the command line must not do before a script's first line
+    from numscope.probe.layer_names import free_name
 
     by_layer: dict[str, set[str]] = {}
     for layer, gemm in kept:
@@ -34,7 +35,7 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
     names = set(taken)
     for high, layers in by_gemms.items():
         whole = high == GEMMS
-        name = _free(SECTION if whole else "_".join((SECTION, *high)), names)
+        name = free_name(SECTION if whole else "_".join((SECTION, *high)), names)
         feature = {"disable_fp8_layer": {"enabled": True}} if whole else {"disable_fp8_gemm": {"enabled": True, "gemms": list(high)}}
         made[name] = {"enabled": True, "layers": {"layer_name_regex_pattern": pattern_of(layers)}, "transformer_engine": feature}
     return made
@@ -44,14 +45,6 @@ def pattern_of(layers: Sequence[str]) -> str:
     """A regex that is found in these layers' names and in no other layer's."""
     names = [re.sub(r"\\(?=[-_ ])", "", re.escape(layer)) for layer in layers]
     return f"^{names[0]}$" if len(names) == 1 else f"^({'|'.join(names)})$"
-
-
-def _free(name: str, taken: set[str]) -> str:
-    free, number = name, 2
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    taken.add(free)
-    return free
 
 
 def text_of(tree: Mapping[str, Any], head: Sequence[str] = ()) -> str:

@@ -49,7 +49,7 @@ def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
     taken: set[str] = set()
     names: dict[nn.Module, str] = {}
     for module, name in given.items():  # first: what the author chose is kept
-        names[module] = _free(name, taken)
+        names[module] = free_name(name, taken)
     unnamed = 0
     for module, name in qualified.items():
         if module in names:
@@ -57,7 +57,7 @@ def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
         if not name:
             unnamed += 1
             name = f"Layer_{unnamed}"
-        names[module] = _free(name, taken)
+        names[module] = free_name(name, taken)
     return {module: _layer(module, names[module], name, classes[module]) for module, name in qualified.items()}
 
 
@@ -79,7 +79,7 @@ def _stand_in(module: nn.Module) -> nn.Module | None:
     return None if part is None else module._modules.get(part)
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
     """The name, with a number where it is taken; takes it."""
     free, number = name, 2
     while free in taken:
