@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -336,6 +337,39 @@ def test_lossy_link_is_told_and_a_slow_one_not_twice() -> None:
     found = only(diagnose(examination(4, links={(0, 1): {**lossy, "bytes": 4 << 20, "bytes_per_s": 6e6}})))
     assert found.id == "link-slow"
     assert any("1.10% of the segments were lost" in line for line in found.evidence)
+
+
+def lost_by_burst(*lost: int, segments: int = 730) -> dict[str, Any]:
+    """A cell whose bursts lost so many segments each."""
+    count, again = segments * len(lost), sum(lost)
+    return {
+        "segments": count,
+        "retransmitted": again,
+        "loss": again / count,
+        "burst_losses": [[segments, each] for each in lost],
+    }
+
+
+@pytest.mark.parametrize("lost", [(0, 0, 0, 26, 0, 0, 0, 0), (0, 13, 0, 0, 0, 0, 68, 0), (68, -40, 0, 0, 0, 0, 0, 0)], ids=str)
+def test_window_that_a_starved_host_sent_again_is_no_lossy_link(lost: tuple[int, ...]) -> None:
+    cell = lost_by_burst(*lost)
+    assert cell["loss"] > 0.003
+    assert diagnose(examination(3, links={(0, 2): cell})).findings == ()
+
+
+def test_link_that_loses_one_percent_is_lossy_on_a_starved_host_too() -> None:
+    cells = {(0, 1): lost_by_burst(10, 68, 11, 15, 14, 15, 10, 14), (2, 1): lost_by_burst(7, 8, 8, 10, 10, 5, 7, 9)}
+    starved = lost_by_burst(0, 0, 0, 13, 0, 0, 0, 0)
+    found = only(diagnose(examination(3, links={**cells, (0, 2): starved})))
+    assert (found.id, found.hosts) == ("link-lossy", ("node1",))
+
+
+@pytest.mark.parametrize("num_bursts", [2, 8, 16, 64])
+def test_one_percent_of_loss_is_found_however_it_falls(num_bursts: int) -> None:
+    chance = random.Random(num_bursts)
+    for _ in range(50):
+        lost = [sum(chance.random() < 0.01 for _ in range(724)) for _ in range(num_bursts)]
+        assert only(diagnose(examination(3, links={(0, 1): lost_by_burst(*lost, segments=724)}))).id == "link-lossy"
 
 
 # ---- what differs, and what is small ------------------------------------------------------------------------------------------------

@@ -175,6 +175,9 @@ def test_lost_packets_are_counted(tmp_path: Path) -> None:
         assert cell(results, 0, 1)["retransmitted"] > 0
         assert 0.01 < cell(results, 0, 1)["loss"] < 0.09
         assert cell(results, 0, 1)["segments"] > 500
+        bursts = cell(results, 0, 1)["burst_losses"]
+        assert sum(lost > 0 for _, lost in bursts) > len(bursts) / 2
+        assert sum(segments for segments, _ in bursts) <= cell(results, 0, 1)["segments"]
 
 
 @needs_hosts

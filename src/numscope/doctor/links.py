@@ -25,6 +25,7 @@ Data of a rank:
         ``bytes`` of all bursts, ``bytes_per_s`` of the quickest one, with the answer that it came; absent where either node was too busy
         ``segments``, ``retransmitted`` (less those sent again needlessly), ``loss`` (their ratio), ``mss``, ``pmtu``: from the kernel,
             Linux only. A full queue loses packets too: a link that is slow says so first
+        ``burst_losses``: of each burst the segments, and how many of them were sent again (below 0 where those before turn out needless)
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ class _Examiner:
             times.append(time.monotonic() - started)
         return {"rtt_s": statistics.median(times), "rtt_min_s": min(times)}
 
-    def _bulk(self, connection: socket.socket, cell: Mapping[str, Any]) -> dict[str, float]:
+    def _bulk(self, connection: socket.socket, cell: Mapping[str, Any]) -> dict[str, Any]:
         """Sends for a bounded time, while neither node is loaded; both locks are taken, that of the smaller node first."""
         first = cell["from"] < cell["to"]
         patience_s = min(PATIENCE_S * self._scale, self._deadline.left / 2)
@@ -244,21 +245,25 @@ class _Examiner:
             if not wire.receive(connection, self._within(2 * PATIENCE_S), 4096).get("go"):
                 return {}
             held = held or load.acquire(timeout=patience_s)
-            bursts = self._bursts(connection, float(cell["payload_s"])) if held else []
+            bursts, lost = self._bursts(connection, float(cell["payload_s"])) if held else ([], [])
             connection.sendall(BURST.pack(0))
         finally:
             if held:
                 load.release()
-        return {"bytes": sum(size for size, _ in bursts), "bytes_per_s": max(size / s for size, s in bursts)} if bursts else {}
+        if not bursts:
+            return {}
+        return {"bytes": sum(size for size, _ in bursts), "bytes_per_s": max(size / s for size, s in bursts), "burst_losses": lost}
 
-    def _bursts(self, connection: socket.socket, payload_s: float) -> list[tuple[int, float]]:
-        """Bytes and seconds of bursts, each until the other side has said that it came.
+    def _bursts(self, connection: socket.socket, payload_s: float) -> tuple[list[tuple[int, float]], list[list[int]]]:
+        """Bytes and seconds of bursts, each until the other side has said that it came; and each one's segments and how many were lost.
 
         A host that does something else for a moment makes a burst late, never early: so the quickest one speaks for the link, and there
         are more of them until the two quickest agree.
         """
         quick = self._context.settings.quick
         bursts: list[tuple[int, float]] = []
+        lost: list[list[int]] = []
+        before = tcp_info(connection)
         piece, rate = bytes(BURST_BYTES[quick]), PAYLOAD_BYTES / payload_s
         ends = time.monotonic() + BURSTS_S[quick]
         while time.monotonic() < ends and len(bursts) < MOST_BURSTS:
@@ -274,8 +279,12 @@ class _Examiner:
             connection.sendall(memoryview(piece)[:size])
             take(connection, len(PING), deadline)
             bursts.append((size, max(time.perf_counter() - started, 1e-6)))
+            after = tcp_info(connection)
+            if after:
+                lost.append([int(after[name] - before[name]) for name in ("segments", "retransmitted")])
+            before = after
             rate = size / bursts[-1][1]
-        return bursts
+        return bursts, lost
 
     @contextlib.contextmanager
     def _stalled(self, cell: dict[str, Any]) -> Iterator[None]:
