@@ -100,3 +100,4 @@ def test_one_graph_serves_layers_of_one_shape() -> None:
     for block in blocks:
         block.compile(fullgraph=True, backend="aot_eager")
     assert all(torch.equal(block(x), y) for block, y in zip(blocks, expected, strict=True))
+    assert counters["stats"]["unique_graphs"] == 1

@@ -97,6 +97,7 @@ class LayerState:
         "recipe",
         "results",
         "said",
+        "tag",
     )
 
     def __init__(
@@ -328,6 +329,8 @@ class LayerState:
 
     def _register(self) -> None:
         self.handle = next(_handles)
+        with torch.inference_mode(False):
+            self.tag = torch.tensor(self.handle, device="cpu")  # what compiled graphs know it by
         live[self.handle] = self
         from numscope.precision import stepping
 
