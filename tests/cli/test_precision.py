@@ -54,6 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["bisect", "--tolerance", "-1", "s.py"],
             "numscope precision bisect: --tolerance: got '-1', expected a number from 0, such as 0.01.",
         ),
+        (["bisect", "--tolerance", "inf", "s.py"], "numscope precision bisect: --tolerance: got 'inf', expected a number from 0, "),
         (["bisect", "--config", "no.yaml", "s.py"], "numscope precision bisect: no.yaml: no such file, expected a YAML file."),
         (["bissect", "s.py"], "numscope precision: got 'bissect', expected one of "),
     ],

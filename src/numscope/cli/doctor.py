@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from numscope.cli.values import OutputFile, Whole, _Value
+from numscope.cli.values import OutputFile, Real, Whole, _Value
 from numscope.doctor.records import PHASES, Settings
 from numscope.errors import UsageError
 
@@ -60,25 +60,6 @@ class Sizes(_Value):
         return tuple(found)
 
 
-class Number(_Value):
-    """A number not below a least one."""
-
-    name = "X"
-
-    def __init__(self, least: float, what: str) -> None:
-        self._least = least
-        self._what = what
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            number = float(str(value))
-        except ValueError:
-            number = float("nan")
-        if not self._least <= number < float("inf"):
-            self.refuse(value, f"{self._what}, at least {self._least:g}", param, ctx)
-        return number
-
-
 class Backends(_Value):
     """Backends of torch.distributed, with a comma in between."""
 
@@ -121,8 +102,13 @@ class JsonFile(_Value):
 )
 @click.option("--quick", is_flag=True, help="The smallest sizes, no compute phase, fewer links.")
 @click.option("--phases", type=Phases(), help=f"Only these, by number or name, and what they need: {', '.join(PHASES)}.")
-@click.option("--deadline", "deadline_s", type=Number(LEAST_DEADLINE_S, "seconds"), help=f"Seconds for all ({DEFAULT.deadline_s:g}).")
-@click.option("--timeout-scale", type=Number(0.01, "a factor"), help="Of each phase's time: 2 for a slow network.")
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=Real(f"seconds, at least {LEAST_DEADLINE_S:g}", LEAST_DEADLINE_S),
+    help=f"Seconds for all ({DEFAULT.deadline_s:g}).",
+)
+@click.option("--timeout-scale", type=Real("a factor, at least 0.01", 0.01), help="Of each phase's time: 2 for a slow network.")
 @click.option("--ifname", metavar="NAME", help="The network interface to use, such as eth0.")
 @click.option("--backend", type=Backends(), help="Of torch.distributed: gloo always, nccl where there are GPUs.")
 @click.option("--sizes", type=Sizes(), help="Of the payloads between ranks (8,1M,64M).")

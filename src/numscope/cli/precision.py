@@ -13,7 +13,7 @@ import click
 
 from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
-from numscope.cli.values import OutputFile, Whole, _Value
+from numscope.cli.values import OutputFile, Real, Whole
 from numscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,24 +22,6 @@ if TYPE_CHECKING:
 
 NO_ANSWER = 1  # 2 is wrong usage
 WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
-
-
-class Real(_Value):
-    """A number."""
-
-    name = "X"
-
-    def __init__(self, what: str, least: float = float("-inf"), most: float = float("inf")) -> None:
-        self._what, self._least, self._most = what, least, most
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            number = float(str(value))
-        except ValueError:
-            number = float("nan")
-        if not self._least <= number <= self._most:
-            self.refuse(value, self._what, param, ctx)
-        return number
 
 
 class Count(Whole):

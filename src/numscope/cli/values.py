@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -54,6 +55,24 @@ class Whole(_Value):
             return int(str(value))
         except ValueError:
             self.refuse(value, "a whole number", param, ctx)
+
+
+class Real(_Value):
+    """A finite number between two, which ``what`` says in words."""
+
+    name = "X"
+
+    def __init__(self, what: str, least: float, most: float = sys.float_info.max) -> None:
+        self._what, self._least, self._most = what, least, most
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = float("nan")
+        if not self._least <= number <= self._most:
+            self.refuse(value, self._what, param, ctx)
+        return number
 
 
 class OutputFile(_Value):
