@@ -116,6 +116,23 @@ def test_layer_that_one_rank_did_not_run_keeps_no_rank_waiting(ranks: RankPool) 
     assert first == second and len(first) == 6
 
 
+def by_several_optimizers(rank: int) -> list[int]:
+    """One steps half of the model, another, which steps a third one, the rest."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    net = convert(model(), DelayedScaling())
+    optimizers = [torch.optim.SGD(net[0].parameters(), 0.01), ZeroRedundancyOptimizer(net[2].parameters(), torch.optim.SGD, lr=0.01)]
+    for seed in range(3):
+        net(batch(seed + rank)).square().sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return [h.num_steps for state in states(net).values() for h in state.histories.values()]
+
+
+def test_several_optimizers_of_one_model_end_one_step_on_ranks_too(ranks: RankPool) -> None:
+    assert [told.value for told in ranks.run(by_several_optimizers)] == [[3] * 6] * 2
+
+
 def in_group(rank: int) -> list[float]:
     alone = [dist.new_group([r]) for r in range(2)][rank]
     return train(convert(model(), DelayedScaling(amax_group=alone)), [rank])

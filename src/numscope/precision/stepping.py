@@ -60,7 +60,8 @@ def _after_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, A
     for _, state in sorted(live.items()):  # by handle: the same order on all ranks
         state.forget_weights()  # an average of the weights follows by ``p.data``, of which no version tells
         cohorts.setdefault(id(state.cohort), []).append(state)
-    _end_step([state for cohort in cohorts.values() if _concerns(cohort, held) for state in cohort])
+    over = [state for cohort in cohorts.values() if _concerns(cohort, held) for state in cohort]
+    _end_step(over, any(state.cohort.has_run for state in over))
 
 
 def _concerns(cohort: Iterable[LayerState], held: set[int]) -> bool:
@@ -77,8 +78,13 @@ def _concerns(cohort: Iterable[LayerState], held: set[int]) -> bool:
     return not trained
 
 
-def _end_step(over: Iterable[LayerState]) -> None:
-    """Weights are quantized anew, and histories advance, those of one process group in one exchange."""
+def _end_step(over: Iterable[LayerState], has_run: bool) -> None:
+    """Weights are quantized anew, and histories advance, those of one process group in one exchange.
+
+    Args:
+        over: layers.
+        has_run: whether one of them has, here and so on the other ranks; else another optimizer of the same model has ended this step.
+    """
     together: dict[tuple[Any, torch.device], list[History]] = {}
     groups: dict[int, Any] = {}
     cohorts = set()
@@ -87,10 +93,10 @@ def _end_step(over: Iterable[LayerState]) -> None:
         cohorts.add(state.cohort)
         recipe = state.in_force
         group = group_of(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
-        if group is not None:
+        if group is not None and has_run:
             state.complete_histories()  # what did not run on this rank may have on another
         elif not state.cohort.has_run:
-            continue  # another optimizer of the same model has ended this step
+            continue
         groups[id(group)] = group
         for _, history in sorted(state.histories.items()):
             together.setdefault((id(group), history.amax.device), []).append(history)
@@ -108,7 +114,7 @@ def step(model: nn.Module) -> None:
 
     *Cost:* with ``reduce_amax`` and ranks, one all-reduce of a few floats a layer.
     """
-    _end_step(states(model).values())
+    _end_step(states(model).values(), True)
 
 
 def state_dict(model: nn.Module) -> dict[str, dict[str, Any]]:
