@@ -282,6 +282,17 @@ def test_plan_is_told_once_where_autocast_brings_the_recipe(layer: Layer, tmp_pa
     ]
 
 
+@pytest.mark.parametrize("tensors", [["activation"], ["output", "dgrad", "wgrad"]])
+def test_autocast_that_is_off_has_the_word_over_fake_quant_too(layer: Layer, tensors: list[str], tmp_path: Path) -> None:
+    bare = gemms_of(layer)
+    with watch(layer, config(fake_quant={"tensors": tensors, "quant_format": "FP8E5M2"}), tmp_path):
+        with autocast(enabled=False):
+            off = gemms_of(layer)
+        on = gemms_of(layer)
+    assert all(same(off[gemm], bare[gemm]) for gemm in GEMMS)
+    assert not same(on["fprop"], bare["fprop"])
+
+
 def test_switches_of_each_layer_are_in_the_log(tmp_path: Path) -> None:
     features = {"disable_fp8_gemm": {"gemms": ["wgrad"]}, "FakeQuant": {"tensors": ["activation"], "quant_format": "FP8E5M2"}}
     with watch(Net(), config("fc1", **features), tmp_path):

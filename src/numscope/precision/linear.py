@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from numscope.errors import UsageError
 from numscope.precision import backends, products
+from numscope.precision.autocasting import region
 from numscope.precision.gemms import LayerPlan
 from numscope.precision.state import ATTRIBUTE, LayerState
 from numscope.probe.optimizer import is_paused
@@ -41,7 +42,7 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     if state.module is None:  # a copy's
         state.module = weakref.ref(module)
     plan = state.current_plan()
-    if plan.high and state.results is None:
+    if plan.high and (state.results is None or (region.depth and not region.enabled)):
         return products.fprop(x, weight, bias, True) if state.is_transposed else F.linear(x, weight, bias)
     if x.is_nested and getattr(x, "_ragged_idx", 1) == 1:
         return _of_nested(module, x, weight, bias)
