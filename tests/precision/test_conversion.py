@@ -127,7 +127,7 @@ def test_layers_are_chosen_by_pattern_names_or_function(layers: object) -> None:
         ((model(), "current", "fc.*"), r"convert: layers: 'fc\.\*' matches no layer that can be converted; there are 3, such as 0, 2, 4\."),
         ((model(), "current", ["0", "44"]), r"convert: layers: '44' is no layer that can be converted\. Did you mean '4'\?"),
         ((model(), "current", None, "scaledmm"), r"convert: backend: got 'scaledmm', expected one of .* Did you mean 'scaled_mm'\?"),
-        ((nn.LazyLinear(4), "current"), r"convert: .*: its weight is not there yet\. Run one batch through the model first\."),
+        ((nn.LazyLinear(4), "current"), r"convert: the model: its weight is not there yet\. Run one batch through the model first\."),
     ],
 )
 def test_wrong_arguments_say_what_is_right(arguments: tuple[object, ...], message: str) -> None:

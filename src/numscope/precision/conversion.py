@@ -66,11 +66,11 @@ def convert(
     cohort = Cohort()
     for name, module in chosen(found, layers).items():
         if isinstance(module._parameters.get("weight"), UninitializedParameter):
-            raise UsageError(f"convert: {name}: its weight is not there yet. Run one batch through the model first.")
+            raise UsageError(f"convert: {name or 'the model'}: its weight is not there yet. Run one batch through the model first.")
         if "forward" in module.__dict__:
             raise UsageError(
-                f"convert: {name}: its forward was replaced on the module itself (by an adapter, an offloading hook, high_precision), "
-                "so that another class would change nothing. Convert first, or leave it out with layers=…."
+                f"convert: {name or 'the model'}: its forward was replaced on the module itself (by an adapter, an offloading hook, "
+                "high_precision), so that another class would change nothing. Convert first, or leave it out with layers=…."
             )
         state = state_of(module)
         if state is None:
