@@ -230,7 +230,7 @@ class Switchboard:
                 try:
                     convert(module, recipe, backend="emulate")
                 except UsageError as error:  # a forward of its own, no weight yet
-                    self._refused[layer] = str(error).removeprefix("convert: : ").partition(". ")[0]
+                    self._refused[layer] = str(error).split(": ", 2)[-1].partition(". ")[0]
                     continue
                 made = state_of(module)
                 assert made is not None
