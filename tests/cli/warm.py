@@ -26,9 +26,13 @@ def serve(path: str) -> None:
     import torch._dynamo
     import torch._inductor.config  # noqa: F401
 
-    import numscope.cli.command
+    import numscope.autowatch
     import numscope.cli.trial
-    import numscope.precision.what_if  # noqa: F401
+    import numscope.inspector
+    import numscope.precision.linear
+    import numscope.precision.losses
+    import numscope.precision.what_if
+    import numscope.switchboard  # noqa: F401
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
