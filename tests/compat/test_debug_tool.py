@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_hooks
+from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 import numscope.compat.debug_tool as debug_api
 from numscope.compat import debug_session
@@ -122,7 +123,7 @@ def test_default_run_installs_nothing_and_writes_nothing(tmp_path: Path, config:
     train_step(net, sgd(net), 0)
     assert [len(each) for each in hooks] == before
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
-    assert not torch.optim.Optimizer._global_optimizer_pre_hooks if hasattr(torch.optim.Optimizer, "_global_optimizer_pre_hooks") else True
+    assert not _global_optimizer_pre_hooks
     debug_api.step()
     assert debug_api.log_tensor_stats("fc1", "activation", torch.ones(2)) == {}
     debug_api.end_debug()
