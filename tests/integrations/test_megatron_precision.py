@@ -115,6 +115,26 @@ def test_switches_of_a_configuration_act_on_megatrons_layers(alone: None, tmp_pa
     assert "decoder.layers.1.mlp.linear_fc1" in log.read_text()
 
 
+def test_layers_converted_under_a_watch_with_switches_stay_converted_after_it(alone: None, tmp_path: Path) -> None:
+    section = {
+        "enabled": True,
+        "layers": {"layer_name_regex_pattern": "linear_fc1"},
+        "transformer_engine": {"FakeQuant": {"enabled": True, "quant_format": "FP8E4M3", "gemms": ["fprop"], "tensors": ["activation"]}},
+    }
+    watched, plain = gpt(config()), gpt(config())
+    kinds = [type(module) for module in plain.modules()]
+    convert(plain, CurrentScaling(), layers="linear_fc2")
+    expected = train(plain)[0]
+    with attach(watched, config={"s": section}, log_dir=tmp_path):
+        convert(watched, CurrentScaling(), layers="linear_fc2")
+    assert [state.name for state in states(watched).values() if not state.recipe.is_high] == [
+        f"decoder.layers.{n}.mlp.linear_fc2" for n in range(len(watched.decoder.layers))
+    ]
+    assert train(watched)[0] == expected
+    revert(watched)
+    assert [type(module) for module in watched.modules()] == kinds
+
+
 def test_weights_whose_gradient_megatron_computes_in_its_own_kernel_are_refused(alone: None) -> None:
     model = gpt(config())
     convert(model, CurrentScaling())

@@ -333,3 +333,31 @@ def test_ranks_merge_data_over_the_set_group_and_weights_over_tensor_parallelism
             for stat, value in expected([parts(r, tensor, number) for r in ((0, 1) if whole else (0,))]).items():
                 assert found[0][f"fc1_{tensor}_{stat}"][step] == pytest.approx(value, rel=1e-6), (tensor, stat)
             assert (f"fc1_{tensor}_max" in found[1]) is not whole
+
+
+def failing_on_rank_1(rank: int, folder: str, what: str) -> list[Tensor]:
+    start(Path(folder) / str(rank), stats("[activation]"))
+    debug_api.set_tensor_reduction_group(dist.group.WORLD)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    if rank:
+        setattr(collecting.at_work()._sites, what, broken)
+    layer = Linear("fc1")
+    for step in range(3):
+        layer.micro_batch(2 * step + rank)
+        debug_api.step()
+    finish()
+    return layer.shown
+
+
+@pytest.mark.parametrize("what", ["observe", "read"])
+def test_a_rank_on_which_ours_failed_keeps_no_other_rank_waiting(ranks: RankPool, tmp_path: Path, what: str) -> None:
+    shown = [t.value for t in ranks.run(failing_on_rank_1, str(tmp_path), what)]
+    found = ours(tmp_path / "0")
+    for step in range(3):
+        for stat, value in expected([shown[0][step][1]]).items():
+            assert found[f"fc1_activation_{stat}"][step] == pytest.approx(value, rel=1e-6), stat
+    text = (tmp_path / "1" / "ours" / "debug_logs" / "globalrank-1.log").read_text()
+    assert text.count("no more of Transformer Engine's tensors: RuntimeError: broken") == 1

@@ -14,6 +14,7 @@ from numscope.environment import served, switched_on
 from numscope.errors import UsageError
 from numscope.integrations.megatron.gemms import prepare, unprepare
 from numscope.options import WatchOptions
+from numscope.precision.state import state_of
 from numscope.record import Finding
 from numscope.recorder import Recorder
 from numscope.scope import Scope
@@ -48,11 +49,15 @@ class Attached:
             return
         self._closed = True
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
-            stack.callback(unprepare, self._prepared)
+            stack.callback(self._unprepare)
             if self._recorder is not None:
                 stack.callback(self._recorder.close)
             for scope in reversed(self.scopes):
                 stack.callback(scope.close)
+
+    def _unprepare(self) -> None:
+        """What our switches were done with; a layer that somebody has converted since is theirs."""
+        unprepare([module for module in self._prepared if (state := state_of(module)) is None or state.recipe.is_high])
 
     def __enter__(self) -> Attached:
         return self

@@ -88,6 +88,7 @@ class Collector:
         self._asked: dict[tuple[str, str, str], Asked] = {}
         self._sites = _Sites()
         self._news: list[Layer] = []
+        self._groups: dict[int, Any] = {}  # that a tensor of this step lies over: their ranks meet at its end
         self._num_steps = 0
         self._failed = False
 
@@ -109,7 +110,11 @@ class Collector:
             name: which of the layer's.
             group: process group over which its parts lie; None: this rank has all of it.
         """
-        if self._failed or not wanted.schedule.active(step):
+        if not wanted.schedule.active(step):
+            return
+        if group is not None:
+            self._groups[id(group)] = group
+        if self._failed:
             return
         try:
             whole = _plain(tensor)
@@ -142,14 +147,16 @@ class Collector:
 
         Raises: NonFiniteError, where a configuration asks for it.
         """
-        if not self._failed:
-            try:
-                self._step(meeting)
-            except NonFiniteError:
-                raise
-            except Exception as error:
-                self._fail(error)
+        groups, self._groups = self._groups, {}
+        if meeting is not None:
+            groups[id(meeting)] = meeting
         self._num_steps += 1
+        try:
+            self._step(groups)
+        except NonFiniteError:
+            raise
+        except Exception as error:
+            self._fail(error)
 
     def close(self) -> None:
         """Write what is left of this rank, close the sinks."""
@@ -157,7 +164,7 @@ class Collector:
             for shown in self._shown.values():
                 shown.group = None  # others may be elsewhere
             try:
-                self._step(None)
+                self._step({})
             except Exception as error:
                 log.error("at the end: %s: %s", type(error).__name__, error)
         self._delivery.close(self.findings, (), (), self._num_steps, 0)
@@ -165,16 +172,14 @@ class Collector:
 
     # ---- the end of a step
 
-    def _step(self, meeting: Any) -> None:
-        seen = self._sites.read()
-        parts = {key: seen[shown.index] for key, shown in self._shown.items() if shown.index in seen}
+    def _step(self, groups: Mapping[int, Any]) -> None:
+        parts = self._parts()
         found = {key: Joined(part) for key, part in parts.items()}
-        groups = {id(group): group for key in parts if (group := self._shown[key].group) is not None}
-        if meeting is not None:
-            groups[id(meeting)] = meeting
         for group in in_order(groups):
             here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
             found |= joined(here, group)
+        if self._failed:
+            return
         self._introduce()
         ordered = sorted(found, key=lambda key: parts[key].order)
         self.recorder.write([self._observation(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)])
@@ -184,6 +189,16 @@ class Collector:
         self._sites.reset()
         if findings:
             self._tell(findings, stop="raise" in ways)
+
+    def _parts(self) -> dict[Key, Seen]:
+        """This rank's; none once ours has failed: then it meets the others with nothing, for they wait."""
+        if not self._failed:
+            try:
+                seen = self._sites.read()
+                return {key: seen[shown.index] for key, shown in self._shown.items() if shown.index in seen}
+            except Exception as error:
+                self._fail(error)
+        return {}
 
     def _is_alarm(self, key: Key) -> bool:
         return self._shown[key].asked.on_nonfinite is not None
@@ -229,6 +244,8 @@ class Collector:
 
     def _fail(self, error: Exception) -> None:
         """Ours failed: said once, and training goes on."""
+        if self._failed:
+            return
         self._failed = True
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more of Transformer Engine's tensors: {type(error).__name__}: {error}\n{text}", logging.ERROR)
