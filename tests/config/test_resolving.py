@@ -139,3 +139,9 @@ def test_switches_clash_by_gemm_and_tensor() -> None:
     assert len(resolved(a=scaling(gemms=["dgrad"]), b=scaling(gemms=["dgrad"], tensors=["weight"])).switches) == 2
     with pytest.raises(UsageError, match=r"b\.per_tensor_scaling: weight of"):
         resolved(a=scaling(gemms=["dgrad"]), b=scaling(gemms=["dgrad"], margin=1, tensors=["weight"]))
+
+
+def test_gemms_disabled_twice_at_different_steps_are_no_contradiction() -> None:
+    for feature, more in (("disable_fp8_layer", {}), ("disable_fp8_gemm", {"gemms": ["fprop"]})):
+        found = resolved(a=section(feature, end_step=10, **more), b=section(feature, **more))
+        assert [(switch.section, switch.schedule.active(11)) for switch, _ in found.switches] == [("a", False), ("b", True)]

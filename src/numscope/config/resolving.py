@@ -160,6 +160,8 @@ def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -
 
 # -------------------------------------------------------------------------------------------------------- contradictions
 
+_DISABLES = ("disable_fp8_layer", "disable_fp8_gemm")  # several add up whatever their schedules: nothing in them contradicts another
+
 
 def _settings(part: Collect | Switch | Custom) -> object:
     """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
@@ -180,6 +182,8 @@ def _targets(part: Collect | Switch | Custom) -> Iterator[tuple[str, str]]:
 def _check_clashes(parts: Iterable[tuple[Collect | Switch | Custom, Sequence[Layer]]], errors: Errors) -> None:
     first: dict[tuple[str, str, tuple[str, str]], Collect | Switch | Custom] = {}
     for part, layers in parts:
+        if part.feature in _DISABLES:
+            continue
         for layer, target in product(layers, _targets(part)):
             other = first.setdefault((part.feature, layer.name, target), part)
             if other.section != part.section and _settings(other) != _settings(part):
