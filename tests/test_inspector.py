@@ -414,3 +414,28 @@ def test_plug_ins_numbers_are_columns_of_the_run(net: Net, tmp_path: Path) -> No
     (row,) = numscope.load(tmp_path / "run").to_dict("records")
     assert row["corner"] == first
     assert row["spread"] == row["max"] - row["min"]
+
+
+def test_failure_at_close_is_logged_and_hooks_are_gone(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    from numscope.switchboard import Switchboard
+
+    def fail(self: Switchboard) -> bool:
+        raise RuntimeError("device lost")
+
+    net = Net()
+    with numscope.watch(net, config=config("fc1", ["activation"], ["max"]), on_nonfinite=None, loggers=[Kept()]):
+        monkeypatch.setattr(Switchboard, "anything", property(fail))
+    assert "device lost" in caplog.text
+    assert not net.fc1._forward_hooks and not net.fc1._forward_pre_hooks
+
+
+def test_optimizer_whose_making_failed_ends_no_statistics() -> None:
+    half = torch.optim.SGD.__new__(torch.optim.SGD)
+    net, kept = Net(), Kept()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with numscope.watch(net, config=config("fc1", ["activation"], ["max"]), loggers=[kept]):
+        for _ in range(2):
+            net(torch.ones(2, 6)).sum().backward()
+            optimizer.step()
+    assert not hasattr(half, "param_groups")
+    assert kept.steps("fc1_activation_max") == [0, 1]

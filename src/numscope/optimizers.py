@@ -38,7 +38,9 @@ class Optimizers:
         """Look once for the optimizers of this model. *Cost:* one walk over all objects."""
         if not self._searched:
             self._searched = True  # by type: isinstance asks each object for its __class__, which some answer with a warning
-            self._found = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self.owns(o)]
+            # one whose making failed has no groups
+            optimizers = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
+            self._found = [weakref.ref(o) for o in optimizers if self.owns(o)]
 
     def meet(self, optimizer: Optimizer) -> None:
         """An optimizer has begun a step."""

@@ -72,8 +72,9 @@ class Trained:
         """Look once for optimizers that have not stepped yet. *Cost:* one walk over all objects."""
         if not self._optimizers and not self._searched:
             self._searched = True
-            # by type: isinstance asks each object for its __class__, which some answer with a warning
-            self._optimizers = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), Optimizer) and self.updated_by(o)]
+            # by type: isinstance asks each object for its __class__, which some answer with a warning; a failed one has no groups
+            optimizers = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
+            self._optimizers = [weakref.ref(o) for o in optimizers if self.updated_by(o)]
 
     def updated_by(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer has some of the model's parameters."""
