@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -73,3 +74,16 @@ def test_file_is_written_whole_or_left_as_it_was(tmp_path: Path, monkeypatch: py
         write_whole(path, "second")
     assert path.read_text() == "first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_name_with_line_ends_stays_in_the_head() -> None:
+    assert yaml.safe_load(text_of({"a": 1}, ["steps of x\nb: 2\rc: 3\u2028d: 4.py"])) == {"a": 1}
+
+
+def test_file_is_as_private_as_the_user_s_other_files(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_whole(tmp_path / "f.yaml", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "f.yaml").stat().st_mode & 0o777 == 0o600

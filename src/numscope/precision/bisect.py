@@ -18,10 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Unit = tuple[str, str]  # a layer's name and one of its GEMMs
+Unit = tuple[str, str]  # a layer's name and one of its GEMMs; keeping.WHOLE where it can't be divided
 Outcome = Literal["found", "within", "incurable", "budget"]
-
-WHOLE = ""  # the GEMM of a unit that cannot be divided: a layer under autocast
 
 
 class OutOfBudget(Exception):

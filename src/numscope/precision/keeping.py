@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,20 +51,20 @@ def text_of(tree: Mapping[str, Any], head: Sequence[str] = ()) -> str:
     import yaml
 
     body = str(yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=10_000)) if tree else "{}\n"
-    return "".join(f"# {line}".rstrip() + "\n" for line in head) + body
+    lines = (part for line in head for part in (line.splitlines() or [""]))  # a file's name may hold line ends
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines) + body
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """A file as a whole or not at all: written beside its place, then renamed."""
     place = Path(path)
-    number, made = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.absolute().parent)
+    made = place.absolute().with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
+        with made.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(made, 0o644)
         os.replace(made, place)
     except BaseException:
-        Path(made).unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
         raise
