@@ -57,7 +57,7 @@ struct RoundKernel {
     void (*fold)(const void* x, int64_t n, bool aside, uint32_t* amax);                        // element by element, the larger
     void (*scales)(const uint32_t* amax, int64_t n, const ScaleRule& rule, float* scale, float* scale_inv);
     void (*round)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);
-    void (*round_each)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);  
+    void (*round_each)(const RoundPiece& piece, const QuantizeSpec& spec, bool count, RoundCounts& out);
     void (*encode)(const float* rounded, int64_t n, const QuantizeSpec& spec, void* codes);
 };
 

@@ -212,6 +212,9 @@ class Switchboard:
         for group in self._groups:
             if group.on:
                 self._switch(group, ())
+        self._revert()
+
+    def _revert(self) -> None:
         for module, recipe in self._faked:
             state = state_of(module)
             if state is not None and state.recipe is recipe:  # else somebody has converted it since
@@ -232,6 +235,9 @@ class Switchboard:
                 except UsageError as error:  # a forward of its own, no weight yet
                     self._refused[layer] = str(error).split(": ", 2)[-1].partition(". ")[0]
                     continue
+                except BaseException:
+                    self._revert()
+                    raise
                 made = state_of(module)
                 assert made is not None
                 made.name = layer.name
@@ -376,7 +382,7 @@ class Switchboard:
             return
         if self._recorder.log_dir is None:
             self._dumps_failed = True
-            self._recorder.say("dump_tensors: nothing is written: there is no log_dir", logging.WARNING)
+            self._recorder.say("dump_tensors: nothing is written: there is no log_dir. Give one: log_dir=, --log-dir", logging.WARNING)
             return
         self._dumps = self._dumps or Dumps(self._recorder.log_dir, self._recorder.rank)
         try:

@@ -124,7 +124,8 @@ def test_all_that_is_wrong_with_a_config_is_told_before_the_first_line(folder: P
         ),
         (
             ["--on-nonfinite", "off"],
-            "numscope run: --on-nonfinite: got 'off' without --config, expected something to do. Add --config FILE, or leave it out.",
+            "numscope run: --on-nonfinite: got 'off' without --config or --recipe, expected something to do. "
+            "Add one of them, or leave it out.",
         ),
     ],
 )

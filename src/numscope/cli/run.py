@@ -94,7 +94,7 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
     if given.get("on_nonfinite") == OFF:
         if "config" not in given and recipe is None:
             raise click.UsageError(
-                "--on-nonfinite: got 'off' without --config, expected something to do. Add --config FILE, or leave it out."
+                "--on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out."
             )
         given["on_nonfinite"] = None
     try:
