@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from numscope.errors import UsageError
-from numscope.precision import autocast, convert, recipe_of, states
+from numscope.precision import CurrentScaling, autocast, convert, recipe_of, states
+from numscope.precision.autocasting import numbered, region
 
 X = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
 
@@ -102,3 +104,13 @@ def test_recipes_that_come_and_go_keep_their_histories() -> None:
 def test_unknown_recipe_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"^autocast: recipe: got 'mxpf8', .* Did you mean 'mxfp8'\?$"):
         autocast(recipe="mxpf8")
+
+
+def test_recipes_of_two_process_groups_have_numbers_of_their_own_in_compiled_graphs() -> None:
+    groups = [dist.ProcessGroup(0, 1) for _ in range(2)]
+    numbers = []
+    for group in (*groups, *groups):
+        with autocast(recipe=CurrentScaling(reduce_amax=True, amax_group=group)):
+            numbers.append(region.number)
+            assert numbered(region.number).amax_group is group  # type: ignore[attr-defined]
+    assert numbers[:2] == numbers[2:] and numbers[0] != numbers[1]

@@ -11,6 +11,7 @@ import weakref
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
@@ -111,6 +112,18 @@ def test_copy_of_a_converted_model_computes_the_same_and_goes_its_own_way(way: s
         assert others[0].histories["activation", "e4m3fn"].scale < before
     revert(other)
     assert type(other[0]) is nn.Linear and type(net[0]) is not nn.Linear
+
+
+@pytest.mark.parametrize("recipe", [DelayedScaling, CurrentScaling])
+def test_copy_shares_amaxes_in_the_same_process_group_and_a_pickle_leaves_it_out(recipe: type[DelayedScaling | CurrentScaling]) -> None:
+    group = dist.ProcessGroup(0, 1)
+    net = convert(model(), recipe(margin=1, amax_group=group))
+    copied, pickled = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
+    for other, expected in ((copied, group), (pickled, None)):
+        assert [s.name for s in states(other).values()] == ["0", "2", "4"]
+        for state in states(other).values():
+            assert state.recipe == recipe(margin=1) and state.recipe.amax_group is expected  # type: ignore[attr-defined]
+    assert [s.recipe.amax_group for s in states(net).values()] == [group] * 3  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("layers", ["[02]", re.compile("[02]"), ["0", "2"], ("2", "0"), lambda name, module: name in ("0", "2")])

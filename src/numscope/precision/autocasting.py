@@ -46,6 +46,16 @@ def numbered(number: int) -> Recipe:
     return _recipes[number - 1]
 
 
+def _number_of(recipe: Recipe) -> int:
+    """Of a recipe; one that shares amaxes in another process group is another, though the two are equal."""
+    group = getattr(recipe, "amax_group", None)
+    for number, known in enumerate(_recipes, 1):
+        if known == recipe and getattr(known, "amax_group", None) is group:
+            return number
+    _recipes.append(recipe)
+    return len(_recipes)
+
+
 class autocast:
     """Within it converted layers run by a recipe; the innermost one decides. Outside each runs by what it was converted with.
 
@@ -62,11 +72,7 @@ class autocast:
     def __init__(self, enabled: bool = True, recipe: Recipe | LayerPlan | str | None = None) -> None:
         self.enabled = bool(enabled)
         self.recipe = None if recipe is None else recipe_of(recipe, "autocast: recipe")
-        self._number = 0
-        if self.recipe is not None:
-            if self.recipe not in _recipes:
-                _recipes.append(self.recipe)
-            self._number = _recipes.index(self.recipe) + 1
+        self._number = 0 if self.recipe is None else _number_of(self.recipe)
         self._before: list[tuple[bool, Recipe | None, int]] = []
 
     def __enter__(self) -> autocast:

@@ -57,6 +57,16 @@ class Recipe:
         """Whether all GEMMs stay in high precision."""
         return False
 
+    def __copy__(self) -> Recipe:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recipe:
+        return self  # immutable; its process group can't be copied, and a copy of a model shares amaxes in the same one
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process group is its process's own: whoever loads a pickle gives another, or shares with all ranks.
+        return {name: None if name == "amax_group" else value for name, value in self.__dict__.items()}
+
 
 @dataclass(frozen=True)
 class DelayedScaling(Recipe):
@@ -69,7 +79,7 @@ class DelayedScaling(Recipe):
         amax_compute_algo: the largest of them, or the last.
         interval: steps from one new scale to the next.
         reduce_amax: whether ranks share amaxes at the end of a step.
-        amax_group: process group to share them in; None: all ranks.
+        amax_group: process group to share them in; None: all ranks. A pickle leaves it out.
 
     *Source:* Micikevicius et al., "FP8 Formats for Deep Learning", 2022; defaults as Transformer Engine's recipe of this name.
     """
@@ -109,7 +119,7 @@ class CurrentScaling(Recipe):
         margin: scales are divided by 2 to this power.
         power_of_two: scales are rounded down to powers of two.
         reduce_amax: whether ranks share amaxes of activations and gradients; one all-reduce a tensor.
-        amax_group: process group to share them in; None: all ranks.
+        amax_group: process group to share them in; None: all ranks. A pickle leaves it out.
     """
 
     fp8_format: str = HYBRID

@@ -74,7 +74,7 @@ def _concerns(cohort: Iterable[LayerState], held: set[int]) -> bool:
                 continue
             if id(parameter) in held:
                 return True
-            trained |= parameter is not None and parameter.requires_grad
+            trained |= parameter.requires_grad
     return not trained
 
 
