@@ -164,6 +164,18 @@ def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] 
     return Bisection(one, Book(Path("b.trials"), one.about()), said.append, lambda text, number: None).run()
 
 
+def test_trial_is_given_a_place_that_a_script_which_changes_its_folder_still_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    places: list[Path] = []
+
+    def run(place: Path) -> Outcome:
+        places.append(place)
+        return Outcome((1.0,))
+
+    Book(Path("b.trials"), {}).get("one", run)
+    assert places == [tmp_path / "b.trials" / "trial000"]
+
+
 def test_planted_culprits_are_found_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = Planted({("h.1.fc", "fprop"), ("h.1.fc", "wgrad")})
     verdict = bisected(planted, monkeypatch)

@@ -167,10 +167,12 @@ class TrialWatch:
 
         shares: dict[str, float] = {}
         for model in self._models:
-            names = layers_of(model)
-            for module, state in states(model).items():
-                told = [cells.tolist() for cells in (state.cells or {}).values()]
-                shares[names[module].name] = max(((one[1] + one[2]) / one[0] for one in told if one[0]), default=0.0)
+            converted = states(model)
+            for module, layer in layers_of(model).items():
+                if module not in converted:
+                    continue
+                told = [cells.tolist() for cells in (converted[module].cells or {}).values()]
+                shares[layer.name] = max(((one[1] + one[2]) / one[0] for one in told if one[0]), default=0.0)
         return shares
 
     def _write(self) -> None:

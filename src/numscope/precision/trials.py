@@ -225,7 +225,7 @@ class Book:
         if known is not None:
             return known
         self.folder.mkdir(parents=True, exist_ok=True)
-        outcome = run(self.folder / f"trial{len(self._trials):03d}")
+        outcome = run(self.folder.absolute() / f"trial{len(self._trials):03d}")  # a script may change its folder
         told: dict[str, Any] = {"losses": [str(x) if not math.isfinite(x) else x for x in outcome.losses], "seconds": outcome.seconds}
         if outcome.status:
             told["status"] = outcome.status
