@@ -147,7 +147,7 @@ class Inspector:
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
         if not self.closed:
-            self._guard(lambda: (self._tally.anything or self._board.anything) and self._finish(closing=True))
+            self._guard(lambda: self._finish(closing=True) if self._tally.anything or self._board.anything else None)
             self.detach()
         self._put_back()
         if self._own_recorder is not None:
