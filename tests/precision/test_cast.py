@@ -14,7 +14,7 @@ from torch import Tensor
 from numscope.errors import UsageError
 from numscope.formats import FORMATS
 from numscope.precision import native
-from numscope.precision.cast import cast, decode, dtype_of, empty_cells
+from numscope.precision.cast import NUM_CELLS, cast, decode, dtype_of, empty_cells
 from numscope.precision.scaling import How, Scaling
 from numscope.summary.rounding import rounded
 from tests.precision import oracle
@@ -277,3 +277,17 @@ def test_rounding_of_a_format_of_ones_own() -> None:
     e3m0 = Format("e3m4", 8, 3, 4, 3, 15.5, has_inf=True, has_nan=True)
     x = torch.tensor([15.5, 15.75, 0.0078125, 0.0078126, 1.03125])
     assert rounded(x, e3m0).tolist() == [15.5, 16.0, 0.0, 0.015625, 1.0]
+
+
+@pytest.mark.parametrize("scale", [1e-50, 1e39])
+def test_scale_that_float32_does_not_have_is_refused(scale: float) -> None:
+    with pytest.raises(UsageError, match=r"cast: scale: got 1e.*, expected a number from 2\^-126 to float32's maximum\."):
+        cast(torch.ones(4), How("e4m3fn"), scale=scale)
+
+
+def test_cells_of_another_dtype_are_not_written_beyond_their_end() -> None:
+    x = torch.tensor([1.0, 1000.0, 2.0**-20])
+    exact, other = empty_cells(), torch.zeros(NUM_CELLS + 6, dtype=torch.float32)
+    cast(x, How("e4m3fn"), scale=1.0, cells=exact)
+    cast(x, How("e4m3fn"), scale=1.0, cells=other[:NUM_CELLS])
+    assert other.tolist() == [*exact.float().tolist(), *[0.0] * 6]

@@ -16,6 +16,7 @@ from numscope.precision.scaling import How
 __all__ = ["NUM_CELLS", "Cast", "cast", "decode", "dtype_of", "empty_cells"]
 
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
+_FLOAT32 = torch.finfo(torch.float32)
 
 
 @dataclass(slots=True)
@@ -118,4 +119,6 @@ def _one_scale(scale: Tensor | float, device: torch.device) -> Tensor:
         return scale
     if not 0 < scale < math.inf:
         raise UsageError(f"cast: scale: got {scale!r}, expected a positive finite number.")
+    if not _FLOAT32.smallest_normal <= scale <= _FLOAT32.max:  # else it, or its inverse, would not be a finite float32
+        raise UsageError(f"cast: scale: got {scale!r}, expected a number from 2^-126 to float32's maximum.")
     return torch.full((), scale, dtype=torch.float32, device=device)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from numscope.formats import Format
-from numscope.precision.reference import dtype_of
+from numscope.precision.reference import NUM_CELLS, dtype_of
 from numscope.precision.scaling import How
 from numscope.summary import native
 
@@ -61,6 +61,10 @@ def cast_matrix(
     assert native.module is not None
     if not all(t is None or (t.is_cpu and t.is_contiguous()) for t in (scale, cells, amax)):
         return None
+    if (cells is not None and (cells.dtype is not torch.float64 or cells.numel() != NUM_CELLS)) or (
+        amax is not None and amax.dtype is not torch.float32
+    ):
+        return None  # the kernel writes float64[6] and float32[] there, whatever they are
     rows, columns = x.shape
     x = x.contiguous()
     code, address = _DTYPES[x.dtype], x.data_ptr()
