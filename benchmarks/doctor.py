@@ -25,10 +25,10 @@ from typing import Any
 
 from _machine import describe, write
 
-from numscope.doctor import wire
 from numscope.doctor.budget import Deadline
-from numscope.doctor.hub import Hub
-from numscope.doctor.meeting import Meeting
+from numscope.doctor.meet import wire
+from numscope.doctor.meet.hub import Hub
+from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.records import Identity, Settings, to_json
 
 TOKEN = "simulated"

@@ -35,7 +35,7 @@ from step import build
 from torch import Tensor, nn
 
 import numscope
-from numscope.inspector import Inspector
+from numscope.inspect.inspector import Inspector
 from numscope.probe.layers import LayerProbe
 
 SIX = ["min", "max", "mean", "std", "l1_norm", "l2_norm"]

@@ -154,7 +154,7 @@ def check_same_values() -> int:
     from torchao.float8.float8_scaling_utils import hp_tensor_to_float8_dynamic
     from torchao.float8.float8_training_tensor import GemmInputRole, LinearMMConfig
 
-    from numscope.precision.cast import cast
+    from numscope.precision.casting.cast import cast
 
     count = 0
     generator = torch.Generator().manual_seed(0)

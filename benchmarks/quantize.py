@@ -20,9 +20,9 @@ from _machine import describe, write
 from _peers import peer
 from torch import Tensor
 
-from numscope.formats import format_of
-from numscope.precision.cast import cast, empty_cells
-from numscope.precision.scaling import PER_ROW, How, Scaling
+from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.scaling import PER_ROW, How, Scaling
+from numscope.records.formats import format_of
 
 PEER = "torchao==0.18.0"
 SIZES = [(256, 512), (1024, 1024), (4096, 4096)]

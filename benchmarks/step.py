@@ -26,7 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.debug_utils import DebugUnderflowOverflow
 
 import numscope
-from numscope.scope import Scope
+from numscope.scope.scope import Scope
 
 
 def build(dtype: torch.dtype) -> LlamaForCausalLM:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from _machine import describe, write
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.sinks.parquet import STORED, ParquetSink
 from numscope.sinks.textlog import TextLog
 

@@ -34,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's backg
 def watches_end_with_their_test() -> Iterator[None]:
     """A training that stops at a finding leaves its watch open, as a script would that ends there; the next test must not see it."""
     yield
-    scope = sys.modules.get("numscope.scope")
+    scope = sys.modules.get("numscope.scope.scope")
     for left in scope.live() if scope is not None else ():
         left.close()
 

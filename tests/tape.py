@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.culprit import find_culprit
-from numscope.probe.op import OpProbe, OpTape
-from numscope.record import Culprit, Numbers
-from numscope.site import Phase
+from numscope.records.finding import Culprit, Numbers
+from numscope.records.site import Phase
+from numscope.replay.culprit import find_culprit
+from numscope.replay.op import OpProbe, OpTape
 
 
 class OracleRows:

@@ -1,4 +1,4 @@
-"""The house's own rules: floors, names, what an import loads, what a committed file may say."""
+"""The house's own rules: rooms, names, what an import loads, what a committed file may say."""
 
 from __future__ import annotations
 
@@ -17,73 +17,33 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "numscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# The floors, written here once (docs/architecture.md refers to this table). A key is a folder of the package or a file
-# directly in it. A file imports only from lower floors, its own folder, or, standing directly in the package, its own floor.
-FLOORS = {
-    # plain data, standard library only
-    "environment": 0,
-    "errors": 0,
-    "formats": 0,
-    "lazy": 0,
-    "observation": 0,
-    "record": 0,
-    "registry": 0,
-    "site": 0,
-    # one subject each, knowing nothing of each other
-    "findings": 1,
-    "options": 1,
-    "plan": 1,
-    "report": 1,
-    "sinks": 1,
-    "summary": 1,
-    # what sees tensors, what keeps and merges their rows
-    "distributed": 2,
-    "ledger": 2,
-    "probe": 2,
-    "runs": 2,
-    "tally": 2,
-    # a step's story, and the step again
-    "capture": 3,
-    "config": 3,
-    "culprit": 3,
-    "diagnosis": 3,
-    "dynamics": 3,
-    "inspection": 3,
-    "journal": 3,
-    "judge": 4,
-    "reason_gradients": 3,
-    "reason_rules": 3,
-    "reasons": 3,
-    "replay": 3,
-    "replay_update": 3,
-    "plugins": 3,
-    "precision": 3,
-    "loss": 3,
-    "optimizers": 3,
-    "trained": 3,
-    # what a user holds
-    "autowatch": 4,
-    "inspector": 4,
-    "joint": 4,
-    "planning": 4,
-    "recorder": 4,
-    "switchboard": 4,
-    "unmatched": 4,
-    "local": 4,
-    "remedy": 4,
-    "scope": 4,
-    "watching": 4,
-    # other people's names and frameworks over it
-    "compat": 5,
-    "integrations": 5,
-    # the doors
-    "__init__": 6,
-    "__main__": 7,
-    "cli": 6,
-}
-DOCTOR = "doctor"  # apart: it knows floor 0 and itself, only cli knows it
-WITHOUT_TORCH = {"environment", "errors", "formats", "observation", "record", "registry", "site"}
-WITHOUT_TORCH |= {"options", "plan", "runs", "sinks", "findings", "report"}
+# The rooms, top to bottom, written here once (docs/architecture.md refers to this table). A file imports only from its own room and from
+# rooms below; rooms that stand on one line do not know each other, but for the doors: commands may use frameworks' and other tools' names.
+ROOMS = (
+    ("__main__",),
+    ("__init__",),
+    ("cli",),
+    ("integrations",),
+    ("compat",),
+    ("scope",),
+    ("inspect",),
+    ("detect",),
+    ("precision",),
+    ("runs",),
+    ("replay",),
+    ("config",),
+    ("plugins",),
+    ("probe",),
+    ("distributed",),
+    ("summary",),
+    ("sinks", "report"),
+    ("records",),
+    ("lazy", "version"),
+)
+FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
+DOCTOR = "doctor"  # apart: it knows errors, formats of records and the version, and only the commands know it
+STANDARD_LIBRARY_ONLY = {"records", "lazy", "version"}
+WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "runs", "sinks", "report", "config"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework
@@ -130,62 +90,94 @@ def complaints(path: Path, source: str) -> list[str]:
         top, *rest = name.split(".")
         if top != "numscope":
             if place in WITHOUT_TORCH and top == "torch":
-                found.append(f"{where}: imports {name}, but {place} stands on a floor without torch")
-            if FLOORS.get(place) == 0 and top not in sys.stdlib_module_names:
-                found.append(f"{where}: imports {name}, but floor 0 is the standard library only")
+                found.append(f"{where}: imports {name}, but {place} is a room without torch")
+            if place in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names:
+                found.append(f"{where}: imports {name}, but {place} is the standard library only")
             known = sys.stdlib_module_names | AT_IMPORT | AT_IMPORT_IN.get(place, set())
             if at_import and top not in known and not {place, inside} & ON_REQUEST:
                 found.append(f"{where}: imports {name} with the file; only {', '.join(sorted(AT_IMPORT))} may be, the rest when asked for")
             if at_import and name.startswith("torch.distributed") and place != "distributed":
                 found.append(f"{where}: imports {name} with the file; put it into the function that needs it")
             continue
-        if name == "numscope.__version__":
-            continue
         target = rest[0] if rest and is_place(rest[0]) else "__init__"
         if target == place:
             continue
         if DOCTOR in (place, target):
-            allowed = FLOORS.get(target) == 0 if place == DOCTOR else place == "cli"
+            allowed = target in STANDARD_LIBRARY_ONLY if place == DOCTOR else place == "cli"
         elif target not in FLOORS or place not in FLOORS:
-            continue  # test_every_place_has_a_floor says it
+            continue  # test_nothing_stands_outside_the_rooms says it
         else:
-            both_files = not (PACKAGE / place).is_dir() and not (PACKAGE / target).is_dir()
-            allowed = FLOORS[target] < FLOORS[place] or (FLOORS[target] == FLOORS[place] and both_files and target != "__init__")
+            allowed = FLOORS[target] < FLOORS[place]
         if not allowed:
-            found.append(f"{where}: {place} (floor {FLOORS.get(place, 'apart')}) imports {target} (floor {FLOORS.get(target, 'apart')})")
+            found.append(f"{where}: {place} imports {target}, which is not below it")
     return found
 
 
-def test_every_place_has_a_floor() -> None:
-    places = {place_of(path) for path in FILES} - {DOCTOR}
-    assert places <= set(FLOORS), f"give {', '.join(sorted(places - set(FLOORS)))} a floor in FLOORS"
+def test_nothing_stands_outside_the_rooms() -> None:
+    assert {place_of(path) for path in FILES} == {*FLOORS, DOCTOR}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_file_imports_only_from_lower_floors(path: Path) -> None:
+def test_file_imports_only_from_rooms_below(path: Path) -> None:
     assert not complaints(path, path.read_text(encoding="utf-8"))
+
+
+def circles(sources: dict[str, str]) -> list[list[str]]:
+    """Groups of modules that import each other, directly or around; imports inside functions and for type checkers count too."""
+    arrows: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        package = tuple(module.split(".")[:-1])
+        for _, name, _ in imports(source, package):
+            target = name
+            while target and target not in sources:
+                target = target.rpartition(".")[0]
+            if target and target != module:
+                arrows.setdefault(module, set()).add(target)
+    reached = {module: _reach(arrows, module) for module in sources}
+    found = {frozenset(other for other in reached[m] if m in reached[other]) | {m} for m in sources if m in reached[m]}
+    return sorted(sorted(group) for group in found)
+
+
+def _reach(arrows: dict[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    todo = list(arrows.get(start, ()))
+    while todo:
+        module = todo.pop()
+        if module not in found:
+            found.add(module)
+            todo += arrows.get(module, ())
+    return found
+
+
+def test_no_two_files_import_each_other() -> None:
+    def name(path: Path) -> str:
+        return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+    assert circles({name(path): path.read_text(encoding="utf-8") for path in FILES}) == []
+
+
+def test_circles_are_seen() -> None:
+    a, b, c = "from numscope.x import b", "def f():\n    from numscope.x.c import g", "import numscope.x.a"
+    assert circles({"numscope.x.a": a, "numscope.x.b": b, "numscope.x.c": c}) == [["numscope.x.a", "numscope.x.b", "numscope.x.c"]]
+    assert circles({"numscope.x.a": a, "numscope.x.b": b, "numscope.x.c": ""}) == []
 
 
 @pytest.mark.parametrize(
     ("place", "source", "part"),
     [
-        ("report/frames.py", "from numscope.scope import watch", "report (floor 1) imports scope (floor 4)"),
-        ("report/frames.py", "def f():\n    import numscope.ledger", "frames.py:2: report (floor 1) imports ledger (floor 2)"),
-        ("report/frames.py", "from ..summary import state", "report (floor 1) imports summary (floor 1)"),
-        (
-            "report/frames.py",
-            "if TYPE_CHECKING:\n    from numscope import scope",
-            "imports scope (floor 4)",
-        ),
+        ("report/frames.py", "from numscope.scope.scope import Scope", "report imports scope, which is not below it"),
+        ("report/frames.py", "def f():\n    import numscope.summary.ledger", "frames.py:2: report imports summary"),
+        ("report/frames.py", "from ..sinks import protocol", "report imports sinks"),
+        ("report/frames.py", "if TYPE_CHECKING:\n    from numscope.scope import scope", "imports scope"),
         ("report/frames.py", "def f():\n    import torch", "without torch"),
-        ("ledger.py", "import numscope", "imports __init__ (floor 6)"),
-        ("ledger.py", "import numpy", "only click, rich, torch"),
-        ("ledger.py", "from torch import distributed as dist", "torch.distributed with the file"),
-        ("record.py", "def f():\n    import rich", "standard library only"),
-        ("doctor/network.py", "from numscope.ledger import Ledger", "doctor (floor apart)"),
+        ("summary/ledger.py", "import numscope", "imports __init__"),
+        ("summary/ledger.py", "import numpy", "only click, rich, torch"),
+        ("summary/ledger.py", "from torch import distributed as dist", "torch.distributed with the file"),
+        ("records/finding.py", "def f():\n    import rich", "standard library only"),
+        ("doctor/host.py", "from numscope.summary.ledger import Ledger", "doctor imports summary"),
     ],
 )
-def test_floors_test_sees_a_breach(place: str, source: str, part: str) -> None:
+def test_rooms_test_sees_a_breach(place: str, source: str, part: str) -> None:
     found = complaints(PACKAGE / place, source)
     assert len(found) == 1
     assert part in found[0]
@@ -194,14 +186,14 @@ def test_floors_test_sees_a_breach(place: str, source: str, part: str) -> None:
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        ("report/frames.py", "from .text import table\nfrom ..record import Frame\nimport rich"),
-        ("scope.py", "from numscope.report import text\nfrom numscope import __version__, local"),
-        ("integrations/transformers.py", "import transformers\nfrom numscope.scope import Scope"),
-        ("ledger.py", "def f():\n    import torch.distributed, numpy"),
-        ("cli/run.py", "from numscope.doctor import network"),
+        ("report/frames.py", "from .text import table\nfrom ..records.finding import Frame\nimport rich"),
+        ("scope/scope.py", "from numscope.report import text\nfrom numscope.version import __version__"),
+        ("integrations/transformers.py", "import transformers\nfrom numscope.scope.scope import Scope"),
+        ("summary/ledger.py", "def f():\n    import torch.distributed, numpy"),
+        ("cli/run.py", "from numscope.doctor import host"),
     ],
 )
-def test_floors_test_lets_a_right_import_pass(place: str, source: str) -> None:
+def test_rooms_test_lets_a_right_import_pass(place: str, source: str) -> None:
     assert not complaints(PACKAGE / place, source)
 
 
@@ -226,7 +218,8 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_import_numscope_loads_nothing_but_itself() -> None:
     new = loaded_by("import numscope") - loaded_by("import importlib, typing")
-    assert {name for name in new if name.partition(".")[0] not in sys.stdlib_module_names} == {"numscope", "numscope.lazy"}
+    others = {name for name in new if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert others == {"numscope", "numscope.lazy", "numscope.version"}
 
 
 def test_import_of_the_scope_loads_no_more_of_torch_distributed_than_torch_does() -> None:

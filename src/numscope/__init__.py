@@ -8,38 +8,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numscope.lazy import lazy_names
+from numscope.version import __version__
 
 if TYPE_CHECKING:
-    from numscope.errors import NonFiniteError, UsageError
-    from numscope.local import check
-    from numscope.record import Culprit, Finding
-    from numscope.registry import feature, logger, rule, statistic
-    from numscope.remedy import high_precision
+    from numscope.plugins.registry import feature, logger, rule, statistic
+    from numscope.precision.high_precision import high_precision
+    from numscope.records.errors import NonFiniteError, UsageError
+    from numscope.records.finding import Culprit, Finding
     from numscope.runs.query import load
-    from numscope.scope import Scope
+    from numscope.scope.scope import Scope
+    from numscope.scope.watching import watch
+    from numscope.summary.check import check
     from numscope.summary.dispatch import summarize
     from numscope.summary.state import Summary
-    from numscope.watching import watch
-
-__version__ = "0.1.0"
 
 # Name → the module it comes from. The imports above are the same table for type checkers; a test compares the two.
 _HOMES = {
-    "Culprit": "numscope.record",
-    "Finding": "numscope.record",
-    "NonFiniteError": "numscope.errors",
-    "Scope": "numscope.scope",
+    "Culprit": "numscope.records.finding",
+    "Finding": "numscope.records.finding",
+    "NonFiniteError": "numscope.records.errors",
+    "Scope": "numscope.scope.scope",
     "Summary": "numscope.summary.state",
-    "UsageError": "numscope.errors",
-    "check": "numscope.local",
-    "feature": "numscope.registry",
-    "high_precision": "numscope.remedy",
+    "UsageError": "numscope.records.errors",
+    "check": "numscope.summary.check",
+    "feature": "numscope.plugins.registry",
+    "high_precision": "numscope.precision.high_precision",
     "load": "numscope.runs.query",
-    "logger": "numscope.registry",
-    "rule": "numscope.registry",
-    "statistic": "numscope.registry",
+    "logger": "numscope.plugins.registry",
+    "rule": "numscope.plugins.registry",
+    "statistic": "numscope.plugins.registry",
     "summarize": "numscope.summary.dispatch",
-    "watch": "numscope.watching",
+    "watch": "numscope.scope.watching",
 }
 
 __all__ = [

@@ -12,10 +12,10 @@ from numscope.cli.command import numscope
 from numscope.cli.cost import average_cost, cost_at_step, in_bytes, window
 from numscope.cli.subject import Subject
 from numscope.config import load, resolve
-from numscope.plan.plan import Layer
-from numscope.plan.schedule import Schedule
+from numscope.config.schedule import Schedule
 from numscope.precision import modules
-from numscope.watching import watch
+from numscope.records.layer import Layer
+from numscope.scope.watching import watch
 
 GOOD = """
 fc:

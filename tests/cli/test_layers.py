@@ -12,8 +12,8 @@ from transformers import GPT2Config, T5Config
 
 from numscope.cli.command import numscope
 from numscope.cli.subject import subject_of
-from numscope.errors import UsageError
-from numscope.plan.plan import Layer
+from numscope.records.errors import UsageError
+from numscope.records.layer import Layer
 
 CONFIG = """
 stats:

@@ -20,7 +20,7 @@ from numscope.cli import command
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target
 from numscope.cli.run import TorchWatch, run
-from numscope.options import WatchOptions
+from numscope.config.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
@@ -274,7 +274,7 @@ def test_data_loader_workers_run_without_a_watch(tmp_path: Path, method: str) ->
         class Data(torch.utils.data.Dataset):
             def __len__(self): return 4
             def __getitem__(self, i):
-                watched = "numscope.autowatch" in sys.modules if {method!r} == "spawn" else False
+                watched = "numscope.scope.autowatch" in sys.modules if {method!r} == "spawn" else False
                 return torch.tensor([i, int(watched), int(__name__ == "__mp_main__")])
         if __name__ == "__main__":
             loader = torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context={method!r})
@@ -315,6 +315,6 @@ def test_small_t5_overflows_by_itself_and_the_line_is_named(tmp_path: Path) -> N
 
 def test_recipe_names_are_those_that_recipe_of_knows() -> None:
     from numscope.cli.preparing import RECIPES
-    from numscope.precision.recipes import RECIPES as KNOWN
+    from numscope.precision.gemm.recipes import RECIPES as KNOWN
 
     assert set(RECIPES) == set(KNOWN) - {"high_precision", "custom"}

@@ -26,14 +26,6 @@ def serve(path: str) -> None:
     import torch._dynamo
     import torch._inductor.config  # noqa: F401
 
-    import numscope.autowatch
-    import numscope.cli.trial
-    import numscope.inspector
-    import numscope.precision.linear
-    import numscope.precision.losses
-    import numscope.precision.what_if
-    import numscope.switchboard  # noqa: F401
-
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()

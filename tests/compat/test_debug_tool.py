@@ -19,7 +19,7 @@ from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 import numscope.compat.debug_tool as debug_api
 from numscope.compat import debug_session
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from tests.compat.debugging import FC1, batch, collect, debug_log, model, read_log, section, sgd, statistics, steps_of, train_step
 
 EXAMPLE = """

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import numscope.compat.debug_tool as debug_api
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from tests.compat.debugging import FC1, Model, batch, collect, debug_log, model, read_log, section, sgd, statistics, train_step
 
 pytestmark = pytest.mark.usefixtures("debug_tool_ends")

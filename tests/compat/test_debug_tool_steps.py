@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import numscope.compat.debug_tool as debug_api
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from tests.compat.debugging import FC1, batch, collect, model, read_log, section, sgd, statistics, steps_of, train_step
 
 pytestmark = pytest.mark.usefixtures("debug_tool_ends")

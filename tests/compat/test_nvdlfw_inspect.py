@@ -18,7 +18,7 @@ from torch import Tensor
 import numscope.compat.nvdlfw_inspect as whole
 import numscope.compat.nvdlfw_inspect.api as debug_api
 from numscope.compat.nvdlfw_inspect.logging import BaseLogger, wrap_tensorboard_writer
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from tests.compat.debugging import Logged, batch, model, read_log, section, sgd, train_step
 
 SIX = ["min", "max", "mean", "std", "l1_norm", "l2_norm"]

@@ -11,10 +11,10 @@ import yaml
 
 from numscope.config import load
 from numscope.config.dialects import CANONICAL, FEATURES, KEYS, LAYER_KEYS
+from numscope.config.plan import Asked, Collect, Plan
+from numscope.config.schedule import Schedule
 from numscope.config.schema import FP8_STATS, Layers, Statistics
-from numscope.plan.plan import Asked, Collect, Plan
-from numscope.plan.schedule import Schedule
-from numscope.plan.selection import Selection
+from numscope.config.selection import Selection
 
 HERE = Path(__file__).parent
 DOCUMENT = sorted((HERE / "document").glob("*.yaml"))

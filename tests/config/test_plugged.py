@@ -8,8 +8,8 @@ import pytest
 
 from numscope import UsageError
 from numscope.config import load
-from numscope.plan.schedule import Schedule
-from numscope.registry import CustomFeature, Registry
+from numscope.config.schedule import Schedule
+from numscope.plugins.registry import CustomFeature, Registry
 from numscope.summary.statistics import STATISTICS
 
 

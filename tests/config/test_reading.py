@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numscope import UsageError
 from numscope.config import load
 from numscope.config.dialects import FEATURES
+from numscope.config.plan import Plan
 from numscope.config.schema import Layers, Statistics
-from numscope.plan.plan import Plan
 from numscope.summary.statistics import STATISTICS
 
 WORDS = [

@@ -8,7 +8,7 @@ import pytest
 
 from numscope import UsageError
 from numscope.config import Resolved, load, resolve
-from numscope.plan.plan import Layer
+from numscope.records.layer import Layer
 
 LAYERS = [
     Layer("h.0", "Block", "h.0", owns_parameters=False),

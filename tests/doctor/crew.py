@@ -12,10 +12,10 @@ from types import ModuleType, TracebackType
 from typing import Any
 from unittest import mock
 
-from numscope.doctor import backend, collectives, compute, pairs
 from numscope.doctor.budget import Deadline
-from numscope.doctor.children import Child
-from numscope.doctor.context import Context, PhaseFailed
+from numscope.doctor.phases import backend, collectives, compute, pairs
+from numscope.doctor.phases.children import Child
+from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Settings
 
 PHASES: dict[int, ModuleType] = {4: backend, 5: pairs, 6: collectives, 7: compute}

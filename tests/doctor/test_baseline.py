@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from numscope.doctor import baseline
-from numscope.doctor.diagnose import diagnose
+from numscope.doctor.diagnose import baseline, diagnose
 from numscope.doctor.report import to_json
 from tests.doctor.examples import examination
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import torch.distributed as dist
 
-from numscope.doctor.children import Child
+from numscope.doctor.phases.children import Child
 from numscope.doctor.records import Identity, Settings
 from tests.doctor.crew import Crew, Told, is_gone
 
@@ -101,7 +101,7 @@ def test_one_rank_alone_is_healthy_and_leaves_no_process() -> None:
 def test_child_dies_with_its_agent_even_while_it_hangs() -> None:
     code = (
         "import time, threading\n"
-        "from numscope.doctor.children import Child\n"
+        "from numscope.doctor.phases.children import Child\n"
         "from numscope.doctor.budget import Deadline\n"
         "from numscope.doctor.records import Identity, Settings\n"
         "child = Child(Identity(rank=0, world_size=1), Settings())\n"

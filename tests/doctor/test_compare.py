@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.doctor.compare import clocks, differences, split
+from numscope.doctor.phases.compare import clocks, differences, split
 from tests.doctor.examples import examination
 
 

@@ -21,7 +21,7 @@ def late(phase: str, fault: str) -> str:
     """A prelude of rank 0 that has the fault strike once the others have joined, or have heard of the phase: who comes later finds a port
     that refuses or is silent, and says that."""
     watching = """
-from numscope.doctor.hub import Hub
+from numscope.doctor.meet.hub import Hub
 hubs, begin = [], Hub.__init__
 def remember(self, *given):
     begin(self, *given)

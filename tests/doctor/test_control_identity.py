@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.doctor.identity import expand_nodes, identify, in_batch_script
-from numscope.doctor.meeting import is_here, meet, split_endpoint
+from numscope.doctor.meet.identity import expand_nodes, identify, in_batch_script
+from numscope.doctor.meet.meeting import is_here, meet, split_endpoint
 from numscope.doctor.records import Identity, Settings
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 TORCHRUN = {
     "RANK": "5",

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import pytest
 
-from numscope.doctor import wire
 from numscope.doctor.budget import Deadline
 from numscope.doctor.course import shares
-from numscope.doctor.hub import Hub, HubTaken
-from numscope.doctor.meeting import Meeting
-from numscope.doctor.reach import Road, Unreached
+from numscope.doctor.meet import wire
+from numscope.doctor.meet.hub import Hub, HubTaken
+from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.reach import Road, Unreached
 from tests.doctor.fleet import BRISK, OVERHEAD_S, STOP, fleet, free_port
 
 HASTY = replace(BRISK, deadline_s=20.0, timeout_scale=0.1)  # 0.4 s for the rendezvous
@@ -187,7 +187,7 @@ def test_hub_survives_strangers_in_the_middle_of_a_run() -> None:
     environs = {rank: {"NUMSCOPE_DOCTOR_TOKEN": token} for rank in range(2)}
     port = free_port()
     # Rank 1 takes its time, so that the strangers come while the ranks are with the hub.
-    prelude = "import numscope.doctor.compare as slow\nslow.run = lambda context: time.sleep(0.2) or {}"
+    prelude = "import numscope.doctor.phases.compare as slow\nslow.run = lambda context: time.sleep(0.2) or {}"
     settings = replace(BRISK, timeout_scale=1.0)
     with fleet(2, settings=settings, environs=environs, preludes={1: f"time.sleep(1)\n{prelude}"}, endpoint=f"localhost:{port}") as ranks:
         deadline = Deadline(10)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.doctor.catalog import CATALOG
 from numscope.doctor.diagnose import diagnose
+from numscope.doctor.findings.catalog import CATALOG
 from numscope.doctor.records import Examined, Finding, PhaseResult, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 from tests.doctor.expected import FAULTS

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.doctor import facts
 from numscope.doctor.budget import Deadline
-from numscope.doctor.gpus import GpuQuery, parse
+from numscope.doctor.phases import facts
+from numscope.doctor.phases.gpus import GpuQuery, parse
 
 
 def test_this_hosts_facts_are_json_and_complete() -> None:

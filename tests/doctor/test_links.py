@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.context import Context
-from numscope.doctor.links import QUICK_NODES, partners, representatives
-from numscope.doctor.listener import Listener, datagram
+from numscope.doctor.meet.listener import Listener, datagram
+from numscope.doctor.phases.context import Context
+from numscope.doctor.phases.links import QUICK_NODES, partners, representatives
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
 
@@ -24,9 +24,9 @@ RANK = """
 import json, sys, time
 from pathlib import Path
 from numscope.doctor.budget import Deadline
-from numscope.doctor.context import Context, PhaseFailed
+from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Settings
-from numscope.doctor import links
+from numscope.doctor.phases import links
 
 folder, rank, world = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 roster_of, options = json.loads(sys.argv[4]), json.loads(sys.argv[5])
@@ -270,7 +270,7 @@ def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
             lambda what: None,
             kept={"listener": listener},
         )
-        from numscope.doctor.links import run
+        from numscope.doctor.phases.links import run
 
         assert run(context)["cells"] == []
     finally:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from numscope.doctor import report
-from numscope.doctor.catalog import CATALOG
 from numscope.doctor.diagnose import diagnose
+from numscope.doctor.findings.catalog import CATALOG
 from numscope.doctor.records import Examined, Finding, Settings, Verdict
 from numscope.doctor.redact import Redaction
 from tests.doctor.examples import examination, failed, without_rank

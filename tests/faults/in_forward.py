@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from numscope.record import Reason
+from numscope.records.finding import Reason
 from tests.faults.planting import Fault, hosted
 
 CATALOG: list[Fault] = []

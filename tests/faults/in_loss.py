@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from numscope.record import Reason
-from numscope.site import Phase
+from numscope.records.finding import Reason
+from numscope.records.site import Phase
 from tests.faults.planting import ARMED_AT, Fault, Host, Training, marked_line, train
 
 CATALOG: list[Fault] = []

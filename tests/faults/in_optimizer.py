@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.record import Reason
-from numscope.site import Phase
+from numscope.records.finding import Reason
+from numscope.records.site import Phase
 from tests.faults.planting import ARMED_AT, Fault, Host, Training, planted, train
 
 CATALOG: list[Fault] = []

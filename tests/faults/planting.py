@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import numscope
-from numscope.errors import NonFiniteError
-from numscope.record import Finding, Reason
-from numscope.site import Phase
+from numscope.records.errors import NonFiniteError
+from numscope.records.finding import Finding, Reason
+from numscope.records.site import Phase
 
 MARK = "# FAULT"
 ARMED_AT = 1  # the step at which a hosted fault goes off: one clean step lies before it

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import numscope
-from numscope.record import Finding, Reason
-from numscope.site import Phase
+from numscope.records.finding import Finding, Reason
+from numscope.records.site import Phase
 from tests.faults.planting import Training, found, quiet, train, watched
 from tests.tape import line_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numscope.record import Reason
+from numscope.records.finding import Reason
 from tests.faults import in_backward, in_forward, in_loss, in_optimizer
 from tests.faults.planting import BODY, Fault, found, watched
 

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import numscope
-from numscope.errors import NonFiniteError
-from numscope.record import Finding, Kind, Reason
-from numscope.site import Phase
+from numscope.records.errors import NonFiniteError
+from numscope.records.finding import Finding, Kind, Reason
+from numscope.records.site import Phase
 from tests.faults.planting import Training, found, quiet, train
 from tests.tape import line_of
 

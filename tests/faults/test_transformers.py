@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from numscope.record import Reason
-from numscope.site import Phase
+from numscope.records.finding import Reason
+from numscope.records.site import Phase
 from tests.faults import models
 from tests.faults.models import ATTENTION, MODELS, attend, training
 from tests.faults.planting import ARMED_AT, Fault, found, watched

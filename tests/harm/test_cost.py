@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 import numscope
-from numscope import journal, ledger
-from numscope import scope as scopes
+from numscope.detect import journal
+from numscope.scope import scope as scopes
+from numscope.summary import ledger
 from tests.harm.training import assert_nothing_left
 
 SYNCS = ("item", "tolist", "cpu", "nonzero", "numpy", "__bool__", "__float__", "__int__", "__index__")

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import numscope
-from numscope import scope as scopes
-from numscope.errors import NonFiniteError, UsageError
+from numscope.records.errors import NonFiniteError, UsageError
+from numscope.scope import scope as scopes
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 
 

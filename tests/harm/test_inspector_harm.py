@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.summary.statistics import STATISTICS
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 

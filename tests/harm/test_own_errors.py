@@ -10,12 +10,16 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope import journal, judge, ledger, replay, trained
-from numscope import scope as scopes
+from numscope.detect import journal, judge
+from numscope.detect import parameters as trained
 from numscope.probe import module as module_probe
-from numscope.probe import op, stretch, walk
+from numscope.probe import walk
+from numscope.replay import call as replay
+from numscope.replay import loss as stretch
+from numscope.replay import op
 from numscope.report import delivery
-from numscope.summary import dispatch
+from numscope.scope import scope as scopes
+from numscope.summary import dispatch, ledger
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
 
 

@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import numscope
-from numscope import scope as scopes
+from numscope.scope import scope as scopes
 
 Watch = Callable[[nn.Module], contextlib.AbstractContextManager[Any]]
 Run = Callable[[Watch, "Notes"], None]
@@ -133,7 +133,7 @@ def assert_nothing_left() -> None:
     assert _get_current_dispatch_mode_stack() == []
     assert not torch._C._is_torch_function_mode_enabled()
     # Converted layers share one hook as long as one of them lives; an earlier test's may.
-    stepping = sys.modules.get("numscope.precision.stepping")
+    stepping = sys.modules.get("numscope.precision.gemm.stepping")
     of_layers = [stepping._after_step] if stepping is not None and stepping._num_followed else []
     assert not _global_optimizer_pre_hooks
     assert [hook for hook in _global_optimizer_post_hooks.values() if hook not in of_layers] == []

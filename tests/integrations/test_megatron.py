@@ -14,11 +14,11 @@ from torch import nn
 
 pytest.importorskip("megatron.core")
 
-from numscope.errors import NonFiniteError, UsageError
 from numscope.integrations.megatron import attach, convert
-from numscope.observation import Observation
 from numscope.precision import DelayedScaling
-from numscope.scope import live
+from numscope.records.errors import NonFiniteError, UsageError
+from numscope.records.observation import Observation
+from numscope.scope.scope import live
 from tests.distributed.ranks import RankPool
 from tests.integrations.gpt import LENGTH, SequenceParallel, batch, config, gpt, loss_of, megatron, reduce_gradients, sequence
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 pytest.importorskip("megatron.core")
 
-from numscope.errors import UsageError
 from numscope.integrations.megatron import attach, convert, revert
 from numscope.precision import CurrentScaling, DelayedScaling, HighPrecision, states
+from numscope.records.errors import UsageError
 from tests.distributed.ranks import RankPool
 from tests.integrations.gpt import batch, config, gpt, loss_of, megatron
 

@@ -21,10 +21,10 @@ pytest.importorskip("nvdlfw_inspect")
 import nvdlfw_inspect.api as debug_api
 
 import numscope
-from numscope.errors import NonFiniteError, UsageError
+from numscope.config.schedule import Schedule
 from numscope.integrations.transformer_engine import collecting, feature_dirs, findings
 from numscope.integrations.transformer_engine.asked import next_step
-from numscope.plan.schedule import Schedule
+from numscope.records.errors import NonFiniteError, UsageError
 from tests.distributed.ranks import RankPool
 
 STAND_IN = str(Path(__file__).parent / "te_namespace")

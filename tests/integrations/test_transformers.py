@@ -17,8 +17,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback
 from transformers.debug_utils import DebugUnderflowOverflow
 
 import numscope
-from numscope.errors import NonFiniteError, UsageError
 from numscope.integrations.transformers import NumscopeCallback, disable_debug_option, enable_debug_option
+from numscope.records.errors import NonFiniteError, UsageError
 
 
 @pytest.fixture(autouse=True)

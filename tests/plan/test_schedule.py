@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.plan.schedule import Schedule
+from numscope.config.schedule import Schedule
 
 STEPS = st.integers(0, 60)
 SPANS = st.lists(st.tuples(STEPS, STEPS | st.none()), max_size=3)

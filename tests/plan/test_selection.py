@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.plan.plan import Layer
-from numscope.plan.selection import Selection, block_of, number_of
+from numscope.config.selection import Selection, block_of, number_of
+from numscope.records.layer import Layer
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from numscope.errors import UsageError
 from numscope.precision import modules
 from numscope.probe.layer_names import layers_of, own_parameters
+from numscope.records.errors import UsageError
 
 H, F, HEADS = 16, 48, 4
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from numscope.errors import UsageError
 from numscope.precision import modules
 from numscope.precision.modules.masks import alibi_slopes
 from numscope.precision.modules.rotary import rotate
+from numscope.records.errors import UsageError
 
 HEADS, CHANNELS, BATCH = 4, 3, 2
 Sees = Callable[[int, int, int], bool]  # batch, query, key

@@ -13,12 +13,12 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 
 import numscope
-from numscope.observation import Observation
 from numscope.precision import modules
-from numscope.precision.autocasting import autocast
-from numscope.precision.conversion import convert, revert
-from numscope.precision.recipes import CurrentScaling, DelayedScaling
-from numscope.precision.state import state_of, states
+from numscope.precision.gemm.autocasting import autocast
+from numscope.precision.gemm.conversion import convert, revert
+from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling
+from numscope.precision.gemm.state import state_of, states
+from numscope.records.observation import Observation
 
 H, FFN, HEADS = 16, 24, 4
 GEMMS = ["self_attention.layernorm_qkv", "self_attention.proj", "layernorm_mlp.fc1", "layernorm_mlp.fc2"]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from numscope.precision import modules
-from numscope.precision.autocasting import autocast
+from numscope.precision.gemm.autocasting import autocast
 from numscope.probe.layer_names import layers_of, own_parameters
 
 pytestmark = pytest.mark.usefixtures("one_rank")

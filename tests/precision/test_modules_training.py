@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision import modules
-from numscope.precision.autocasting import autocast
+from numscope.precision.gemm.autocasting import autocast
 
 WIDTH, HEADS, SEQUENCE, BATCH, STEPS = 32, 4, 32, 16, 160
 

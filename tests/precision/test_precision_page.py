@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.precision.recipes import RECIPES
+from numscope.precision.gemm.recipes import RECIPES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "precision.md").read_text(encoding="utf-8")
 

@@ -13,8 +13,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from numscope.probe.compiled import prepare_dynamo, release_dynamo
 from numscope.probe.compiled_layers import enroll, tap_dgrad, tap_forward, tap_gradient
+from numscope.probe.dynamo import prepare_dynamo, release_dynamo
 from numscope.probe.module import Hook
 
 ACTIVATION, OUTPUT, GRADIENT, DGRAD = range(4)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from numscope.probe.compiled import prepare_dynamo, release_dynamo
+from numscope.probe.dynamo import prepare_dynamo, release_dynamo
 from numscope.probe.layers import LayerProbe, LayerSites, own_base
 
 ACTIVATION, OUTPUT, GRADIENT, DGRAD = range(4)

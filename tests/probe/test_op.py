@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.ledger import Ledger
-from numscope.probe.op import OpProbe, OpTape
-from numscope.probe.tape import plain_name
-from numscope.site import Phase
+from numscope.records.site import Phase
+from numscope.replay.op import OpProbe, OpTape
+from numscope.replay.tape import plain_name
+from numscope.summary.ledger import Ledger
 from tests.tape import OracleRows, traced
 
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from numscope.record import Finding, Frame, Kind, Line, Numbers
+from numscope.records.finding import Finding, Frame, Kind, Line, Numbers
+from numscope.records.site import Phase, Site
 from numscope.report import frames
-from numscope.site import Phase, Site
 
 
 def numbers(abs_min=1.0, abs_max=2.0, nan=0, pos=0, neg=0, zero=0, numel=4) -> Numbers:

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import numscope
-from numscope import record
-from numscope.record import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
+from numscope.records import finding as record
+from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
+from numscope.records.site import Phase, Site
 from numscope.report import json as report
-from numscope.site import Phase, Site
 
 SCHEMA = json.loads(Path(report.__file__).with_name("schema.json").read_text(encoding="utf-8"))
 CHECK = jsonschema.Draft202012Validator(SCHEMA)

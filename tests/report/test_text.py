@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from numscope.record import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason
+from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason
+from numscope.records.site import Phase, Site
 from numscope.report.text import escape, one_line, print_finding, render
-from numscope.site import Phase, Site
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = "/train/run/modeling_t5.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
-from numscope.observation import Observation
+from numscope.records.errors import UsageError
+from numscope.records.observation import Observation
 from numscope.runs.diff import compare
 from numscope.runs.diff_text import text
 from numscope.runs.difference import Diff, Difference

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import Group, available, group, lacking
 from numscope.sinks.parquet import ParquetSink

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import numscope
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.runs.folder import find_run
 from numscope.runs.query import Rows, ask
 from numscope.sinks.parquet import ParquetSink

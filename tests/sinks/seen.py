@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.summary.state import FIELDS, Summary
 
 

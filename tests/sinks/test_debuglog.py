@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.sinks.debuglog import DebugLog
 
 

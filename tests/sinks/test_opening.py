@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from numscope.errors import UsageError
-from numscope.observation import Observation
+from numscope.records.errors import UsageError
+from numscope.records.observation import Observation
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.guard import Guarded
 from numscope.sinks.loggers import BaseLogger, Logger

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.sinks.opening import describe_layers, open_sinks
 from numscope.sinks.parquet import COUNTS, EXTREMA, STORED, ParquetSink
 from numscope.sinks.runfolder import RunFolder, without_secrets

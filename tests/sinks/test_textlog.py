@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.sinks.textlog import TextLog, text_of
 from tests.sinks.seen import observation
 

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.summary import dispatch, native, reference
 from numscope.summary.state import EMPTY_ROW, Groups, Summary
 from tests.summary.oracle import FLOAT_IDS, FLOATS, assert_same, summary_of

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, Layout, blockwise, format_extra
 
 ALL = (EXPONENTS, *(format_extra(name) for name in CASTS), blockwise(), blockwise(16, 2), blockwise(8, 1, False), DYNAMICS)

@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from numscope.errors import UsageError
-from numscope.observation import TENSORS
-from numscope.precision.on_paper import cast_on_paper
+from numscope.precision.gemm.on_paper import cast_on_paper
+from numscope.records.errors import UsageError
+from numscope.records.observation import TENSORS
 from numscope.summary import operand_casts
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras

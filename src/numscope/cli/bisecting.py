@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numscope.precision.bisect import Found, OutOfBudget, Unit, search
-from numscope.precision.drift import drift, noise
-from numscope.precision.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
+from numscope.precision.search.drift import drift, noise
+from numscope.precision.search.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
 
 NOISE_MARGIN = 3  # how many times the reference's own noise a drift may be
 
@@ -216,7 +216,7 @@ class Bisection:
         return Spec(str(place), config=config, seed=asked.seed, steps=asked.steps)
 
     def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
-        from numscope.precision.keeping import sections
+        from numscope.precision.search.keeping import sections
 
         asked = self._asked
         order = {layer: number for number, layer in enumerate(self._low.layers)}
@@ -227,7 +227,7 @@ class Bisection:
 
     @staticmethod
     def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:
-        from numscope.precision.keeping import text_of, write_whole
+        from numscope.precision.search.keeping import text_of, write_whole
 
         path = place.with_suffix(".yaml")
         write_whole(path, text_of(tree, [head]))

@@ -9,7 +9,6 @@ from typing import NoReturn
 import click
 from click import exceptions as wrong
 
-from numscope import __version__
 from numscope.cli.config import config
 from numscope.cli.diff import diff
 from numscope.cli.doctor import doctor
@@ -17,6 +16,7 @@ from numscope.cli.layers import layers
 from numscope.cli.precision import precision
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
+from numscope.version import __version__
 
 WRONG_USAGE = 2  # also what Python itself ends with
 

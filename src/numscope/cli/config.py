@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numscope.cli.tables import plain_table
 from numscope.cli.values import Whole
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.plan.plan import Collect, Layer, Plan, Switch
-    from numscope.plan.schedule import Schedule
-    from numscope.plan.selection import Selection
+    from numscope.config.plan import Collect, Plan, Switch
+    from numscope.config.schedule import Schedule
+    from numscope.config.selection import Selection
+    from numscope.records.layer import Layer
 
 WRONG = 2
 FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Statistics and features of your own; repeatable.")
@@ -99,7 +101,7 @@ def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe
 
 def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
     """The plan of a file, and of files with features of the user's own; wrong ones end the command."""
-    from numscope.planning import plan_of
+    from numscope.config.planning import plan_of
 
     try:
         return plan_of(file, features)[0]
@@ -122,23 +124,13 @@ def show(table: Table) -> None:
     console.print(table)
 
 
-def plain_table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 # ------------------------------------------------------------------------------------------------------------ explain
 
 
 def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> Table:
     from rich.text import Text
 
-    from numscope.plan.plan import Custom
+    from numscope.config.plan import Custom
 
     table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads a scheduled step")
     collects = [(one, None) for one in plan.collects] if resolved is None else resolved.collects
@@ -211,8 +203,8 @@ def _on_paper(resolved: Resolved) -> list[tuple[Collect, Sequence[Layer]]]:
     """Statistics of casts that nobody makes: those read their tensors; what GEMMs cast they count as they cast it."""
     if not any("stats" in switch.settings for switch, _ in resolved.switches):
         return []
-    from numscope.plan.plan import Collect
-    from numscope.precision.counting import split
+    from numscope.config.plan import Collect
+    from numscope.precision.gemm.counting import split
 
     return [
         (Collect(one.section, one.feature, one.selection, one.schedule, one.settings["tensors"], stats), layers)

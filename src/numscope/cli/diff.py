@@ -7,7 +7,7 @@ import json
 import click
 
 from numscope.cli.values import Whole
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 

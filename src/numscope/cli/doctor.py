@@ -15,7 +15,7 @@ import click
 
 from numscope.cli.values import OutputFile, Real, Whole, _Value
 from numscope.doctor.records import PHASES, Settings
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 BACKENDS = ("gloo", "nccl")
 DEFAULT = Settings()
@@ -172,8 +172,8 @@ def _examine(
     settings: Settings, json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None, node_rank: int | None
 ) -> NoReturn:
     from numscope.doctor.host import Output
-    from numscope.doctor.identity import identify, in_batch_script
     from numscope.doctor.launch import num_gpus, run_local, run_node
+    from numscope.doctor.meet.identity import identify, in_batch_script
     from numscope.doctor.rank import examine
 
     output = Output(json_path, baseline)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numscope.cli.config import FEATURES, load, plain_table, refuse, show
-from numscope.errors import UsageError
+from numscope.cli.config import FEATURES, load, refuse, show
+from numscope.cli.tables import plain_table
+from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from numscope.plan.plan import Collect, Custom, Layer, Plan, Switch
+    from numscope.config.plan import Collect, Custom, Plan, Switch
+    from numscope.records.layer import Layer
 
 
 @click.command(options_metavar="[options]", short_help="List layers, and what a configuration selects.")
@@ -47,7 +49,7 @@ def layers(ctx: click.Context, subject: str, file: str | None, containers: bool,
 def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
     from rich.text import Text
 
-    from numscope.plan.selection import number_of
+    from numscope.config.selection import number_of
 
     parts: list[Collect | Switch | Custom] = [] if plan is None else [*plan.collects, *plan.switches, *plan.customs]
     selections = dict.fromkeys((part.section, part.selection) for part in parts)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from numscope.cli.config import plain_table
 from numscope.cli.cost import window
-from numscope.plan.schedule import Schedule
+from numscope.cli.tables import plain_table
+from numscope.config.schedule import Schedule
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.precision.gemms import LayerPlan
-    from numscope.precision.scaling import How
-    from numscope.precision.switching import Phase
+    from numscope.precision.casting.scaling import How
+    from numscope.precision.gemm.plan import LayerPlan
+    from numscope.precision.gemm.switching import Phase
 
 DEFAULT_RECIPE = "delayed"  # of fp8 training where nothing else is said
 SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # as precision/switching.py, which loads torch
@@ -35,9 +35,9 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
     """
     from rich.text import Text
 
-    from numscope.precision.gemms import GEMMS
-    from numscope.precision.recipes import recipe_of
-    from numscope.precision.switching import by_layer, phases
+    from numscope.precision.gemm.plan import GEMMS
+    from numscope.precision.gemm.recipes import recipe_of
+    from numscope.precision.gemm.switching import by_layer, phases
 
     usual = recipe_of(recipe or DEFAULT_RECIPE, "--recipe").plan()
     switches = by_layer(resolved.switches)
@@ -71,7 +71,7 @@ def _is_endless(schedule: Schedule) -> bool:
 
 def _gemm(plan: LayerPlan, gemm: str, results: Mapping[str, How]) -> str:
     """``e4m3fn delayed`` where both operands are alike, ``e5m2 delayed × e4m3fn delayed`` where not; ``→ …`` where the result is cast."""
-    from numscope.precision.switching import RESULTS
+    from numscope.precision.gemm.switching import RESULTS
 
     words = ["high" if how is None else how.text() for (of, _), how in plan.items() if of == gemm]
     text = "high precision" if words == ["high", "high"] else words[0] if words[0] == words[1] else " × ".join(words)

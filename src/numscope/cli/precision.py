@@ -14,11 +14,11 @@ import click
 from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
 from numscope.cli.values import OutputFile, Real, Whole
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
     from numscope.cli.bisecting import Verdict
-    from numscope.precision.trials import Script
+    from numscope.precision.search.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
 WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
@@ -86,8 +86,8 @@ def advise(
 
     Exit status: 0; 1 when the script has no step to measure; 2 for wrong usage.
     """
-    from numscope.precision.advise import Limits, advice_of, merged
-    from numscope.precision.trials import AUTOCAST, Spec, TrialFailed, run_trial
+    from numscope.precision.search.advise import Limits, advice_of, merged
+    from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
 
     if recipe == AUTOCAST:
         raise click.UsageError(f"--recipe: got {recipe!r}, expected a recipe of fp8 or fp4: autocast's formats are in the table anyway.")
@@ -116,7 +116,7 @@ def advise(
         click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
         return NO_ANSWER
     if advice.high:
-        from numscope.precision.keeping import sections, text_of, write_whole
+        from numscope.precision.search.keeping import sections, text_of, write_whole
 
         head = (f"numscope precision advise: GEMMs that {recipe} fp8 would harm, by {advice.num_steps} steps of {Path(target).name}.",)
         write_whole(output, text_of(sections(advice.high), head))
@@ -182,7 +182,7 @@ def bisect(
     from numscope.cli.bisecting import Asked, Bisection
     from numscope.cli.precision_text import verdict_head, verdict_lines
     from numscope.cli.progress import progress_of
-    from numscope.precision.trials import Book, TrialFailed
+    from numscope.precision.search.trials import Book, TrialFailed
 
     base = _base(config, features)
     asked = Asked(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
@@ -203,7 +203,7 @@ def bisect(
             _note(f"stopped; the runs made so far are in {folder}: the same command goes on with them")
             raise
     if verdict.units:
-        from numscope.precision.keeping import sections, text_of, write_whole
+        from numscope.precision.search.keeping import sections, text_of, write_whole
 
         write_whole(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
     if as_json:
@@ -228,9 +228,9 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     if config is None:
         return {}
     from numscope.config.dialects import translate
+    from numscope.config.planning import plan_of
     from numscope.config.reading import read
     from numscope.config.wording import Errors
-    from numscope.planning import plan_of
 
     try:
         plugged = plan_of(config, features)[1].customs
@@ -245,7 +245,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _script(target: str, args: tuple[str, ...], is_module: bool, launch: str | None) -> Script:
-    from numscope.precision.trials import Script, split_launcher
+    from numscope.precision.search.trials import Script, split_launcher
 
     if not is_module and not Path(target).exists():
         raise click.UsageError(f"got {target!r}, expected a script's path, or -m and a module's name. There is no such file.")

@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from numscope.cli.bisecting import Asked, Verdict
-from numscope.precision.advise import Advice, Limits, Price, rows
-from numscope.precision.keeping import WHOLE
-from numscope.precision.trials import AUTOCAST, Script
+from numscope.precision.search.advise import Advice, Limits, Price, rows
+from numscope.precision.search.keeping import WHOLE
+from numscope.precision.search.trials import AUTOCAST, Script
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,7 +99,7 @@ def verdict_table(verdict: Verdict) -> Table:
     """The layers and GEMMs that are to be kept in high precision."""
     from rich.text import Text
 
-    from numscope.cli.config import plain_table
+    from numscope.cli.tables import plain_table
 
     table = plain_table("layer", "in high precision")
     gemms: dict[str, list[str]] = {}

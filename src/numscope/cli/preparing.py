@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.values import OneOf
-from numscope.errors import UsageError
-from numscope.precision.trials import AUTOCAST
+from numscope.precision.search.trials import AUTOCAST
+from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from numscope.plan.plan import Plan
-    from numscope.plugins import Paths
+    from numscope.config.plan import Plan
+    from numscope.plugins.guarded import Paths
 
 RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # here too: torch must not be loaded before the script's first line
 
@@ -39,11 +39,11 @@ def preparation(
     if recipe is None:
         return None
     if recipe == AUTOCAST:
-        from numscope.planning import plan_of
+        from numscope.config.planning import plan_of
 
         return _keeper(None if config is None else plan_of(config, features)[0])
-    from numscope.precision.conversion import convert
-    from numscope.precision.state import state_of
+    from numscope.precision.gemm.conversion import convert
+    from numscope.precision.gemm.state import state_of
 
     def is_ours(name: str, module: nn.Module) -> bool:
         state = state_of(module)
@@ -62,8 +62,8 @@ def preparation(
 
 def _keeper(plan: Plan | None) -> Callable[[nn.Module], None]:
     from numscope.config import resolve
+    from numscope.precision.high_precision import HighPrecision, high_precision
     from numscope.probe.layer_names import layers_of
-    from numscope.remedy import HighPrecision, high_precision
 
     def prepare(model: nn.Module) -> None:
         if plan is None:

@@ -14,9 +14,9 @@ from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import preparation, recipe_option
 from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
-from numscope.environment import serve, switched_on
-from numscope.errors import UsageError
-from numscope.options import LEVELS, ON_NONFINITE, WatchOptions
+from numscope.config.environment import serve, switched_on
+from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
+from numscope.records.errors import UsageError
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
@@ -39,7 +39,7 @@ class TorchWatch:
     def _enter(self) -> None:
         if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
             return
-        from numscope.autowatch import AutoWatch
+        from numscope.scope.autowatch import AutoWatch
 
         prepare = preparation(self._recipe, self._options.config, self._options.features)
         self._open.enter_context(AutoWatch(self._options, prepare=prepare))
@@ -121,7 +121,7 @@ def _add_switched(given: dict[str, Any]) -> None:
 
 def _check(config: str, features: Sequence[str]) -> None:
     """Refuse a wrong configuration before the script's first line, without torch unless a file of features imports it."""
-    from numscope.planning import plan_of
+    from numscope.config.planning import plan_of
 
     try:
         plan_of(config, features)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.sinks.names import one_line
 
 USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|name|type|tensor|all|REGEX [options]'
@@ -145,7 +145,7 @@ def _bounds(steps: str | None) -> tuple[int | None, int | None]:
 
 def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Rows as objects; nan and infinities as the strings "nan", "inf", "-inf", as in all of numscope's JSON."""
-    from numscope.record import plain
+    from numscope.records.finding import plain
 
     if not rows:
         sys.stdout.write("[]\n")

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numscope.config.wording import meant
-from numscope.errors import UsageError
-from numscope.plan.plan import Layer
+from numscope.records.errors import UsageError
+from numscope.records.layer import Layer
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from numscope.precision.gemms import LayerPlan
+    from numscope.precision.gemm.plan import LayerPlan
 
 EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
 _GEMM_CLASSES = ("Linear", "Conv1D", "LayerNormLinear", "LayerNormMLP")  # all that a run tells of a layer is its class's name
@@ -58,8 +58,8 @@ def subject_of(given: str) -> Subject:
 
 
 def _of_model(model: nn.Module) -> Subject:
-    from numscope.precision.conversion import convertible
-    from numscope.precision.state import state_of
+    from numscope.precision.gemm.conversion import convertible
+    from numscope.precision.gemm.state import state_of
     from numscope.probe.layer_names import layers_of
 
     found = layers_of(model)

@@ -16,13 +16,13 @@ import click
 from numscope.cli.arrival import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import preparation
-from numscope.precision.trials import AUTOCAST, Spec
+from numscope.precision.search.trials import AUTOCAST, Spec
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from numscope.precision.losses import LossRecorder
-    from numscope.precision.what_if import WhatIf
+    from numscope.precision.search.losses import LossRecorder
+    from numscope.precision.search.what_if import WhatIf
 
 _SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
 
@@ -65,9 +65,9 @@ class TrialWatch:
             return
         import torch
 
-        from numscope.autowatch import AutoWatch
-        from numscope.options import WatchOptions
-        from numscope.precision.losses import LossRecorder
+        from numscope.config.options import WatchOptions
+        from numscope.precision.search.losses import LossRecorder
+        from numscope.scope.autowatch import AutoWatch
 
         spec = self._spec
         if spec.seed is not None:
@@ -82,9 +82,9 @@ class TrialWatch:
             on_nonfinite=None, config=spec.config, features=spec.features, default_logging=False, log_dir=f"{spec.result}.logs"
         )
         if spec.what_if:
-            from numscope.precision.delayed import History
-            from numscope.precision.recipes import DelayedScaling, recipe_of
-            from numscope.precision.what_if import WhatIf
+            from numscope.precision.casting.delayed import History
+            from numscope.precision.gemm.recipes import DelayedScaling, recipe_of
+            from numscope.precision.search.what_if import WhatIf
 
             recipe = recipe_of(spec.recipe)
             delayed = recipe if isinstance(recipe, DelayedScaling) else DelayedScaling()
@@ -126,9 +126,9 @@ class TrialWatch:
 
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.gemms import GEMMS
-        from numscope.precision.keeping import WHOLE
-        from numscope.precision.state import states
+        from numscope.precision.gemm.plan import GEMMS
+        from numscope.precision.gemm.state import states
+        from numscope.precision.search.keeping import WHOLE
         from numscope.probe.layer_names import layers_of
 
         found: dict[str, tuple[str, ...]] = {}
@@ -149,9 +149,9 @@ class TrialWatch:
             return
         import torch
 
-        from numscope.precision.cast import empty_cells
-        from numscope.precision.gemms import OPERANDS
-        from numscope.precision.state import states
+        from numscope.precision.casting.cast import empty_cells
+        from numscope.precision.gemm.plan import OPERANDS
+        from numscope.precision.gemm.state import states
 
         for model in self._models:
             for module, state in states(model).items():
@@ -162,7 +162,7 @@ class TrialWatch:
     def _shares(self) -> dict[str, float]:
         if self._what_if is not None or self._spec.recipe == AUTOCAST:
             return {}
-        from numscope.precision.state import states
+        from numscope.precision.gemm.state import states
         from numscope.probe.layer_names import layers_of
 
         shares: dict[str, float] = {}
@@ -177,7 +177,7 @@ class TrialWatch:
 
     def _write(self) -> None:
         from numscope.distributed.agree import rank
-        from numscope.precision.keeping import write_whole
+        from numscope.precision.search.keeping import write_whole
 
         losses = self._losses.losses if self._losses is not None else []
         told = {

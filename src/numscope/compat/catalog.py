@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from numscope.config.dialects import FEATURES
 from numscope.config.loading import PARTS
 from numscope.config.schema import Plugged
-from numscope.errors import UsageError
-from numscope.registry import CustomFeature, nearest
+from numscope.plugins.registry import CustomFeature
+from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 if TYPE_CHECKING:
     from numscope.compat.debug_session import Session

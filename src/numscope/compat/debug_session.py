@@ -12,15 +12,15 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.autowatch import AutoWatch
 from numscope.compat.handed import Handed, Scalar
+from numscope.config.options import WatchOptions
 from numscope.distributed.agree import rank, spread
-from numscope.errors import UsageError
-from numscope.inspector import Inspector
-from numscope.options import WatchOptions
+from numscope.inspect.inspector import Inspector
+from numscope.inspect.recorder import Recorder
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
-from numscope.recorder import Recorder
+from numscope.records.errors import UsageError
+from numscope.scope.autowatch import AutoWatch
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
 

@@ -13,8 +13,8 @@ from numscope.compat import debug_session as sessions
 from numscope.compat.catalog import explained, feature_names
 from numscope.compat.debug_session import Config
 from numscope.compat.handed import Scalar
-from numscope.errors import UsageError
-from numscope.registry import nearest
+from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 EXTENSIONS = ("transformer_engine",)
 

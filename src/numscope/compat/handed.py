@@ -12,14 +12,14 @@ from torch import Tensor
 
 from numscope.config import resolve
 from numscope.distributed import agree
-from numscope.errors import UsageError
-from numscope.inspection import Inspection, Site
-from numscope.observation import TENSORS, Observation
-from numscope.plan.plan import Layer
-from numscope.recorder import Recorder
-from numscope.registry import nearest
+from numscope.inspect.recorder import Recorder
+from numscope.inspect.sites import Inspection, Site
+from numscope.inspect.tally import Seen, Tally
+from numscope.records.errors import UsageError
+from numscope.records.layer import Layer
+from numscope.records.observation import TENSORS, Observation
+from numscope.records.words import nearest
 from numscope.summary.state import merge_rows
-from numscope.tally import Seen, Tally
 
 
 class Scalar(float):

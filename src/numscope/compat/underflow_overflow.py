@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.report import frames as text
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups, Summary

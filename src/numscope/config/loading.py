@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from numscope.config.dialects import MISSING, Section, Written, below, translate, unknown
+from numscope.config.plan import Asked, Collect, Custom, Plan, Switch
 from numscope.config.reading import read
+from numscope.config.schedule import Schedule
 from numscope.config.schema import (
     CHOICES,
     FP8_STATS,
@@ -31,14 +33,12 @@ from numscope.config.schema import (
     explain,
     for_tensor,
 )
+from numscope.config.selection import Selection
 from numscope.config.wording import Errors, listed, meant, nearest, one_of, shown
-from numscope.errors import UsageError
-from numscope.plan.plan import Asked, Collect, Custom, Plan, Switch
-from numscope.plan.schedule import Schedule
-from numscope.plan.selection import Selection
+from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from numscope.registry import CustomFeature
+    from numscope.plugins.registry import CustomFeature
 
 PARTS: dict[str, type[Feature]] = {
     "statistics": Statistics,

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
+from numscope.config.plan import Collect, Custom, Plan, Switch
 from numscope.config.schema import GEMMS, MERGES
+from numscope.config.selection import Selection, is_of_type, number_of
 from numscope.config.wording import Errors, nearest, shown
-from numscope.observation import TENSORS
-from numscope.plan.plan import Collect, Custom, Layer, Plan, Switch
-from numscope.plan.selection import Selection, is_of_type, number_of
+from numscope.records.layer import Layer
+from numscope.records.observation import TENSORS
 
 _Part = TypeVar("_Part", Collect, Switch, Custom)
 _SHOWN = 3  # layer names that a message shows

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from numscope.config.plan import Asked
 from numscope.config.wording import listed, one_of, shown
-from numscope.observation import TENSORS
-from numscope.plan.plan import Asked
+from numscope.records.observation import TENSORS
 from numscope.summary.extras import MAX_BLOCK_SIZE
 
 GEMMS = ("fprop", "dgrad", "wgrad")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 _LONGEST = 80  # characters of a value that a message shows
 _FEW = 8  # names that a message lists when it also knows the one that was meant

@@ -18,15 +18,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numscope.doctor import wire
 from numscope.doctor.budget import Deadline, share
-from numscope.doctor.children import Child
-from numscope.doctor.context import Context, PhaseFailed
 from numscope.doctor.course import chosen
-from numscope.doctor.hub import BEAT_S, SILENT_S
-from numscope.doctor.listener import Listener
-from numscope.doctor.meeting import Meeting
-from numscope.doctor.reach import Road, Unreached
+from numscope.doctor.meet import wire
+from numscope.doctor.meet.hub import BEAT_S, SILENT_S
+from numscope.doctor.meet.listener import Listener
+from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.reach import Road, Unreached
+from numscope.doctor.phases.children import Child
+from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import PHASES, Finding, Identity, PhaseResult, Settings, Verdict, from_json, to_json
 
 GRACE_S = 0.4  # after a phase's budget, before it is given up
@@ -281,7 +281,7 @@ class Agent:
         started = time.monotonic()
         rank = context.identity.rank
         try:
-            module = importlib.import_module(f"numscope.doctor.{PHASES[phase]}")
+            module = importlib.import_module(f"numscope.doctor.phases.{PHASES[phase]}")
             run: Callable[[Context], Mapping[str, Any]] = module.run
             result = PhaseResult(phase, rank, "ok", data=run(context))
         except PhaseFailed as failed:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, share
-from numscope.doctor.hub import Hub
-from numscope.doctor.member import Member
+from numscope.doctor.meet.hub import Hub
+from numscope.doctor.meet.member import Member
 from numscope.doctor.records import DEPENDS, PHASES, Examined, PhaseResult, Settings, Verdict, to_json
 
 GRACE_S = 1.0  # after a phase's budget, for the ranks' own word that they were not done

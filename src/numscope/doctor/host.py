@@ -14,11 +14,11 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.course import INTERNAL, Course
-from numscope.doctor.hub import Hub
-from numscope.doctor.meeting import Meeting
+from numscope.doctor.meet.hub import Hub
+from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.seating import Seating
 from numscope.doctor.records import Examined, Identity, Settings, Verdict
 from numscope.doctor.redact import Redaction, node_word
-from numscope.doctor.seating import Seating
 
 INCOMPLETE = 5
 

@@ -23,16 +23,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from numscope.doctor import wire
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.host import INCOMPLETE, Host, Output, alone, judge, show, write_lines
-from numscope.doctor.hub import HubTaken
-from numscope.doctor.identity import LAUNCHER
-from numscope.doctor.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
+from numscope.doctor.meet import wire
+from numscope.doctor.meet.hub import HubTaken
+from numscope.doctor.meet.identity import LAUNCHER
+from numscope.doctor.meet.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
+from numscope.doctor.meet.reach import Road, Unreached
+from numscope.doctor.meet.seating import Seating
 from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
-from numscope.doctor.reach import Road, Unreached
 from numscope.doctor.records import Identity, Launcher, Settings, to_json
-from numscope.doctor.seating import Seating
 
 _AFTER_END_S = 3.0  # for ranks to end once they were let go
 _AFTER_TERM_S = 0.7  # for a rank to end that was asked to

@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 from numscope.doctor.agent import Agent, Outcome
 from numscope.doctor.budget import Deadline
 from numscope.doctor.host import INCOMPLETE, Host, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
-from numscope.doctor.hub import HubTaken
-from numscope.doctor.identity import LAUNCHER, identify
-from numscope.doctor.meeting import Meeting, meet
-from numscope.doctor.reach import Road
+from numscope.doctor.meet.hub import HubTaken
+from numscope.doctor.meet.identity import LAUNCHER, identify
+from numscope.doctor.meet.meeting import Meeting, meet
+from numscope.doctor.meet.reach import Road
 from numscope.doctor.records import Identity, Settings, from_json
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 SETTINGS = "NUMSCOPE_DOCTOR_SETTINGS"  # JSON of the settings, for ranks that the doctor itself starts
 _OVERTIME_S = 1.5  # after the deadline, for a process that is still there

@@ -14,12 +14,12 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from numscope.doctor.baseline import measured
-from numscope.doctor.blame import hosts_of
+from numscope.doctor.diagnose.baseline import measured
+from numscope.doctor.diagnose.blame import hosts_of
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import PHASES, Examined, Finding, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import Redaction
-from numscope.doctor.telling import named
 
 SCHEMA = 1  # of the JSON; grows when a key changes its meaning or goes
 MOST_ROWS = 32  # ranks, above which a row stands for a host, and only for those with something to say
@@ -95,7 +95,7 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
 
 def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
     """The report as JSON values, as docs/doctor-json.md says. The token is never in it."""
-    from numscope import __version__
+    from numscope.version import __version__
 
     verdict, examined = Redaction(examined).applied(verdict, examined) if examined.settings.redact else (verdict, examined)
     settings = {key: value for key, value in as_json(examined.settings).items() if key != "token"}

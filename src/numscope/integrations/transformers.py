@@ -18,11 +18,11 @@ except ImportError as error:
         f"numscope.integrations.transformers: {error}. Install transformers and accelerate: pip install 'numscope[transformers]'."
     ) from error
 
-from numscope.errors import UsageError
-from numscope.options import WatchOptions
-from numscope.record import Finding
-from numscope.scope import Scope
-from numscope.watching import watch
+from numscope.config.options import WatchOptions
+from numscope.records.errors import UsageError
+from numscope.records.finding import Finding
+from numscope.scope.scope import Scope
+from numscope.scope.watching import watch
 
 _NAME = "DebugUnderflowOverflow"  # what transformers.trainer calls with the model when --debug underflow_overflow is given
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from numscope.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from numscope.formats import FORMATS, Format, format_of
-    from numscope.precision.autocasting import autocast
-    from numscope.precision.cast import Cast
-    from numscope.precision.conversion import convert, revert
-    from numscope.precision.delayed import History, advance_all
-    from numscope.precision.gemms import LayerPlan
-    from numscope.precision.quantized import Quantized, quantize, quantize_current
-    from numscope.precision.recipes import (
+    from numscope.precision.casting.cast import Cast
+    from numscope.precision.casting.delayed import History, advance_all
+    from numscope.precision.casting.quantized import Quantized, quantize, quantize_current
+    from numscope.precision.casting.scaling import How, Scaling, scale_of
+    from numscope.precision.gemm.autocasting import autocast
+    from numscope.precision.gemm.conversion import convert, revert
+    from numscope.precision.gemm.plan import LayerPlan
+    from numscope.precision.gemm.recipes import (
         E4M3,
         E5M2,
         HYBRID,
@@ -29,47 +29,47 @@ if TYPE_CHECKING:
         RowwiseScaling,
         recipe_of,
     )
-    from numscope.precision.scaling import How, Scaling, scale_of
-    from numscope.precision.state import LayerState, states
-    from numscope.precision.stepping import load_state_dict, state_dict, step
+    from numscope.precision.gemm.state import LayerState, states
+    from numscope.precision.gemm.stepping import load_state_dict, state_dict, step
+    from numscope.records.formats import FORMATS, Format, format_of
 
 # Name → the module it comes from. The imports above are the same table for type checkers; a test compares the two.
 # No public name is a file's name: importing that file would put the module in the name's place.
 _HOMES = {
-    "BlockScaling": "numscope.precision.recipes",
-    "Cast": "numscope.precision.cast",
-    "CurrentScaling": "numscope.precision.recipes",
-    "Custom": "numscope.precision.recipes",
-    "DelayedScaling": "numscope.precision.recipes",
-    "E4M3": "numscope.precision.recipes",
-    "E5M2": "numscope.precision.recipes",
-    "FORMATS": "numscope.formats",
-    "Format": "numscope.formats",
-    "HYBRID": "numscope.precision.recipes",
-    "HighPrecision": "numscope.precision.recipes",
-    "History": "numscope.precision.delayed",
-    "How": "numscope.precision.scaling",
-    "LayerPlan": "numscope.precision.gemms",
-    "LayerState": "numscope.precision.state",
-    "MXFP8": "numscope.precision.recipes",
-    "NVFP4": "numscope.precision.recipes",
-    "Quantized": "numscope.precision.quantized",
-    "Recipe": "numscope.precision.recipes",
-    "RowwiseScaling": "numscope.precision.recipes",
-    "Scaling": "numscope.precision.scaling",
-    "advance_all": "numscope.precision.delayed",
-    "autocast": "numscope.precision.autocasting",
-    "convert": "numscope.precision.conversion",
-    "format_of": "numscope.formats",
-    "load_state_dict": "numscope.precision.stepping",
-    "quantize": "numscope.precision.quantized",
-    "quantize_current": "numscope.precision.quantized",
-    "recipe_of": "numscope.precision.recipes",
-    "revert": "numscope.precision.conversion",
-    "scale_of": "numscope.precision.scaling",
-    "state_dict": "numscope.precision.stepping",
-    "states": "numscope.precision.state",
-    "step": "numscope.precision.stepping",
+    "BlockScaling": "numscope.precision.gemm.recipes",
+    "Cast": "numscope.precision.casting.cast",
+    "CurrentScaling": "numscope.precision.gemm.recipes",
+    "Custom": "numscope.precision.gemm.recipes",
+    "DelayedScaling": "numscope.precision.gemm.recipes",
+    "E4M3": "numscope.precision.gemm.recipes",
+    "E5M2": "numscope.precision.gemm.recipes",
+    "FORMATS": "numscope.records.formats",
+    "Format": "numscope.records.formats",
+    "HYBRID": "numscope.precision.gemm.recipes",
+    "HighPrecision": "numscope.precision.gemm.recipes",
+    "History": "numscope.precision.casting.delayed",
+    "How": "numscope.precision.casting.scaling",
+    "LayerPlan": "numscope.precision.gemm.plan",
+    "LayerState": "numscope.precision.gemm.state",
+    "MXFP8": "numscope.precision.gemm.recipes",
+    "NVFP4": "numscope.precision.gemm.recipes",
+    "Quantized": "numscope.precision.casting.quantized",
+    "Recipe": "numscope.precision.gemm.recipes",
+    "RowwiseScaling": "numscope.precision.gemm.recipes",
+    "Scaling": "numscope.precision.casting.scaling",
+    "advance_all": "numscope.precision.casting.delayed",
+    "autocast": "numscope.precision.gemm.autocasting",
+    "convert": "numscope.precision.gemm.conversion",
+    "format_of": "numscope.records.formats",
+    "load_state_dict": "numscope.precision.gemm.stepping",
+    "quantize": "numscope.precision.casting.quantized",
+    "quantize_current": "numscope.precision.casting.quantized",
+    "recipe_of": "numscope.precision.gemm.recipes",
+    "revert": "numscope.precision.gemm.conversion",
+    "scale_of": "numscope.precision.casting.scaling",
+    "state_dict": "numscope.precision.gemm.stepping",
+    "states": "numscope.precision.gemm.state",
+    "step": "numscope.precision.gemm.stepping",
 }
 
 __all__ = [

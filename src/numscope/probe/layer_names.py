@@ -13,8 +13,8 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from numscope.plan.plan import Layer
 from numscope.probe.naming import class_name, qualified_names
+from numscope.records.layer import Layer
 
 
 class Structure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from numscope.site import WRAPPER_SEGMENTS
+from numscope.records.site import WRAPPER_SEGMENTS
 
 
 def peel(model: nn.Module) -> nn.Module:

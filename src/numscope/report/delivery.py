@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from numscope.record import Finding, Frame
+from numscope.records.finding import Finding, Frame
 from numscope.report.frames import HEADER, batch_line, finding_text, frame_text
 from numscope.report.json import write_findings
 from numscope.report.text import NUM_FRAMES, escape, one_line, print_finding

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from numscope.record import Finding, Frame, Line
-from numscope.site import Phase
+from numscope.records.finding import Finding, Frame, Line
+from numscope.records.site import Phase
 
 PREFIX = " " * 17  # as wide as the two numbers and the blank between them
 HEADER = f"{'abs min':8} {'abs max':8} metadata"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from numscope.record import Finding, plain
+from numscope.records.finding import Finding, plain
 
 # Grows by one when a reader of the version before would misread the file; a key that is added is no such change.
 SCHEMA_VERSION = 1

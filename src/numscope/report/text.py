@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from numscope.record import Culprit, Finding, Frame, Kind, Numbers, Operand
+from numscope.records.finding import Culprit, Finding, Frame, Kind, Numbers, Operand
 from numscope.report import frames as frames_text
 
 NUM_FRAMES = 4  # of those that the finding holds

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from numscope.site import WRAPPER_SEGMENTS
+from numscope.records.site import WRAPPER_SEGMENTS
 
 How = Literal["name", "wrapper", "prefix", "order"]
 

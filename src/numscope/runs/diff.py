@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.runs import divergence
 from numscope.runs.align import Seen, align
 from numscope.runs.difference import Calibration, Diff, Difference, Drift, Measure, Origin, StepCount

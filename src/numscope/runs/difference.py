@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from numscope.record import plain
+from numscope.records.finding import plain
 from numscope.runs.align import Pair
 
 # Grows by one when a reader of the version before would misread the document; a key that is added is no such change.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.sinks.parts import split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numscope.errors import UsageError
-from numscope.plan.selection import block_of
+from numscope.config.selection import block_of
+from numscope.records.errors import UsageError
 from numscope.runs.folder import Run
 from numscope.runs.query import RAW, quoted, reading
 from numscope.summary.state import FIELDS, NUM_COUNTS, Summary

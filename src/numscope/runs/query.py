@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.runs.folder import Run, find_run
 from numscope.summary.statistics import STATISTICS
 

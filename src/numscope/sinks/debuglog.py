@@ -7,7 +7,7 @@ import os
 import time
 from typing import TextIO
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.sinks.names import one_line
 
 FILE = "debug_logs/globalrank-{rank}.log"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.sinks.protocol import LayerSink, Sink
 
 Say = Callable[[str, int], None]

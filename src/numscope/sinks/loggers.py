@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 
 
 @runtime_checkable

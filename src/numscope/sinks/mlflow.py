@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.sinks.guard import Say
 
 PREFIX = "numscope/"

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.guard import Guarded

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from numscope import __version__
-from numscope.observation import Histogram, Observation
+from numscope.records.observation import Histogram, Observation
 from numscope.sinks.parts import Parts, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
+from numscope.version import __version__
 
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
 EXTREMA = ("min", "max", "abs_min", "abs_max")

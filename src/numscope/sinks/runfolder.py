@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numscope import __version__
+from numscope.version import __version__
 
 RUN_FILE = "run.json"
 RANKS = "ranks"

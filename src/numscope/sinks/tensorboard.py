@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numscope.errors import UsageError
-from numscope.observation import Histogram, Observation
+from numscope.records.errors import UsageError
+from numscope.records.observation import Histogram, Observation
 from numscope.sinks.textlog import FIRST_EXPONENT
 
 

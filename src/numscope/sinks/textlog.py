@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from numscope.observation import Histogram, Observation, Value
+from numscope.records.observation import Histogram, Observation, Value
 from numscope.sinks.debuglog import open_to_append
 from numscope.sinks.names import one_line
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from numscope.observation import Observation
+from numscope.records.observation import Observation
 from numscope.sinks.guard import Say
 
 PREFIX = "numscope/"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 from numscope.summary import native, reference
 from numscope.summary.state import ROW_BYTES, Groups, Summary
 from numscope.summary.unwrap import Unsummarizable, describe, plain

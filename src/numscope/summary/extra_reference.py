@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from numscope.formats import Format
+from numscope.records.formats import Format
 from numscope.summary.extras import CASTS, NUM_EXPONENTS, Layout
 from numscope.summary.reference import PIECE
 from numscope.summary.rounding import rounded

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from numscope.errors import UsageError
-from numscope.formats import FORMATS, Format
+from numscope.records.errors import UsageError
+from numscope.records.formats import FORMATS, Format
 
 KINDS = ("exponents", "format", "blockwise")  # of a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from numscope.formats import Format
+from numscope.records.formats import Format
 
 __all__ = ["rounded"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from numscope.errors import UsageError
-from numscope.observation import TENSORS
+from numscope.records.errors import UsageError
+from numscope.records.observation import TENSORS
 from numscope.summary import operand_casts
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, PaperCast, blockwise, format_extra
 from numscope.summary.state import Summary

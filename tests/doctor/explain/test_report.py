@@ -13,8 +13,8 @@ from numscope.doctor.explain import Explanation, examine
 from numscope.doctor.explain.catalog import CATALOG, finding
 from numscope.doctor.explain.reading import FileRead
 from numscope.doctor.explain.report import exit_code, headline, print_explanation, to_json_values
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Finding, from_json
-from numscope.doctor.telling import named
 from tests.doctor.explain.nccl_samples import rank_lines
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -20,7 +20,7 @@ from numscope.compat.debug_tool import (
     set_tensor_reduction_group,
     step,
 )
-from numscope.errors import UsageError
+from numscope.records.errors import UsageError
 
 __all__ = [
     "end_debug",

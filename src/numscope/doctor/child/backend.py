@@ -18,7 +18,7 @@ import torch
 from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import RollCall, StoreLost
-from numscope.doctor.children import LISTEN_FD
+from numscope.doctor.phases.children import LISTEN_FD
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore

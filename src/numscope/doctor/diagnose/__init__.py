@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.attendance import attendance, conclude
-from numscope.doctor.baseline import slower
-from numscope.doctor.blame import Blame, hosts_of
+from numscope.doctor.diagnose.attendance import attendance, conclude
+from numscope.doctor.diagnose.baseline import slower
+from numscope.doctor.diagnose.blame import Blame, hosts_of
 from numscope.doctor.diagnose.differing import compared
 from numscope.doctor.diagnose.local import local_facts
 from numscope.doctor.diagnose.network import broken_links
 from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone
 from numscope.doctor.diagnose.transfers import collectives, pairs
+from numscope.doctor.findings.telling import finding, listed, named
 from numscope.doctor.records import PHASES, Confidence, Examined, Finding, PhaseResult, Verdict
-from numscope.doctor.telling import finding, listed, named
 
 _ORDER = ("fault", "degraded", "note")
 _SURE = ("certain", "likely", "possible")

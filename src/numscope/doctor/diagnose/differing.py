@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numscope.doctor.blame import Blame
-from numscope.doctor.compare import ABSENT, Difference, clocks, differences
+from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.findings.telling import finding, listed, named
+from numscope.doctor.phases.compare import ABSENT, Difference, clocks, differences
 from numscope.doctor.records import Examined, Finding, Severity
-from numscope.doctor.telling import finding, listed, named
 
 _IDS = {
     "version": "version-mismatch",

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numscope.doctor.blame import Blame
-from numscope.doctor.facts import is_loopback
+from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.findings.telling import finding, listed, named
+from numscope.doctor.phases.facts import is_loopback
 from numscope.doctor.records import Examined, Finding
-from numscope.doctor.telling import finding, listed, named
 
 SHM_BYTES = 64 << 20  # what container runtimes give by default
 SHM_A_RANK_BYTES = 32 << 20  # NCCL's buffers between ranks of a host, with a DataLoader's tensors beside them

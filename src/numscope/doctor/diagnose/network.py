@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.blame import Blame
+from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Attribution, Cause, attribute
+from numscope.doctor.findings.telling import finding, listed, named
 from numscope.doctor.records import Examined, Finding
-from numscope.doctor.telling import finding, listed, named
 
 Cell = tuple[int, int]
 _VANISH = ("dropped", "unreachable", "refused")

@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numscope.doctor.blame import Blame
+from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.network import Cell, Links, links_of
 from numscope.doctor.diagnose.transfers import pair_cells
+from numscope.doctor.findings.telling import finding, named
 from numscope.doctor.records import Confidence, Examined, Finding
-from numscope.doctor.telling import finding, named
 
 # A link is slow by this ratio to the quick quarter of all, if measuring it took at least that long: what passes in a blink says more of
 # the hosts' schedulers, or of a single lost packet (0.2 s), than of the link.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from numscope.doctor.blame import Blame
+from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.findings.telling import finding, named
 from numscope.doctor.records import PHASES, Examined, Finding, PhaseResult
-from numscope.doctor.telling import finding, named
 
 _TEXT = 300
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")

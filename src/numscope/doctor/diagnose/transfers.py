@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from numscope.doctor.blame import Blame
+from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.findings.telling import finding, listed, named
 from numscope.doctor.records import Examined, Finding
-from numscope.doctor.telling import finding, listed, named
 
 Pair = tuple[int, int]
 _TEXT = 300

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from numscope.doctor import telling
-from numscope.doctor.catalog import CATALOG as LIVE
-from numscope.doctor.catalog import Entry
+from numscope.doctor.findings import telling
+from numscope.doctor.findings.catalog import CATALOG as LIVE
+from numscope.doctor.findings.catalog import Entry
 
 # What the examination of a live job can find too has the same id. A log tells of it when it has done harm.
 _SHARED = (

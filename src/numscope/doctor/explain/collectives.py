@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.catalog import finding
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Confidence, Finding
-from numscope.doctor.telling import named
 
 # All ranks must bring equally much to these; to the others (gather, scatter, all_to_all, uneven all_gather …) they need not.
 _EVEN = frozenset(

@@ -19,8 +19,8 @@ from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Dump
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Finding
-from numscope.doctor.telling import named
 
 MAX_ENTRIES = 20_000
 MAX_FRAMES = 64

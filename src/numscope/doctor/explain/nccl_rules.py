@@ -10,8 +10,8 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
 from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
 from numscope.doctor.explain.reading import Line
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Finding
-from numscope.doctor.telling import named
 
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
 _LOCAL_ADDRESS = re.compile(r"^\[?(?:127\.|169\.254\.|::1|fe80)")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Confidence, Finding
-from numscope.doctor.telling import named
 
 SHOWN = 6
 

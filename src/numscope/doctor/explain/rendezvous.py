@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Finding
-from numscope.doctor.telling import named
 
 MAX_LINES = 256  # of one kind
 SHOWN = 4

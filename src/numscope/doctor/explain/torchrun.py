@@ -10,8 +10,8 @@ from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
+from numscope.doctor.findings.telling import named
 from numscope.doctor.records import Finding
-from numscope.doctor.telling import named
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4

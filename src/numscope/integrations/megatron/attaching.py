@@ -9,16 +9,16 @@ from typing import Any
 from megatron.core import parallel_state
 from torch import nn
 
+from numscope.config.environment import served, switched_on
+from numscope.config.options import WatchOptions
 from numscope.distributed.agree import spread
-from numscope.environment import served, switched_on
-from numscope.errors import UsageError
+from numscope.inspect.recorder import Recorder
+from numscope.inspect.unmatched import place_of, refuse_unmatched
 from numscope.integrations.megatron.gemms import prepare, unprepare
-from numscope.options import WatchOptions
-from numscope.precision.state import state_of
-from numscope.record import Finding
-from numscope.recorder import Recorder
-from numscope.scope import Scope
-from numscope.unmatched import place_of, refuse_unmatched
+from numscope.precision.gemm.state import state_of
+from numscope.records.errors import UsageError
+from numscope.records.finding import Finding
+from numscope.scope.scope import Scope
 
 
 class Attached:

@@ -14,12 +14,12 @@ from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParall
 from megatron.core.tensor_parallel.mappings import copy_to_tensor_model_parallel_region, gather_from_sequence_parallel_region
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
-from numscope.precision import conversion
-from numscope.precision.gemms import LayerPlan
-from numscope.precision.linear import product
-from numscope.precision.recipes import Recipe, recipe_of
-from numscope.precision.state import ATTRIBUTE, Backend, state_of
+from numscope.precision.gemm import conversion
+from numscope.precision.gemm.linear import product
+from numscope.precision.gemm.plan import LayerPlan
+from numscope.precision.gemm.recipes import Recipe, recipe_of
+from numscope.precision.gemm.state import ATTRIBUTE, Backend, state_of
+from numscope.records.errors import UsageError
 
 Chunks = nn.Module | Sequence[nn.Module]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from numscope.integrations.transformer_engine import collecting
-from numscope.record import Finding
+from numscope.records.finding import Finding
 
 __all__ = ["feature_dirs", "findings"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from numscope.errors import UsageError
-from numscope.plan.plan import Collect
-from numscope.plan.schedule import Schedule
-from numscope.planning import plan_of
-from numscope.plugins import Plugins
-from numscope.registry import nearest
+from numscope.config.plan import Collect
+from numscope.config.planning import plan_of
+from numscope.config.schedule import Schedule
+from numscope.plugins.guarded import Plugins
+from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 OnNonfinite = Literal["warn", "raise"]
 _OURS = ("on_nonfinite",)

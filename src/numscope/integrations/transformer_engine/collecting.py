@@ -13,22 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope import plugins
-from numscope.errors import NonFiniteError
-from numscope.inspection import Inspection, Site
+from numscope.config.plan import Plan
+from numscope.inspect.recorder import Recorder
+from numscope.inspect.sites import Inspection, Site
+from numscope.inspect.tally import Seen, Tally
 from numscope.integrations.transformer_engine.asked import Asked, asked
 from numscope.integrations.transformer_engine.joining import Joined, Key, in_order, joined
-from numscope.ledger import numbers_of
-from numscope.observation import Observation
-from numscope.plan.plan import Layer, Plan
-from numscope.record import Finding, Kind
-from numscope.recorder import Recorder
+from numscope.plugins import guarded as plugins
+from numscope.records.errors import NonFiniteError
+from numscope.records.finding import Finding, Kind
+from numscope.records.layer import Layer
+from numscope.records.observation import Observation
+from numscope.records.site import Phase
+from numscope.records.site import Site as Place
 from numscope.report.delivery import Delivery
-from numscope.site import Phase
-from numscope.site import Site as Place
 from numscope.summary.extras import Layout
+from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
-from numscope.tally import Seen, Tally
 
 log = logging.getLogger("numscope")
 

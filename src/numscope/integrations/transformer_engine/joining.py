@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from numscope.distributed import agree
+from numscope.inspect.tally import Seen
 from numscope.summary.extras import Layout
 from numscope.summary.state import merge_rows
-from numscope.tally import Seen
 
 Key = tuple[str, str, str]  # feature, layer, tensor
 

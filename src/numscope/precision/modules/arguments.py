@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
-from numscope.registry import nearest
+from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 Init = Callable[[Tensor], object]
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from numscope.errors import UsageError
 from numscope.precision.modules.arguments import check_divides, check_one_of, check_others, check_rate, device_for, new_parameter
 from numscope.precision.modules.masks import BIAS_TYPES, Mask, Span, Window, alibi, check_mask_type, hidden, padding_of
 from numscope.precision.modules.parts import drop_extra_state
+from numscope.records.errors import UsageError
 
 FORMATS = ("sbhd", "bshd")
 SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
-from numscope.precision.linear import product
+from numscope.precision.gemm.linear import product
+from numscope.precision.gemm.recipes import HighPrecision
+from numscope.precision.gemm.state import ATTRIBUTE, LayerState
 from numscope.precision.modules.parts import Part
-from numscope.precision.recipes import HighPrecision
-from numscope.precision.state import ATTRIBUTE, LayerState
+from numscope.records.errors import UsageError
 
 
 def attach(module: nn.Module, name: str | None) -> None:

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from numscope.errors import UsageError
 from numscope.precision.modules.arguments import check_one_of
+from numscope.records.errors import UsageError
 
 MaskType = Literal["no_mask", "padding", "causal", "padding_causal", "causal_bottom_right", "padding_causal_bottom_right", "arbitrary"]
 MASK_TYPES: tuple[str, ...] = get_args(MaskType)

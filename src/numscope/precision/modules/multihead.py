@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
-from numscope.precision.linear import in_autocast_dtype
+from numscope.precision.gemm.linear import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_divides, check_one_of, check_others
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
@@ -16,6 +15,7 @@ from numscope.precision.modules.linear import Linear
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.norm import L2Normalization, LayerNorm, RMSNorm
 from numscope.precision.modules.rotary import rotate
+from numscope.records.errors import UsageError
 
 Angles = Tensor | tuple[Tensor, Tensor] | None
 QK_NORMS = ("L2Normalization", "RMSNorm", "LayerNorm")

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
 from numscope.precision.modules.arguments import check_one_of, device_for, fill, new_parameter
 from numscope.precision.modules.parts import Part, drop_extra_state
+from numscope.records.errors import UsageError
 
 Normalization = Literal["LayerNorm", "RMSNorm"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)

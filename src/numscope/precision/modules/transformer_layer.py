@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.errors import UsageError
-from numscope.precision.linear import in_autocast_dtype
+from numscope.precision.gemm.linear import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_one_of, check_others, check_rate
 from numscope.precision.modules.attention import check_format
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.multihead import Angles, MultiheadAttention
 from numscope.precision.modules.norm import LayerNorm, RMSNorm, check_normalization
+from numscope.records.errors import UsageError
 
 
 class TransformerLayer(nn.Module):

@@ -1,0 +1,64 @@
+"""The environment variables by which the debug tool is switched on from outside: read once, checked, translated to a watch's options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numscope.records.errors import UsageError
+
+ENABLED = "NV_DEBUG_TOOL_ENABLED"
+CONFIG = "NV_DEBUG_TOOL_CONFIG"
+LOG_DIR = "NV_DEBUG_TOOL_LOG_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What the environment asks for.
+
+    Args:
+        config: a configuration's path; None: the default run, which collects nothing.
+        log_dir: folder for logs; None: wherever they go without it.
+    """
+
+    config: str | None = None
+    log_dir: str | None = None
+
+
+def switched_on(environment: Mapping[str, str] | None = None) -> Switched | None:
+    """What the environment asks for; None where the debug tool is off, whatever the other variables say.
+
+    Args:
+        environment: instead of this process's.
+
+    Raises: UsageError, where the switch is neither on nor off, or a path that was given is none.
+    """
+    given = os.environ if environment is None else environment
+    switch = given.get(ENABLED, "").strip()
+    if switch not in ("", "0", "1"):
+        hint = {"true": " Write 1.", "yes": " Write 1.", "on": " Write 1.", "false": " Write 0.", "no": " Write 0.", "off": " Write 0."}
+        raise UsageError(f"{ENABLED}: got {switch!r}, expected 1 (on), 0 or nothing (off).{hint.get(switch.lower(), '')}")
+    if switch != "1":
+        return None
+    config, log_dir = given.get(CONFIG) or None, given.get(LOG_DIR) or None
+    if config is not None and not os.path.isfile(config):
+        found = "a folder" if os.path.isdir(config) else "no such file"
+        raise UsageError(f"{CONFIG}: got {config!r}, {found}, expected a YAML file's path. Leave it out for a run that collects nothing.")
+    if log_dir is not None and os.path.exists(log_dir) and not os.path.isdir(log_dir):
+        raise UsageError(f"{LOG_DIR}: got {log_dir!r}, a file, expected a folder's path.")
+    return Switched(config, log_dir)
+
+
+_served = False
+
+
+def serve(on: bool) -> None:
+    """``numscope run`` watches each model of this process, by these variables among others; with False no longer."""
+    global _served
+    _served = on
+
+
+def served() -> bool:
+    """Whether what these variables ask for is done without the script's doing."""
+    return _served

@@ -1,0 +1,114 @@
+"""What a watch may be told."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from numscope.records.errors import UsageError
+
+Level = Literal["modules", "sentinel"]
+OnNonfinite = Literal["raise", "warn"]
+
+LEVELS: tuple[Level, ...] = ("modules", "sentinel")
+ON_NONFINITE: tuple[OnNonfinite, ...] = ("raise", "warn")
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Options of ``numscope.watch`` and ``numscope run``, checked when made.
+
+    Args:
+        level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
+            as a whole.
+        on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` and go on; None: detection off.
+        gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
+        frames: how many frames a report shows.
+        trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
+        abort_after: stop after this batch.
+        max_scaler_skips: so many steps in a row that GradScaler leaves out are a finding.
+        dead_steps: so many steps in a row with all gradients exactly zero are a finding.
+        json: file that findings are written to.
+        log_dir: folder for reports, findings, frames and statistics, a file a rank.
+        config: statistics to collect: a YAML file's path, or the same as a dict; None: none.
+        tb_writer: TensorBoard's writer that statistics go to, on the ranks that have one.
+        loggers: objects with ``log_scalar(name, value, iteration)`` that statistics go to; ``"wandb"``, ``"mlflow"``.
+        features: files and folders with statistics, features, loggers and rules of the user's own.
+        default_logging: whether statistics go to the text log too.
+        first_step: number of the first step, for a run that goes on from a checkpoint.
+
+    Raises: UsageError.
+    """
+
+    level: Level = "modules"
+    on_nonfinite: OnNonfinite | None = "raise"
+    gradients: bool = True
+    frames: int = 21
+    trace: tuple[int, ...] = ()
+    abort_after: int | None = None
+    max_scaler_skips: int = 10
+    dead_steps: int = 10
+    json: str | None = None
+    log_dir: str | None = None
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None
+    tb_writer: Any = None
+    loggers: tuple[Any, ...] = ()
+    features: tuple[str, ...] = ()
+    default_logging: bool = True
+    first_step: int = 0
+
+    def __post_init__(self) -> None:
+        _closed("level", self.level, LEVELS)
+        if self.on_nonfinite is not None:
+            _closed("on_nonfinite", self.on_nonfinite, ON_NONFINITE)
+        _at_least("frames", self.frames, 1)
+        _at_least("max_scaler_skips", self.max_scaler_skips, 1)
+        _at_least("dead_steps", self.dead_steps, 1)
+        _at_least("first_step", self.first_step, 0)
+        folder: object = self.log_dir
+        if folder is not None:
+            if not isinstance(folder, str | os.PathLike):
+                raise UsageError(f"log_dir: got {folder!r}, expected a folder's path.")
+            object.__setattr__(self, "log_dir", os.fspath(folder))
+        if self.abort_after is not None:
+            _at_least("abort_after", self.abort_after, 0)
+        for name in ("loggers", "features"):
+            given: object = getattr(self, name)
+            alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
+            object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
+        if self.config is None:
+            for name in ("tb_writer", "loggers", "features"):
+                if getattr(self, name):
+                    raise UsageError(f"{name}: given without config, expected statistics to write. Add config=, or leave {name} out.")
+        trace: object = self.trace
+        if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
+            raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")
+        object.__setattr__(self, "trace", tuple(trace))
+        for number in self.trace:
+            _at_least("trace", number, 0)
+
+    @classmethod
+    def of(cls, **given: Any) -> WatchOptions:
+        """From keyword arguments; an unknown one is refused with the nearest known name."""
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise UsageError(f"watch: got the argument {name!r}, expected one of {', '.join(known)}.{hint}")
+        return cls(**given)
+
+
+def _closed(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        near = difflib.get_close_matches(str(value), allowed, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, allowed))}.{hint}")
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name}: got {value!r}, expected a whole number of at least {least}.")

@@ -1,0 +1,93 @@
+"""What a configuration asks for, in plain data: what to collect, of which layers, at which steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numscope.config.schedule import Schedule
+from numscope.config.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One statistic as it was asked for.
+
+    Args:
+        label: the name that logs show, as written in the configuration.
+        statistic: its canonical name in ``summary/statistics.py``.
+        options: such as ``(("block_size", 32), ("dims", 1))``.
+    """
+
+    label: str
+    statistic: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Statistics of some tensors of some layers at some steps.
+
+    Args:
+        section, feature: as written in the configuration, for messages; the feature with its namespace.
+        reduce: merge over the ranks that share the tensor; False: each rank logs its own.
+        merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
+        evaluation: also of forwards in evaluation mode without gradients.
+    """
+
+    section: str
+    feature: str
+    selection: Selection
+    schedule: Schedule
+    tensors: tuple[str, ...]
+    stats: tuple[Asked, ...]
+    reduce: bool = True
+    merge: str | None = None
+    evaluation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/switching.py`` says what it does.
+
+    Args:
+        feature: canonical name, whatever the configuration calls it.
+        settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``Asked`` for ``stats``.
+    """
+
+    section: str
+    feature: str
+    selection: Selection
+    schedule: Schedule
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A feature that a plug-in brought."""
+
+    section: str
+    feature: str
+    selection: Selection
+    schedule: Schedule
+    tensors: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole configuration.
+
+    Args:
+        source: the file's name, or ``config``.
+        notes: what the log says of it once: sections that are off, features that find nothing to act on.
+        text: the configuration as it was given, for the log and run.json.
+    """
+
+    source: str
+    collects: tuple[Collect, ...] = ()
+    switches: tuple[Switch, ...] = ()
+    customs: tuple[Custom, ...] = ()
+    notes: tuple[str, ...] = ()
+    text: str = ""

@@ -1,0 +1,33 @@
+"""From a configuration and files of the user's own to a plan and its plug-ins; loads no torch."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from numscope.config.plan import Plan
+from numscope.plugins import guarded as plugins
+from numscope.plugins.guarded import Plugins
+from numscope.records.errors import UsageError
+
+
+def plan_of(config: str | os.PathLike[str] | Mapping[str, Any], features: plugins.Paths = ()) -> tuple[Plan, Plugins]:
+    """What a configuration asks for, and what plug-ins give to it.
+
+    Args:
+        config: a YAML file's path, or the same as a dict.
+        features: files and folders with statistics, features, loggers and rules.
+
+    Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
+    """
+    from numscope.config import load
+    from numscope.summary.statistics import STATISTICS
+
+    found = plugins.load(features, taken=STATISTICS)
+    try:
+        return load(config, customs=found.customs, statistics={**STATISTICS, **found.statistics}), found
+    except UsageError as error:
+        left_out = [text for text, level in found.messages if level >= logging.ERROR]  # why a name is not known
+        raise UsageError("\n".join((*left_out, str(error)))) from None

@@ -1,0 +1,217 @@
+"""From a step that went bad to a finding: which tensor was first, and which operation made it so."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.distributed.agree import Ranks
+from numscope.probe.naming import class_name
+from numscope.records.finding import Culprit, Finding, Kind, Numbers, Reason
+from numscope.records.site import Phase, Site
+from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay, replay_call
+from numscope.replay.culprit import find_culprit
+from numscope.replay.loss import MODEL_OUTPUT
+from numscope.replay.op import COLLECTIVES
+
+
+def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
+    """The bad leaves that reached the loss, a gradient or a weight, or the user where no backward follows.
+
+    Args:
+        known_weights: names of weights that were non-finite when the watch began; they are no news.
+    """
+    events = evidence.journal.events
+    weights = evidence.journal.weights.ledger
+    no_backward = {c.index for c in evidence.calls if not c.grad_enabled}
+    found = []
+    for index, slot in bad:
+        event = events[index]
+        if event.phase is not Phase.FORWARD:
+            found.append((index, slot))
+        elif any(name == slot and ledger is weights for name, ledger, _ in event.items):
+            if event.entry.parameter(slot) not in known_weights:
+                found.append((index, slot))
+        elif event.call in no_backward and event.entry.name == "" and slot.startswith("output"):
+            numbers = evidence.journal.numbers(index, slot)
+            if numbers is not None and (numbers.num_nan or numbers.num_pos_inf):  # -inf alone is how scores are masked
+                found.append((index, slot))
+    return found
+
+
+def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
+    """Name the culprit of what escaped. *Cost:* at most a replay of each suspected call."""
+    return _finding(evidence, bad, reached, _find(evidence, bad))
+
+
+def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], ranks: Ranks) -> Finding | None:
+    """``diagnose`` for a model that communicates: all ranks do the same calls again, in the same order, until one has a culprit.
+
+    Args:
+        reached: empty on a rank that raised no alarm; it may be the one at fault all the same, its numbers having gone to others.
+    """
+    outside = _outside(evidence, bad)
+    sure = outside is not None and not _handed_on(outside)
+    suspects = [] if sure or not reached else list(dict.fromkeys(_suspects(evidence, bad)))
+    told = ranks.gather({"suspects": suspects, "held": [c.index for c in evidence.calls]})
+    held = set(told[0]["held"]).intersection(*(t["held"] for t in told))
+    waves = itertools.zip_longest(*(t["suspects"] for t in told))
+    replay = Replay(None, "not reproduced: the call's arguments were not kept on every rank")
+    for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
+        call = next(c for c in evidence.calls if c.index == number)
+        replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward, ranks=ranks)
+        if ranks.any(replay.culprit is not None)[0]:
+            break
+    if sure or (outside is not None and replay.culprit is None and not _from_model(outside)):
+        replay = Replay(outside, REPRODUCED)
+    if reached:
+        return _finding(evidence, bad, reached, replay)
+    culprit = replay.culprit
+    return None if culprit is None or received(culprit) else _finding_handed_over(evidence, culprit)
+
+
+def received(culprit: Culprit | None) -> bool:
+    """Whether what went bad came from another rank: the operation is a collective."""
+    return culprit is not None and culprit.op.partition(".")[0] in COLLECTIVES
+
+
+def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], replay: Replay) -> Finding:
+    index, slot = _first(evidence, bad, reached, replay.culprit)
+    journal = evidence.journal
+    numbers = journal.numbers(index, slot)
+    event = journal.events[index]
+    return Finding(
+        step=evidence.step,
+        batch=event.call,
+        phase=event.phase,
+        rank=evidence.rank,
+        site=journal.site(index, slot),
+        kind=kind_of(numbers),
+        contained=False,
+        culprit=replay.culprit,
+        replay=replay.status,
+        frames=journal.frames(index, evidence.frames),
+        model=evidence.model,
+        numbers=numbers,
+    )
+
+
+def _finding_handed_over(evidence: Evidence, culprit: Culprit) -> Finding:
+    """Nothing stayed bad on this rank, but it was here that it began."""
+    numbers = next((o.numbers for o in culprit.outputs if o.numbers is not None and o.numbers.num_nonfinite), None)
+    cls = next((class_name(module) for module, name in evidence.names.items() if name == culprit.module), "")
+    return Finding(
+        step=evidence.step,
+        batch=evidence.journal.call,
+        phase=culprit.phase,
+        rank=evidence.rank,
+        site=Site(culprit.module, cls, culprit.phase, "handed to other ranks"),
+        kind=kind_of(numbers),
+        contained=False,
+        culprit=culprit,
+        replay=REPRODUCED,
+        frames=evidence.journal.frames(len(evidence.journal.events) - 1, evidence.frames),
+        model=evidence.model,
+        numbers=numbers,
+    )
+
+
+def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
+    """One note a site for what was bad and went nowhere."""
+    found: dict[Site, Finding] = {}
+    for index, slot in bad:
+        site = evidence.journal.site(index, slot)
+        if site not in found:
+            numbers = evidence.journal.numbers(index, slot)
+            event = evidence.journal.events[index]
+            found[site] = Finding(
+                evidence.step, event.call, event.phase, evidence.rank, site, kind_of(numbers), True, None,
+                "not replayed: it never reached the loss, a gradient or a weight", model=evidence.model, numbers=numbers,
+            )  # fmt: skip
+    return list(found.values())
+
+
+def kind_of(numbers: Numbers | None) -> Kind:
+    return Kind.INF if numbers is not None and not numbers.num_nan else Kind.NAN
+
+
+def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
+    """The stretch outside the model first, where it is the first to go bad; then the calls, the most suspected first."""
+    outside = _outside(evidence, bad)
+    if outside is not None and not _handed_on(outside):
+        return Replay(outside, REPRODUCED)
+    status = "not reproduced: the call's arguments were not kept"
+    finite = 0
+    for number in dict.fromkeys(_suspects(evidence, bad)):
+        call = next((c for c in evidence.calls if c.index == number), None)
+        if call is not None:
+            replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward)
+            if replay.culprit is not None and outside is not None and _came_from_loss(replay.culprit):
+                continue
+            if replay.culprit is not None or replay.status == COMMUNICATES:
+                return replay
+            status = replay.status
+            finite += status == FINITE
+    if 1 < finite == len(evidence.calls):
+        status = f"not reproduced: each of {finite} micro-batches was finite by itself: their accumulated gradients overflow; {_LATER}"
+    if outside is None or _from_model(outside):
+        return Replay(None, status)  # the loss was handed it by the model, which did not show it again
+    return Replay(outside, REPRODUCED)
+
+
+_LATER = "or look at what changes them after backward (clipping, unscaling)"
+
+
+def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
+    """The culprit in the stretch between the model's outputs and ``backward``."""
+    roots = [root for root in evidence.stretch.roots if root.known]
+    watched = list(
+        dict.fromkeys([evidence.stretch, *(root.stretch for root in roots)])
+    )  # another model's may have been the one that watched
+    for stretch in watched:
+        outside = find_culprit(stretch.tape, [root.state for root in roots if root.stretch is stretch], stretch.ledger)
+        if outside is not None:
+            return outside
+    if any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
+        return None
+    return next((c for stretch in watched if (c := find_culprit(stretch.tape, stretch.backward, stretch.ledger)) is not None), None)
+
+
+def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:
+    """Numbers of calls, the most suspected first; repeated."""
+    events = [evidence.journal.events[index] for index, _ in bad]
+    forward = [e.call for e in events if e.phase is Phase.FORWARD]
+    return [*forward, *(e.call for e in events if e.phase is not Phase.FORWARD), *(c.index for c in evidence.calls)]
+
+
+def _handed_on(culprit: Culprit) -> bool:
+    """Whether a culprit of the loss was given its bad values: by the model, which is then asked first, or by the data."""
+    return culprit.reason == Reason.BAD_INPUT or (culprit.reason == Reason.UNKNOWN and culprit.phase is not Phase.BACKWARD)
+
+
+def _came_from_loss(culprit: Culprit) -> bool:
+    """Whether a replay only showed that the gradients handed to it were bad."""
+    return culprit.reason == Reason.BAD_INPUT and culprit.phase is Phase.BACKWARD
+
+
+def _from_model(culprit: Culprit) -> bool:
+    return _handed_on(culprit) and any(
+        MODEL_OUTPUT in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs
+    )
+
+
+def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], culprit: Culprit | None) -> BadLeaf:
+    """The first bad leaf of the culprit's phase; -inf alone, as scores are masked with, only in the culprit's module or around it."""
+    events = evidence.journal.events
+    phase = Phase.FORWARD if culprit is None else culprit.phase
+    found = [leaf for leaf in bad if events[leaf[0]].phase is phase] or list(reached)
+
+    def telling(leaf: BadLeaf) -> bool:
+        numbers = evidence.journal.numbers(*leaf)
+        if numbers is None or numbers.num_nan or numbers.num_pos_inf:
+            return True
+        name = events[leaf[0]].entry.name
+        return culprit is not None and (not name or f"{culprit.module}.".startswith(f"{name}."))
+
+    return next((leaf for leaf in found if telling(leaf)), found[0])

@@ -1,0 +1,319 @@
+"""The judge reads a step's journal and says what is wrong: alone, among several models, and with all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from numscope.config.options import WatchOptions
+from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, kind_of, received
+from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.streaks import Streak
+from numscope.distributed.agree import Ranks
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.entry import Entry
+from numscope.probe.module import ModuleProbe
+from numscope.records.errors import NonFiniteError
+from numscope.records.finding import Finding, Kind, Numbers, parse_finding, plain
+from numscope.records.site import Phase, Site
+from numscope.replay.call import COMMUNICATES, Replay, needs_accumulation
+from numscope.replay.update import replay_optimizer
+from numscope.report.delivery import Delivery
+
+_live: list[Judge] = []  # one step may involve several models
+
+
+class _Farewell:
+    """Waits for the next step of an optimizer of the model, to answer the other ranks' question once more."""
+
+    def __init__(self, ranks: Ranks, parameters: set[int]) -> None:
+        self._ranks = ranks
+        self._parameters = parameters
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if any(id(p) in self._parameters for group in optimizer.param_groups for p in group["params"]):
+            optimizer_probe.unlisten(self)
+            with contextlib.suppress(Exception):
+                self._ranks.leave()
+
+    def after_step(self, optimizer: Optimizer) -> None: ...
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self.before_step(optimizer)
+
+
+class Judge:
+    """Findings of one watched model.
+
+    Args:
+        evidence: the step at work; the scope fills it.
+        probe: paused while a step is done again.
+        ranks: those that train the model together.
+    """
+
+    def __init__(self, evidence: Evidence, probe: ModuleProbe, options: WatchOptions, delivery: Delivery, ranks: Ranks) -> None:
+        self.findings: list[Finding] = []
+        self.contained: list[Finding] = []
+        self.victim = False  # a weight is bad already: what follows from it is no news
+        self.bad_from_start: frozenset[str] = frozenset()
+        self._evidence = evidence
+        self._probe = probe
+        self._options = options
+        self._delivery = delivery
+        self._ranks = ranks
+        self._skips: WeakKeyDictionary[Optimizer, Streak] = WeakKeyDictionary()
+        self._dead = Streak(options.dead_steps)
+        self._contained_sites: set[Site] = set()
+        _live.append(self)
+
+    def close(self) -> None:
+        """Other models' steps no longer involve this one."""
+        if self in _live:
+            _live.remove(self)
+
+    def part(self, parameters: set[int]) -> None:
+        """This watch has failed; the other ranks hear of it when they ask next, at the optimizer's step."""
+        if self._ranks.together:
+            optimizer_probe.listen(_Farewell(self._ranks, parameters))
+
+    def judge(
+        self, gradients: Sequence[int] = (), *, alone: bool = False, scaled: Sequence[int] | None = None, skips: Streak | None = None
+    ) -> None:
+        """Read the step's rows and say what is wrong.
+
+        Args:
+            gradients: handles of the parameters' gradients.
+            alone: the other ranks may not be at the same place: nobody is asked.
+            scaled: GradScaler steps one of perhaps several optimizers; handles of the gradients that are the others'. Where those are bad
+                it will leave their steps out.
+            skips: of a step that GradScaler left out, which is an alarm only when its streak is long enough.
+
+        Raises: NonFiniteError, where the options ask for it.
+        """
+        counts = skips is None or skips.hit(True)
+        bad = self._read()
+        reached = escaped(self._evidence, bad, self.bad_from_start)
+        if scaled is not None:
+            reached = self._beyond_scale(reached, set(gradients), set(scaled))
+        alarm = bool(reached) and not self.victim and counts
+        (somebody,) = (alarm,) if alone else self._ranks.any(alarm)
+        if somebody:
+            self.victim = True
+            note = "" if skips is None else f"GradScaler left out {skips.length} steps in a row"
+            self._alarm(self._find(bad, reached if alarm else (), alone, note))
+        elif skips is None:
+            self.victim = bool(reached)
+            if bad and not reached:
+                self._note_contained(bad)
+        if not reached and skips is None and self._dead.hit(bool(gradients) and self._all_zero(gradients)):
+            self._alarm_dead(gradients)
+
+    def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
+        """What is bad although GradScaler found the optimizer's gradients finite, and for no other optimizer's sake."""
+        journal = self._evidence.journal
+        events = [journal.events[index] for index, _ in reached]
+        handles = {
+            handle for event in events for _, book, handle in event.items if book is journal.ledger and event.phase is Phase.BACKWARD
+        }
+        if not own.isdisjoint(handles):
+            return list(reached)  # made bad since
+        if not others.isdisjoint(handles):
+            return []
+        kept: list[BadLeaf] = []
+        for (index, slot), event in zip(reached, events, strict=True):
+            numbers = journal.numbers(index, slot)
+            if event.phase is Phase.FORWARD or (event.phase is Phase.LOSS and numbers is not None and numbers.num_nan):
+                kept.append((index, slot))
+        return kept
+
+    def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
+        """GradScaler left an optimizer's step out; several in a row are a finding."""
+        self.judge(gradients, skips=self._skips.setdefault(optimizer, Streak(self._options.max_scaler_skips)))
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """A step was not left out."""
+        self._skips.pop(optimizer, None)
+
+    def judge_update(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, int, int]]) -> None:
+        """Look at the weights that an optimizer has just written.
+
+        Args:
+            places: for each parameter its module, slot, row's handle and id.
+        """
+        weights = self._evidence.journal.weights.ledger
+        bad = set(weights.bad())
+        named = [(entry.parameter(slot), handle, key) for entry, slot, handle, key in places]
+        news = [(name, handle) for name, handle, _ in named if handle in bad and name not in self.bad_from_start]
+        alarm = bool(news) and not self.victim
+        somebody, somewhere = self._ranks.any(alarm, bool(bad))
+        if not somewhere:
+            self.victim = False
+        if not somebody:
+            return
+        self.victim = True
+        replay: Replay | None = None
+        # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
+        spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
+        if self._ranks.together if spread else alarm:
+            with self._paused():
+                replay = replay_optimizer(optimizer, {key: name for name, _, key in named})
+        self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
+
+    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay | None) -> Finding:
+        journal = self._evidence.journal
+        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, journal.weights.ledger, news)
+        index, slot = len(journal.events) - 1, news[0][0]
+        numbers = journal.numbers(index, slot)
+        return Finding(
+            step=self._evidence.step,
+            batch=journal.call,
+            phase=Phase.OPTIMIZER,
+            rank=self._evidence.rank,
+            site=journal.site(index, slot),
+            kind=kind_of(numbers),
+            contained=False,
+            culprit=None if replay is None else replay.culprit,
+            replay=COMMUNICATES if replay is None else replay.status,
+            frames=journal.frames(index, self._options.frames),
+            model=self._evidence.model,
+            numbers=numbers,
+        )
+
+    # ---- whose was first
+
+    def _read(self) -> list[BadLeaf]:
+        journal = self._evidence.journal
+        journal.absorb(self._probe.compiled)
+        journal.read()
+        return journal.bad() if journal.any_bad() else []
+
+    def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
+        """The finding of the model whose own output went bad first: the teacher's or the discriminator's, rather than its victim's."""
+        order = min(self._evidence.journal.events[i].order for i, _ in bad)
+        for other in _live:
+            if other is not self and other._evidence.calls:
+                events = other._evidence.journal.events
+                theirs = other._read()
+                out = [(i, slot) for i, slot in theirs if not events[i].entry.name and slot.startswith("output")]
+                if out and events[out[0][0]].order < order:
+                    with self._paused():
+                        return diagnose(other._evidence, theirs, out)
+        with self._paused():
+            return diagnose(self._evidence, bad, reached)
+
+    def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str) -> Finding | None:
+        """What somebody's alarm was about; ``reached`` is empty where it was another rank's."""
+        mine: Finding | None = None
+        fault: Exception | None = None
+        try:
+            mine = self._first_of_models(bad, reached) if reached else None
+        except Exception as error:  # the others wait for an answer first
+            fault = error
+        if not alone and self._ranks.together and self._ranks.any(mine is not None and mine.replay == COMMUNICATES)[0]:
+            with self._paused():
+                mine = diagnose_together(self._evidence, bad, reached, self._ranks)
+        if mine is not None and note:
+            mine = replace(mine, note=note, kind=Kind.SCALER_SKIPS)
+        found = mine if alone else self._first_of_ranks(mine)
+        if fault is not None:
+            raise fault
+        return found
+
+    def _first_of_ranks(self, finding: Finding | None) -> Finding | None:
+        """Of all ranks' findings the first one that is no victim's: it has a culprit, which no other rank handed over.
+
+        Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
+        earlier event of a phase, was first.
+        """
+        if not self._ranks.together:
+            return finding
+        told = self._ranks.gather(None if finding is None else [plain(finding), *self._since(finding)])
+        alarms = [(parse_finding(one[0]), one[1], one[2]) for one in told if one is not None]
+        phases = list(Phase)
+        first = min(
+            alarms,
+            key=lambda a: (a[0].culprit is None, received(a[0].culprit), -a[1], phases.index(a[0].phase), a[2], a[0].rank),
+            default=(None,),
+        )
+        return first[0]
+
+    def _since(self, finding: Finding) -> tuple[int, int]:
+        """How many calls ago it was, and how many of its call's events came before it."""
+        journal = self._evidence.journal
+        there = [event for event in journal.events if event.call == finding.batch]
+        site = finding.site
+        seen = (
+            place
+            for place, event in enumerate(there)
+            if (event.entry.name, event.phase) == (site.module, site.phase) and any(slot == site.slot for slot, _, _ in event.items)
+        )
+        return journal.call - finding.batch, next(seen, len(there))
+
+    @contextlib.contextmanager
+    def _paused(self) -> Iterator[None]:
+        probes = [judge._probe for judge in _live]
+        was = [probe.paused for probe in probes]
+        try:
+            for probe in probes:
+                probe.paused = True
+            yield
+        finally:
+            for probe, paused in zip(probes, was, strict=True):
+                probe.paused = paused
+
+    # ---- what is said
+
+    def _alarm(self, finding: Finding | None) -> None:
+        if finding is None:  # the rank that had raised the alarm could not say why
+            return
+        self.findings.append(finding)
+        self._delivery.finding(finding)
+        if self._options.on_nonfinite == "raise":
+            self._evidence.forget()
+            raise NonFiniteError(finding)
+
+    def _note_contained(self, bad: Sequence[BadLeaf]) -> None:
+        for note in contained(self._evidence, bad):
+            if note.site not in self._contained_sites:
+                self._contained_sites.add(note.site)
+                self.contained.append(note)
+                self._delivery.contained(note)
+
+    def _all_zero(self, handles: Sequence[int]) -> bool:
+        ledger = self._evidence.journal.ledger
+        return all(s.num_zero == s.numel for s in (ledger.summary(h) for h in handles if h >= 0))
+
+    def _alarm_dead(self, handles: Sequence[int]) -> None:
+        """Not an error: a frozen or finished model looks the same."""
+        journal = self._evidence.journal
+        index = next(
+            (i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0
+        )
+        slot = journal.events[index].items[0][0]
+        numbers: Numbers | None = journal.numbers(index, slot)
+        finding = Finding(
+            step=self._evidence.step,
+            batch=journal.call,
+            phase=Phase.BACKWARD,
+            rank=self._evidence.rank,
+            site=journal.site(index, slot),
+            kind=Kind.DEAD_GRADIENTS,
+            contained=False,
+            culprit=None,
+            replay="not replayed: nothing is non-finite",
+            frames=journal.frames(index, self._options.frames),
+            model=self._evidence.model,
+            numbers=numbers,
+            note=f"every gradient was exactly zero in {self._dead.length} steps in a row",
+        )
+        self.findings.append(finding)
+        self._delivery.finding(finding)

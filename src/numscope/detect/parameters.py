@@ -1,0 +1,110 @@
+"""The parameters of a watched model and the optimizers that update them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Collection, Mapping
+
+from torch import nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from numscope.detect.journal import Journal
+from numscope.probe.entry import Entry
+from numscope.probe.module import ModuleProbe
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.records.site import Phase
+
+
+class Trained:
+    """Puts parameters' gradients and weights into the journal, all in one native call.
+
+    Args:
+        probe: names the modules.
+        journal: gets the rows.
+        optimizer: known from the start; others are met when they step.
+    """
+
+    def __init__(self, probe: ModuleProbe, journal: Journal, optimizer: Optimizer | None) -> None:
+        self._probe = probe
+        self._journal = journal
+        self._optimizers: list[weakref.ref[Optimizer]] = [] if optimizer is None else [weakref.ref(optimizer)]
+        self._searched = optimizer is not None
+        self._num_parameters: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # when it was last looked at
+        self.find()
+
+    def find(self) -> None:
+        """Again where modules or an optimizer's parameters are new: sharding and tying put others in the place of those that were there."""
+        self.places: list[tuple[Entry, str, Parameter]] = [
+            (self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)
+        ]
+
+    @property
+    def ids(self) -> set[int]:
+        return {known for _, _, p in self.places for known in ids_known(p)}
+
+    @property
+    def has_optimizer(self) -> bool:
+        return bool(self._optimizers)
+
+    def meet(self, optimizer: Optimizer) -> None:
+        """An optimizer has begun a step."""
+        if not any(ref() is optimizer for ref in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+
+    def search(self) -> None:
+        """Look once for optimizers that have not stepped yet. *Cost:* one walk over all objects."""
+        if not self._optimizers and not self._searched:
+            self._searched = True
+            # by type: isinstance asks each object for its __class__, which some answer with a warning; a failed one has no groups
+            optimizers = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
+            self._optimizers = [weakref.ref(o) for o in optimizers if self.updated_by(o)]
+
+    def updated_by(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer has some of the model's parameters."""
+        given = ids_of(optimizer)
+        if self._num_parameters.get(optimizer) != len(given):
+            self._num_parameters[optimizer] = len(given)
+            if not given <= self.ids:  # another model's, or put into this one since
+                self.find()
+        return not given.isdisjoint(self.ids)
+
+    def see_gradients(self, only: Collection[int] | None = None) -> list[int]:
+        """An event for each parameter that has a gradient; ``only`` those of some ids.
+
+        Returns: their handles. *Cost:* one pass over the gradients.
+        """
+        journal = self._journal
+        wanted = [(e, s, p) for e, s, p in self.places if only is None or any(known in only for known in ids_known(p))]
+        found = [(e, s, g) for e, s, p in wanted if (g := gradient_of(p)) is not None]
+        handles = journal.ledger.observe_many([g for _, _, g in found])
+        for (entry, slot, _), handle in zip(found, handles, strict=True):
+            journal.add_handles(entry, Phase.BACKWARD, journal.ledger, [(entry.gradient_slot(slot), handle)])
+        return handles
+
+    def see_weights(self, only: Collection[int]) -> list[tuple[Entry, str, int, int]]:
+        """Read weights anew: module, slot, row's handle and id of each. *Cost:* one pass over them."""
+        found = [(entry, slot, p) for entry, slot, p in self.places if any(known in only for known in ids_known(p))]
+        handles = self._journal.weights.observe_many([p for _, _, p in found])
+        return [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(found, handles, strict=True)]
+
+    def bad_now(self) -> frozenset[str]:
+        """Names of the weights that are non-finite."""
+        seen = self.see_weights(self.ids)
+        ledger = self._journal.weights.ledger
+        ledger.read()
+        bad = set(ledger.bad())
+        return frozenset(entry.parameter(slot) for entry, slot, handle, _ in seen if handle in bad)
+
+
+def parameters_of(names: Mapping[nn.Module, str]) -> list[tuple[str, str, nn.Parameter]]:
+    """Each parameter once: (module name, slot, parameter)."""
+    seen: set[int] = set()
+    found: list[tuple[str, str, nn.Parameter]] = []
+    for module, name in names.items():
+        for slot, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in seen:
+                seen.add(id(parameter))
+                found.append((name, slot, parameter))
+    return found

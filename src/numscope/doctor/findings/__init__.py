@@ -1,0 +1,1 @@
+"""What the doctor can find, and how it is told."""

@@ -1,0 +1,148 @@
+"""Where the hub is and what the job's token is, as the launcher lets every rank work out alone."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numscope.doctor.meet.identity import expand_nodes, nodelist
+from numscope.doctor.records import Identity, Settings
+from numscope.records.errors import UsageError
+
+TOKEN = "NUMSCOPE_DOCTOR_TOKEN"  # in the environment, where ps does not show it; given there it is the job's secret
+ENDPOINT = "NUMSCOPE_DOCTOR_ENDPOINT"
+_NUM_PORTS = 3  # tried in turn where the doctor chooses the port: somebody else may hold one
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where ranks meet.
+
+    Args:
+        host: of the hub, as written.
+        ports: tried in this order.
+        token: what a connection must hold. Derived from the job's number where nobody set one: it keeps strangers and other jobs out,
+            not a fellow user who knows that number; set NUMSCOPE_DOCTOR_TOKEN against those.
+        hosted: this process is to host the hub.
+        origin: which words it comes from, for messages.
+    """
+
+    host: str
+    ports: tuple[int, ...]
+    token: str
+    hosted: bool
+    origin: str
+
+    @property
+    def name(self) -> str:
+        """Host and first port, as a user would write it."""
+        return f"[{self.host}]:{self.ports[0]}" if ":" in self.host else f"{self.host}:{self.ports[0]}"
+
+
+def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
+    """Where this rank meets the others.
+
+    Raises: UsageError where the launcher does not say and nobody else did.
+    """
+    first = identity.rank == 0
+    if environ.get(ENDPOINT):  # the doctor's own launcher hosts the hub itself
+        host, port = split_endpoint(environ[ENDPOINT], ENDPOINT)
+        return Meeting(host, (port,), _token(settings, environ, "local"), False, ENDPOINT)
+    if settings.endpoint:
+        host, port = split_endpoint(settings.endpoint)
+        return Meeting(host, (port,), _token(settings, environ, "endpoint", settings.endpoint), first, "--endpoint")
+    if identity.launcher == "slurm" and "MASTER_ADDR" not in environ:
+        hosts = expand_nodes(nodelist(environ))
+        if not hosts:
+            raise UsageError("SLURM_JOB_NODELIST: got nothing, expected the job's hosts. Add --endpoint HOST:PORT with rank 0's host.")
+        job = (environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
+        # Rank 0 is elsewhere where tasks were spread by hand (--distribution=arbitrary); node 0 has always a first task.
+        there = identity.node == 0 and identity.local_rank == 0
+        return Meeting(hosts[0], _ports_of(*job), _token(settings, environ, "slurm", *job), there, "SLURM_JOB_NODELIST")
+    if environ.get("MASTER_ADDR"):
+        address, word = environ["MASTER_ADDR"], environ.get("MASTER_PORT", "29500")
+        if not word.isdigit() or not 0 < int(word) < 65536:
+            raise UsageError(f"MASTER_PORT: got {word!r}, expected a port, 1 to 65535.")
+        ports = tuple(1024 + (int(word) - 1024 + step) % (65536 - 1024) for step in range(1, _NUM_PORTS + 1))
+        token = _token(settings, environ, "torchrun", environ.get("TORCHELASTIC_RUN_ID", ""), address, word)
+        return Meeting(address, ports, token, first, f"MASTER_ADDR={address}, next to MASTER_PORT={word}")
+    if identity.launcher == "mpi" and identity.local_world_size == identity.world_size:
+        run = (*(environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")), str(os.getuid()))
+        return Meeting("127.0.0.1", _ports_of(*run), _token(settings, environ, "mpi", *run), first, "one node")
+    missing = "MPI's launcher" if identity.launcher == "mpi" else "RANK and WORLD_SIZE"
+    raise UsageError(
+        f"MASTER_ADDR: got nothing, expected the host of rank 0, which {missing} does not say. "
+        "Add --endpoint HOST:PORT, or set MASTER_ADDR and MASTER_PORT for all ranks."
+    )
+
+
+def meet_at_endpoint(settings: Settings, node_rank: int | None, environ: Mapping[str, str]) -> Meeting:
+    """Where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
+
+    Raises: UsageError for no endpoint.
+    """
+    if not settings.endpoint:
+        raise UsageError("--endpoint: got nothing, expected HOST:PORT of one of the nodes, the same on all, together with --nnodes.")
+    host, port = split_endpoint(settings.endpoint)
+    hosted = node_rank == 0 if node_rank is not None else is_here(host)
+    return Meeting(host, (port,), _token(settings, environ, "endpoint", settings.endpoint), hosted, "--endpoint")
+
+
+def split_endpoint(endpoint: str, where: str = "--endpoint") -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT``.
+
+    Raises: UsageError.
+    """
+    host, colon, port = endpoint.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UsageError(f"{where}: got {endpoint!r}, expected HOST:PORT, such as node1:29400 or [fd00::1]:29400.")
+    return host, int(port)
+
+
+def is_here(host: str) -> bool:
+    """Whether a host's name means this host. A loopback address alone does not: ``127.0.1.1 node1`` stands in many an /etc/hosts."""
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return False
+    for address in addresses:
+        if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+            own = socket.gethostname()
+            if is_loopback_name(host) or host in (own, own.partition(".")[0]) or host.partition(".")[0] == own:
+                return True
+            continue
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind((address, 0))  # only an address of this host can be bound
+            except OSError:
+                continue
+            return True
+    return False
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a host's name says by itself that this host is meant."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost") or host.startswith(("localhost.", "ip6-localhost"))
+
+
+def _ports_of(*job: str) -> tuple[int, ...]:
+    """Ports below the range that systems hand out, by the job's number, so that two jobs on a host seldom meet."""
+    start = 20000 + int(hashlib.sha256("/".join(job).encode()).hexdigest(), 16) % 10000
+    return tuple(range(start, start + _NUM_PORTS))
+
+
+def _token(settings: Settings, environ: Mapping[str, str], *words: str) -> str:
+    given = settings.token or environ.get(TOKEN, "")
+    return given or hashlib.sha256("\n".join(("numscope doctor", *words)).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What each rank examines, a phase a file."""

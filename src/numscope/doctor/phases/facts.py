@@ -1,0 +1,269 @@
+"""Phase 0: what this rank's process sees of its host, with the standard library alone and no import of torch.
+
+Each fact is guarded: one that can't be had is absent or says why in its ``error``, and the rest is told all the same.
+
+Data of a rank:
+    ``hostname``, ``system``, ``kernel``, ``machine``, ``pid``, ``container`` (a name, "" for none that shows)
+    ``name``: how the host's own name resolves: ``addresses``, ``loopback`` (all of them are), ``error``, ``seconds``
+    ``interfaces``: {name: ``mtu``, ``up``, ``running``, ``loopback``, ``addresses``, ``speed_mbps`` where the driver says}
+    ``shm``: ``size_bytes``, ``free_bytes`` of /dev/shm
+    ``limits``: ``memlock_bytes``, ``nofile``, ``nproc`` (-1: none)
+    ``cpus``: ``count``, ``usable`` (affinity), ``quota`` (of the cgroup, in CPUs)
+    ``memory``: ``total_bytes``, ``available_bytes``, ``limit_bytes`` (of the cgroup)
+    ``versions``: of python, numscope, torch, nccl, …, as installed
+    ``environment``: of the names in ``PREFIXES`` and ``NAMES``; values of secret names never, others up to 200 characters
+    ``left_out``: names of which the value was not told
+    ``gpus``: ``status`` (ok, none, failed, timeout), ``error``, ``driver``, ``devices``: [``index``, ``name``, ``uuid``, ``memory_bytes``]
+    ``infiniband``: {device: ``port``, ``state``, ``rate``, ``link_layer``}
+    ``wall_s``: this host's clock, seconds since 1970
+    ``errors``: {fact: why it is absent}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import platform
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from numscope.doctor.budget import Deadline
+from numscope.doctor.phases.context import Context
+from numscope.doctor.phases.gpus import GpuQuery
+
+PREFIXES = ("NCCL_", "RCCL_", "TORCH_", "TORCHELASTIC_", "PYTORCH_", "GLOO_", "CUDA_", "HIP_", "ROCR_", "UCX_", "FI_", "OMP_", "MKL_")
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")
+NAME_S = 2.0  # a name server that does not answer would take 10 s and more
+GPUS_S = 8.0
+_VALUE_CHARACTERS = 200
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE|_PW\b|_PWD\b", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_VERSIONS = {
+    "torch": ("torch",),
+    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"),
+    "cuda-runtime": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
+    "triton": ("triton",),
+    "transformers": ("transformers",),
+    "accelerate": ("accelerate",),
+    "deepspeed": ("deepspeed",),
+}
+
+
+def run(context: Context) -> dict[str, Any]:
+    """All facts of this rank's host.
+
+    *Cost:* some 20 ms without GPUs; with them as long as nvidia-smi takes, 8 s at most.
+    """
+    context.say("look at this host")
+    return gather(os.environ, context.deadline, context.settings.timeout_scale)
+
+
+def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -> dict[str, Any]:
+    """All facts, within the deadline."""
+    gpus = GpuQuery(environ)  # it takes longest, so it runs beside the rest
+    errors: dict[str, str] = {}
+    data: dict[str, Any] = {"errors": errors, "wall_s": time.time(), "pid": os.getpid()}
+    told, left_out = environment(environ)
+    data["environment"], data["left_out"] = told, left_out
+    facts: dict[str, Callable[[], Any]] = {
+        "hostname": socket.gethostname,
+        "system": platform.system,
+        "kernel": platform.release,
+        "machine": platform.machine,
+        "container": _container,
+        "interfaces": interfaces,
+        "shm": _shm,
+        "limits": _limits,
+        "cpus": _cpus,
+        "memory": _memory,
+        "versions": versions,
+        "infiniband": infiniband,
+        "name": lambda: resolve(socket.gethostname(), deadline.within(NAME_S * scale)),
+        "gpus": lambda: gpus.answer(deadline.within(GPUS_S * scale)),
+    }
+    for name, ask in facts.items():
+        try:
+            data[name] = ask()
+        except Exception as error:  # a host may be odd in any way: the other facts matter all the same
+            errors[name] = f"{type(error).__name__}: {error}"[:_VALUE_CHARACTERS]
+    return data
+
+
+def environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What matters for collectives, and the names of which the value is nobody's business."""
+    wanted = sorted(name for name in environ if name.startswith(PREFIXES) or name in NAMES)
+    left_out = [name for name in wanted if _SECRET.search(name)]
+    told = {}
+    for name in wanted:
+        if name not in left_out:
+            value = _LOGIN.sub("***", environ[name].encode("utf-8", "replace").decode())
+            more = f"… ({len(value):,} characters)"
+            told[name] = value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + more
+    return told, left_out
+
+
+def resolve(name: str, deadline: Deadline) -> dict[str, Any]:
+    """How a host's name resolves, asked in a thread, as a resolver knows no timeout of ours.
+
+    Returns: ``addresses``, ``loopback`` (there are some and all are), ``error``, ``seconds``.
+    """
+    answer: dict[str, Any] = {}
+
+    def ask() -> None:
+        try:
+            found = {str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+            answer["addresses"] = sorted(found)
+        except (OSError, UnicodeError) as error:
+            answer["error"] = getattr(error, "strerror", None) or str(error)
+
+    started = time.monotonic()
+    thread = threading.Thread(target=ask, name="doctor-resolve", daemon=True)
+    thread.start()
+    thread.join(deadline.left)
+    result = dict(answer)
+    addresses = result.get("addresses", [])
+    if not result:
+        result["error"] = f"no answer from the resolver within {deadline.seconds:.1f} s"
+    return {
+        "name": name,
+        "addresses": addresses,
+        "loopback": bool(addresses) and all(is_loopback(address) for address in addresses),
+        "error": result.get("error", ""),
+        "seconds": time.monotonic() - started,
+    }
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address reaches only its own host."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0].removeprefix("::ffff:")).is_loopback
+    except ValueError:
+        return False
+
+
+def interfaces() -> dict[str, dict[str, Any]]:
+    """The network interfaces of this process's namespace (/sys may show those of another one)."""
+    found: dict[str, dict[str, Any]] = {name: {"addresses": []} for _, name in socket.if_nameindex()}
+    if sys.platform != "linux":
+        return found
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for name, facts in found.items():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):
+                (facts["mtu"],) = struct.unpack_from("=i", fcntl.ioctl(asking, 0x8921, request), 16)  # SIOCGIFMTU
+            with contextlib.suppress(OSError):
+                (flags,) = struct.unpack_from("=H", fcntl.ioctl(asking, 0x8913, request), 16)  # SIOCGIFFLAGS
+                facts.update(up=bool(flags & 1), loopback=bool(flags & 8), running=bool(flags & 0x40))
+            with contextlib.suppress(OSError, ValueError):
+                speed = int(Path(f"/sys/class/net/{name}/speed").read_text())
+                if speed > 0:
+                    facts["speed_mbps"] = speed
+        for name, address in _addresses(asking):
+            found.setdefault(name, {"addresses": []})["addresses"].append(address)
+    return found
+
+
+def _addresses(asking: socket.socket) -> list[tuple[str, str]]:
+    """(interface, address) of both families; aliases (eth0:1) count for their interface."""
+    import array
+    import fcntl
+
+    found = []
+    with contextlib.suppress(OSError):
+        room = array.array("B", bytes(40 * 256))
+        start, length = room.buffer_info()
+        answer = fcntl.ioctl(asking, 0x8912, struct.pack("iL", length, start))  # SIOCGIFCONF
+        (filled,) = struct.unpack_from("i", answer)
+        for offset in range(0, min(filled, length), 40):
+            entry = room.tobytes()[offset : offset + 40]
+            name = entry[:16].partition(b"\0")[0].decode(errors="replace").partition(":")[0]
+            found.append((name, socket.inet_ntoa(entry[20:24])))
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            word, *_, name = line.split()
+            found.append((name, str(ipaddress.ip_address(int(word, 16).to_bytes(16, "big")))))
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Versions as installed: a package's metadata says them without its import."""
+    from numscope.version import __version__
+
+    found = {"python": platform.python_version(), "numscope": __version__}
+    for name, packages in _VERSIONS.items():
+        for package in packages:
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(package)
+                break
+    return found
+
+
+def infiniband(root: Path = Path("/sys/class/infiniband")) -> dict[str, dict[str, str]]:
+    """InfiniBand and RoCE devices, a port each."""
+    found = {}
+    for port in sorted(root.glob("*/ports/*")):
+        facts = {"port": port.name}
+        for name in ("state", "rate", "link_layer"):
+            with contextlib.suppress(OSError):
+                facts[name] = (port / name).read_text().strip()
+        found[f"{port.parent.parent.name}:{port.name}"] = facts
+    return found
+
+
+def _shm() -> dict[str, int]:
+    space = os.statvfs("/dev/shm")
+    return {"size_bytes": space.f_blocks * space.f_frsize, "free_bytes": space.f_bavail * space.f_frsize}
+
+
+def _limits() -> dict[str, int]:
+    import resource
+
+    def limit(kind: int) -> int:
+        soft = resource.getrlimit(kind)[0]
+        return -1 if soft == resource.RLIM_INFINITY else soft
+
+    return {
+        "memlock_bytes": limit(resource.RLIMIT_MEMLOCK),
+        "nofile": limit(resource.RLIMIT_NOFILE),
+        "nproc": limit(resource.RLIMIT_NPROC),
+    }
+
+
+def _cpus() -> dict[str, Any]:
+    count = os.cpu_count() or 0
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else count
+    found: dict[str, Any] = {"count": count, "usable": usable}
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            found["quota"] = int(quota) / int(period)
+    return found
+
+
+def _memory() -> dict[str, int]:
+    found = {"total_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found["available_bytes"] = int(line.split()[1]) << 10
+    with contextlib.suppress(OSError, ValueError):
+        found["limit_bytes"] = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    return found
+
+
+def _container() -> str:
+    for mark, name in (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/.singularity.d", "apptainer")):
+        if os.path.exists(mark):
+            return name
+    return ""

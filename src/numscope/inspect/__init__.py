@@ -1,0 +1,1 @@
+"""Statistics of one model by a configuration."""

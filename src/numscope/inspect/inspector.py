@@ -1,0 +1,447 @@
+"""The inspector: collects the statistics that a plan asks for, of one model, on scheduled steps; between them the model runs bare."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.config import resolve
+from numscope.config.options import WatchOptions
+from numscope.distributed.agree import spread
+from numscope.inspect.dynamics import Dynamics
+from numscope.inspect.ranks import Joint
+from numscope.inspect.recorder import Recorder
+from numscope.inspect.sites import Active, Inspection, Site
+from numscope.inspect.switches import Switchboard
+from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.unmatched import refuse_unmatched
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.dynamo import prepare_dynamo
+from numscope.probe.layer_names import Structure, layers_of, own_parameters
+from numscope.probe.layers import LayerProbe
+from numscope.probe.module import in_backward
+from numscope.probe.naming import class_name
+from numscope.probe.optimizers import Optimizers, gradient_of, ids_known, ids_of
+from numscope.records.observation import Observation
+from numscope.summary.extras import Layout
+
+log = logging.getLogger("numscope")
+
+
+class Inspector:
+    """Statistics of one model, until ``close``.
+
+    A step ends when each optimizer of the model has stepped, or one has and the next forward or backward begins, or with ``step``. Once
+    ``step`` has been called (or with ``explicit``) it alone ends steps.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave, perhaps a DDP around it.
+        recorder: the plan, and where observations go; or the options to make one with, which is closed with the inspector.
+        explicit: steps end with ``step`` only.
+        strict: a section that selects no layer is an error.
+
+    Raises: UsageError.
+    """
+
+    def __init__(
+        self, model: nn.Module, wrapper: nn.Module, recorder: Recorder | WatchOptions, *, explicit: bool = False, strict: bool = True
+    ) -> None:
+        self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
+        self._own_recorder = None if self.recorder is recorder else self.recorder
+        self.step_number = self.recorder.first_step
+        self.last: list[Observation] = []
+        self.closed = False
+        self._model = model
+        self._explicit = explicit
+        self._prefix = ""
+        try:
+            self._resolve(strict)
+        except BaseException:
+            if hasattr(self, "_board"):
+                self._board.close()
+            if self._own_recorder is not None:
+                self._own_recorder.close()
+            raise
+        self._has_failed = False
+        self._leaving = False  # this watch has failed, the other ranks do not know yet
+        self._met = False  # in this step, the other ranks
+        self._joint = Joint(model, wrapper, self.recorder, self._prefix)
+        self._optimizers = Optimizers(model)
+        self._stepped: list[Optimizer] = []  # in this step
+        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
+        self._ended_by_optimizer = False
+        self._weights_seen: set[int] = set()
+        self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
+        self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
+        self._active = Active()
+        self._read: frozenset[int] = frozenset()  # indices of the sites whose tensors this step reads
+        optimizer_probe.listen(self)
+        self._guard(self._begin)
+
+    def _resolve(self, strict: bool, again: bool = False) -> None:
+        """Find the plan's layers in the model; ``again`` where it has other modules than before."""
+        if again:
+            self._board.close()
+        self._structure = Structure(self._model)
+        names = layers_of(self._model)
+        self._modules = {layer: module for module, layer in names.items()}
+        self.resolved = resolve(self.recorder.plan, list(self._modules), strict=strict and not spread())
+        if strict and spread():
+            refuse_unmatched(self.resolved.unmatched)
+        self._board: Switchboard = Switchboard(self.resolved.switches, self._modules, self.recorder, self._board if again else None)
+        collects, customs = self._board.collects(), self._board.customs()
+        self._inspection = Inspection([*self.resolved.collects, *collects], [*self.resolved.customs, *customs], self.recorder.plugins)
+        selected, known_by = self._board.selected(self._inspection.selected()), self._prefix if again else None
+        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
+        self._board.introduce(self._prefix)
+        sites = self._inspection.sites
+        self._tally = Tally([site.layout for site in sites], self._cast_on_paper)
+        self._probe = LayerProbe(self._observe, self.failed)  # a graph compiled before finds the one before no more
+        self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
+        self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
+
+    def _resolve_again(self) -> None:
+        """Modules have come or gone, as adapters do: layers' names and sites are other ones from this step on."""
+        self._probe.disarm()
+        self._resolve(strict=False, again=True)
+        for line in self.resolved.unmatched:
+            self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
+        self._joint.forget_sites()
+        self._optimizers.forget_parameters()
+        self._active = Active()
+
+    # ---- what users call
+
+    @property
+    def alerts(self) -> list[str]:
+        """What rules have said, in order."""
+        return self.recorder.alerts
+
+    def step(self) -> None:
+        """The training step is over."""
+        was_explicit, self._explicit = self._explicit, True
+        if was_explicit or not self._ended_by_optimizer:  # else the optimizer has just ended this very step
+            self._guard(self._finish)
+
+    def begin_at(self, step: int) -> None:
+        """Number the step at work: a run goes on from a checkpoint."""
+        self.step_number = step
+        self._guard(self._begin)
+
+    def collects(self, layer: str, tensor: str) -> bool:
+        """Whether a tensor of a layer is among those that it collects."""
+        return not self.closed and any(self._prefix + s.layer.name == layer and s.kind == tensor for s in self._inspection.sites)
+
+    def set_group(self, group: Any, layer: str | None = None) -> None:
+        """Reduce over a process group instead of the one found: for all layers, or for one by name."""
+        self._joint.set_group(group, layer)
+
+    def close(self) -> None:
+        """Write the step at work, remove every hook. Safe to call twice."""
+        if not self.closed:
+            self._guard(lambda: self._finish(closing=True) if self._tally.anything or self._board.anything else None)
+            self.detach()
+        self._put_back()
+        if self._own_recorder is not None:
+            self._own_recorder.close()
+
+    # ---- what the optimizer probe tells
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        self._guard(self._optimizers.search)
+        if self._stepped:
+            self._guard(self._finish_if_new)
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None:
+        pass
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self._optimizers.owns(optimizer):
+            self._guard(self._before_step, optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        if any(o is optimizer for o in self._stepped):
+            self._guard(self._after_step, optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """GradScaler left it out: its gradients are those that made it do so, its weights do not move."""
+        if self._optimizers.owns(optimizer):
+            self._guard(self._skipped_step, optimizer)
+
+    # ---- the course of a step
+
+    def _begin(self) -> None:
+        """Arm the probe for the step to come, or leave the model bare."""
+        active = self._inspection.active(self.step_number)
+        if (active.sites and self._structure.has_changed()) or self._board.is_stale:
+            self._resolve_again()
+            active = self._inspection.active(self.step_number)
+        self._board.begin(self.step_number, active)
+        if active is self._active and self._probe.armed:
+            return  # as in the step before
+        self._active = active
+        self._read = frozenset(site.index for site in active.read)
+        wanted = self._inspection.hooks(active.read)
+        if self.step_number != self.recorder.first_step:
+            prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
+        self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
+
+    def _before_step(self, optimizer: Optimizer) -> None:
+        if any(o is optimizer for o in self._stepped) and not self._explicit:
+            self._finish()
+        self._stepped.append(optimizer)  # before anything can fail: what has failed still has to count steps
+        self._ended_by_optimizer = False
+        if not self._leaving:
+            self._optimizers.search()
+        self._optimizers.meet(optimizer)
+        self._stepping[id(optimizer)] = optimizer_probe.has_closure()
+        if self._active.sites and not self._leaving:
+            self._see_weights(ids_of(optimizer), self._weights if optimizer_probe.has_closure() else (*self._weights, *self._wgrads))
+            self._copy_weights(optimizer)
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        if self._stepping.pop(id(optimizer), False) and self._active.sites and not self._leaving:
+            self._see_weights(ids_of(optimizer), self._wgrads)
+        dynamics = self._dynamics.pop(id(optimizer), None)
+        for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
+            first = self._inspection.sites[site].offset("dynamics")
+            if first is not None:
+                self._tally.merge_cells(site, first, cells)
+        if not self._explicit and self._optimizers.are_all_in(self._stepped):
+            self._finish()
+            self._ended_by_optimizer = True
+
+    def _finish_if_new(self) -> None:
+        """A forward or backward after an optimizer has stepped belongs to the next step, whether or not all optimizers have stepped.
+
+        Not one within an optimizer's step, in a closure: that is what the step is made of.
+        """
+        if not self._explicit and not self._stepping and not in_backward():
+            self._finish()
+
+    def _skipped_step(self, optimizer: Optimizer) -> None:
+        self._before_step(optimizer)
+        self._dynamics.clear()
+        self._after_step(optimizer)
+
+    def _finish(self, closing: bool = False) -> None:
+        """The step is over: read it, merge it over ranks, hand it on, and prepare the next one."""
+        if self._leaving:
+            self._say_goodbye()
+            return
+        self._met = False
+        if self._active.sites or self._reduces(self.step_number):
+            try:
+                self._see_weights(None, (*self._weights, *self._wgrads))
+                self._probe.forget_step()
+                self._record(closing)
+            except Exception as error:  # here and now the others wait, if they have not been met
+                self.failed(error)
+                self._say_goodbye(closing)
+                return
+            self._tally.reset()
+            self._weights_seen.clear()
+            self._given.clear()
+            self._dynamics.clear()
+        self._stepped.clear()
+        self._board.end()
+        self.step_number += 1
+        if not closing:
+            self._begin()
+
+    def _record(self, closing: bool) -> None:
+        step = self.step_number
+        for counted, first, cells in self._board.counted():
+            self._tally.merge_counted(counted.index, first, cells)
+        seen = self._tally.read()
+        for site, what in self._tally.unreadable.items():
+            found = self._inspection.sites[site]
+            name = self._prefix + found.layer.name
+            self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
+        wanted_now = {site.index for site in self._active.sites}
+        alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in wanted_now]
+        collects = self._inspection.collects_at
+        if closing or not spread():  # at close others may be elsewhere
+            wanted = [(s, o, 1, True) for s, o in alone if s.index in self._given or collects(s, step, reduced=None)]
+            observations = self._observations(wanted, reduced=None)
+        else:
+            mergeable = [(s, o) for s, o in alone if collects(s, step, reduced=True)]
+            shared = {s.index for s, _ in mergeable}
+            own = [(s, o, 1, True) for s, o in alone if collects(s, step, reduced=False) or s.index in self._given.keys() - shared]
+            observations = self._observations(own, reduced=False, without=shared)
+            if self._reduces(step):
+                merged = self._joint.merge(mergeable, step)
+                self._met = True
+                observations += self._observations(merged, reduced=True)
+        self.last = observations
+        self.recorder.write(observations)
+
+    def _observations(
+        self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool | None, without: Collection[int] = ()
+    ) -> list[Observation]:
+        """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
+        made = []
+        for site, seen, ranks, mine in parts:
+            given = {} if site.index in without else self._given.get(site.index, {})
+            observe = self._inspection.observation
+            made.append((site, observe(site, self.step_number, seen, self._prefix, self.recorder.rank, ranks, mine, given, reduced)))
+        return [*(o for _, o in made), *self._inspection.merged(self.step_number, made, reduced=reduced)]
+
+    # ---- tensors
+
+    def _observe(self, site: int, tensor: Tensor) -> None:
+        """What hooks see; a distributed tensor counts its own part."""
+        if self._stepped:
+            self._finish_if_new()
+            if site not in self._read:
+                return
+        found = self._inspection.sites[site]
+        part = self._joint.part(found, tensor)
+        if part is None:
+            return
+        tensor = part
+        self._tally.observe(site, tensor)
+        if found.customs or found.statistics:
+            self._see_custom(found, tensor)
+
+    def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+        from numscope.precision.gemm.on_paper import cast_on_paper
+
+        cast_on_paper(tensor, self._inspection.sites[site].kind, cells, layout)
+
+    def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
+        """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
+        sites: list[int] = []
+        tensors: list[Tensor] = []
+        for site, module, name in of:
+            if site.index not in self._read or site.index in self._weights_seen:
+                continue
+            parameter = own_parameters(module).get(name)
+            if parameter is None:
+                continue
+            if only is not None and not any(known in only for known in ids_known(parameter)):
+                continue
+            tensor = parameter if site.kind == "weight" else gradient_of(parameter)
+            if tensor is None:
+                continue
+            self._weights_seen.add(site.index)
+            part = self._joint.part(site, tensor)
+            if part is not None:
+                sites.append(site.index)
+                tensors.append(part)
+        if tensors:
+            self._tally.observe_many(sites, tensors)
+        for index, tensor in zip(sites, tensors, strict=True):
+            site = self._inspection.sites[index]
+            if site.customs or site.statistics:
+                self._see_custom(site, tensor)
+
+    def _see_custom(self, site: Site, tensor: Tensor) -> None:
+        """Show a tensor to the plug-ins that want it."""
+        plugins, step = self.recorder.plugins, self.step_number
+        for name, first in site.statistics:
+            cells = plugins.statistics[name].cells(tensor)
+            if cells is not None:
+                self._tally.merge_cells(site.index, first, cells)
+        for custom in site.customs:
+            if custom.schedule.active(step) and custom.feature not in plugins.features:
+                self._board.dump(site, tensor)  # the only one that wants tensors beside plug-ins
+            elif custom.schedule.active(step):
+                given = plugins.features[custom.feature](
+                    self._prefix + site.layer.name, site.tensor, tensor.detach(), step, custom.settings
+                )
+                for label, value in given.items():
+                    self._given.setdefault(site.index, {}).setdefault(label, []).append(value)
+
+    def _copy_weights(self, optimizer: Optimizer) -> None:
+        """Those whose update some statistic is about."""
+        mine = ids_of(optimizer)
+        moving = [
+            (site.index, parameter)
+            for site, module, name in self._weights
+            if site.index in self._read
+            and site.offset("dynamics") is not None
+            and (parameter := own_parameters(module).get(name)) is not None
+            and id(parameter) in mine
+        ]
+        if moving:
+            sites = self._inspection.sites
+            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving, lambda site, gradient: self._joint.part(sites[site], gradient))
+            dynamics.before(optimizer)
+
+    # ---- small things
+
+    def _guard(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        """Run a piece of the tool; what goes wrong in it never reaches the training script."""
+        if self.closed:
+            return
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now.
+
+        Other ranks are told at the next step that they would meet this one at; until then steps are still counted.
+        """
+        if self.closed or self._leaving:
+            if self._leaving:
+                self.detach()
+            return
+        self._has_failed = True
+        self._probe.paused = True
+        self._probe.disarm()
+        self._tally.reset()
+        self._dynamics.clear()
+        with contextlib.suppress(Exception):  # it may be what has failed
+            self._board.stop_statistics()
+        text = "".join(traceback.format_exception(error))
+        self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
+        self._leaving = self._joint.leave()
+        if not self._leaving:
+            self.detach()
+
+    def _say_goodbye(self, closing: bool = False) -> None:
+        """At the end of a step, after a failure: tell those who wait for this rank."""
+        if closing or not self._leaving:
+            return
+        if self._reduces(self.step_number) and not self._met:
+            self._joint.merge([], self.step_number)
+            self.detach()
+        self._met = False
+        self._stepped.clear()
+        self.step_number += 1
+
+    def _reduces(self, step: int) -> bool:
+        """Whether ranks meet at a step: all must say the same."""
+        if self._joint.spans_models:
+            collects, switches = self.recorder.plan.collects, self.recorder.plan.switches
+        else:
+            collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
+        counting = any("stats" in switch.settings and switch.schedule.active(step) for switch in switches)
+        return counting or any(c.reduce and c.schedule.active(step) for c in collects)
+
+    def detach(self) -> None:
+        """Take every hook away, put plans back, write nothing."""
+        self.closed = True
+        self._probe.paused = True
+        self._probe.disarm()
+        optimizer_probe.unlisten(self)
+        self._tally.reset()
+        self._dynamics.clear()
+        if not self._has_failed:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        try:
+            self._board.close()
+        except Exception as error:
+            self.recorder.say(f"switches may still be at work: {type(error).__name__}: {error}", logging.ERROR)

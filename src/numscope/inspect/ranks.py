@@ -1,0 +1,118 @@
+"""The sites of one model over the ranks that train it: each tensor's part on this rank, each site's numbers of all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from numscope.distributed.agree import spread
+from numscope.inspect.recorder import Recorder
+from numscope.inspect.sites import Site
+from numscope.inspect.tally import Seen
+from numscope.probe.layer_names import layers_of
+from numscope.records.layer import Layer
+
+_KINDS = {"weight": "parameter", "wgrad": "gradient"}  # what replicas hold alike; all else is data
+
+Merged = tuple[Site, Seen, int, bool]  # the site, its numbers, of how many ranks, whether this rank writes it
+
+
+class Joint:
+    """Sees through distributed tensors, merges sites over ranks. Alone in a process, it hands on what it gets.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave, perhaps a DDP around it.
+        recorder: whose plan all ranks must have; told of what can't be merged.
+        prefix: before layers' names, in messages.
+
+    *Cost:* one packed exchange a process group and call of ``merge``; torch.distributed is not loaded before a process group exists.
+    """
+
+    def __init__(self, model: nn.Module, wrapper: nn.Module, recorder: Recorder, prefix: str) -> None:
+        self._model = model
+        self._wrapper = wrapper
+        self._recorder = recorder
+        self._prefix = prefix
+        self._reducer: Any = None  # distributed.reduce.Reducer
+        self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
+        self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
+
+    def part(self, site: Site, tensor: Tensor) -> Tensor | None:
+        """What of a tensor counts on this rank; None, said once, where that can't be told."""
+        kind = type(tensor)
+        if kind is Tensor or kind is Parameter or not spread():
+            return tensor
+        from numscope.distributed.reduce import Refused
+
+        try:
+            local, self._groups[site.index] = self._find().place(tensor, _KINDS.get(site.kind, "data"), site.layer.name)
+        except Refused as refused:
+            said = f"{self._prefix}{site.layer.name}: its {site.tensor} is left out: {refused}"
+            self._recorder.say_once(("refused", self._prefix, site.key), said, logging.WARNING)
+            return None
+        counted: Tensor = local
+        return counted
+
+    def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[Merged]:
+        """Each site over the ranks that share it. All ranks must call this at the same steps, with whatever they have."""
+        reducer = self._find()
+        if reducer is None:
+            return [(site, seen, 1, True) for site, seen in parts]
+        from numscope.distributed.reduce import Item
+
+        items = [Item(s.key, self._groups_of(s), o.row, o.cells, s.layout.is_max if s.layout is not None else ()) for s, o in parts]
+        return [
+            (site, replace(seen, row=found.row, cells=found.cells), found.ranks, found.writes)
+            for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
+        ]
+
+    def forget_sites(self) -> None:
+        """The model's sites are other ones from now on."""
+        self._groups.clear()
+        self._modules = {layer: module for module, layer in layers_of(self._model).items()}
+
+    def set_group(self, group: Any, layer: str | None) -> None:
+        """Merge over a process group instead of those found: for all layers, or for one by name."""
+        reducer = self._find()
+        if reducer is not None:
+            reducer.set_group(group, layer)
+            self._groups.clear()
+
+    @property
+    def spans_models(self) -> bool:
+        """Whether the ranks merged over may have other layers than this one: a user's group may hold a pipeline's stages."""
+        return spread() and bool(self._recorder.groups or (self._reducer is not None and self._reducer.has_given))
+
+    def leave(self) -> bool:
+        """This rank will observe no more. True: others may wait for it, the next ``merge`` tells them."""
+        reducer = self._find()
+        if reducer is not None:
+            reducer.leave()
+        return reducer is not None
+
+    def _find(self) -> Any:
+        if self._reducer is None and spread():
+            from numscope.distributed.reduce import Reducer
+
+            self.forget_sites()
+            text = self._recorder.plan.text
+            self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(text.encode()).hexdigest()[:16]}")
+            for layer, group in self._recorder.groups.items():
+                self._reducer.set_group(group, layer)
+        return self._reducer
+
+    def _groups_of(self, site: Site) -> tuple[Any, ...]:
+        groups = self._groups.get(site.index)
+        if groups is None:
+            kind = _KINDS.get(site.kind, "data")
+            module = self._modules.get(site.layer)
+            at = None if module is None else (module, site.parameter or "weight" if kind != "data" else site.kind)
+            groups = self._groups[site.index] = self._reducer.default_groups(kind, site.layer.name, at)
+        return groups

@@ -1,0 +1,186 @@
+"""A process's recorder: the plan, and where its observations, its words and its alerts go. One for all watched models."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from numscope.config.options import WatchOptions
+from numscope.config.plan import Plan
+from numscope.config.planning import plan_of
+from numscope.distributed.agree import rank as current_rank
+from numscope.plugins.guarded import Plugins
+from numscope.records.layer import Layer
+from numscope.records.observation import Observation
+from numscope.sinks import debuglog, textlog
+from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.opening import describe_layers, open_sinks
+
+log = logging.getLogger("numscope")
+
+_open: weakref.WeakSet[Recorder] = weakref.WeakSet()  # of this process
+
+DEFAULT_LOG_DIR = "numscope_logs"  # where nothing else was said and nobody else takes the statistics
+
+
+class Recorder:
+    """Takes observations: rules read them, sinks write them.
+
+    Args:
+        plan: what is collected.
+        plugins: custom statistics, features, loggers and rules.
+        log_dir: folder for logs and the run's files; None: no files.
+        tb_writer: TensorBoard's writer, on ranks that have one.
+        loggers: objects with ``log_scalar``.
+        text: the statistics' text log too.
+        first_step: number of the first step.
+        debug_file, text_file: the logs' places in ``log_dir``.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        plugins: Plugins,
+        *,
+        log_dir: str | os.PathLike[str] | None,
+        tb_writer: Any = None,
+        loggers: Sequence[object] = (),
+        text: bool = True,
+        first_step: int = 0,
+        debug_file: str = debuglog.FILE,
+        text_file: str = textlog.FILE,
+    ) -> None:
+        self.plan = plan
+        self.plugins = plugins
+        self.log_dir = log_dir
+        self.first_step = first_step
+        self.rank = current_rank()
+        self.groups: dict[str | None, Any] = {}  # process groups to merge over instead of those found, by layer; None: all
+        self.alerts: list[str] = []
+        self.closed = False
+        self._said: set[object] = set()
+        self._names: dict[str, str] = {}  # layer name → the model that has it
+        self._layers: list[dict[str, Any]] = []
+        self._log = DebugLog(log_dir, self.rank, debug_file)
+        run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
+        every = (*loggers, *plugins.loggers.values())
+        self._sinks = open_sinks(
+            log_dir=log_dir,
+            rank=self.rank,
+            tb_writer=tb_writer,
+            loggers=every,
+            text=text,
+            text_file=text_file,
+            run=run,
+            log=self._log,
+        )
+        self.say(f"configuration {plan.source}:\n{plan.text}")
+        _open.add(self)
+        plugins.say = self.say
+        for message, level in plugins.messages:
+            self.say(message, level)
+        for note in plan.notes:
+            self.say(note)
+
+    @classmethod
+    def of(cls, options: WatchOptions, **more: Any) -> Recorder:
+        """From a watch's options.
+
+        Args:
+            more: arguments of the recorder that a watch has no option for.
+
+        Raises: UsageError that lists everything wrong with the configuration.
+        """
+        assert options.config is not None
+        plan, plugins = plan_of(options.config, options.features)
+        log_dir = options.log_dir
+        if log_dir is None and options.tb_writer is None and not options.loggers:
+            log_dir = DEFAULT_LOG_DIR
+            print(f"numscope: statistics are written to {DEFAULT_LOG_DIR}", file=sys.stderr)
+        return cls(
+            plan,
+            plugins,
+            log_dir=log_dir,
+            tb_writer=options.tb_writer,
+            loggers=options.loggers,
+            text=options.default_logging,
+            **{"first_step": options.first_step, **more},
+        )
+
+    def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]], known_by: str | None = None) -> str:
+        """A model is watched from now on, or has got other modules.
+
+        Args:
+            model: its class's name.
+            selected: for each selected layer what is wanted of it, a line each.
+            known_by: what was returned for it before; None: it is new.
+
+        Returns: what stands before its layers' names, "" unless another model has layers of the same names.
+        """
+        prefix, count = known_by or "", 1
+        named = {layer for layer in layers if layer.owns_parameters or layer in selected}  # all roots are called alike: no clash
+        taken = {name for recorder in _open if recorder.shares_files_with(self) for name in recorder._names}
+        while known_by is None and any(prefix + layer.name in taken for layer in named):
+            prefix = f"{model}." if count == 1 else f"{model}_{count}."
+            count += 1
+        self._names.update({prefix + layer.name: model for layer in named})
+        told = {prefix + layer.name: layer for layer in layers if layer in named or prefix + layer.name not in self._names}
+        self._layers = [known for known in self._layers if known["name"] not in told]
+        self._layers += [{**asdict(layer), "name": name, "model": model} for name, layer in told.items()]
+        describe_layers(self._sinks, self._layers)
+        said = f", their names with {prefix!r} before them" if prefix else ""
+        self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
+        for layer, wanted in selected.items():
+            self.say(f"{prefix}{layer.name} ({layer.cls}):\n" + "\n".join(wanted))
+        return prefix
+
+    def shares_files_with(self, other: Recorder) -> bool:
+        """Whether what both write goes to the same folder: layers' names must differ then."""
+        if self is other or self.log_dir is None or other.log_dir is None:
+            return self is other
+        return os.path.realpath(self.log_dir) == os.path.realpath(other.log_dir)
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        """Give a step's observations to rules and sinks."""
+        if not observations:
+            return
+        for rule in self.plugins.rules.values():
+            for observation in observations:
+                sentence = rule(observation)
+                if sentence:
+                    self.alert(f"step {observation.step}: {observation.name}: {sentence}")
+        for sink in self._sinks:
+            sink.write(observations)
+        for sink in self._sinks:
+            sink.flush()
+
+    def alert(self, sentence: str) -> None:
+        """Something that a rule finds worth a person's look."""
+        self.alerts.append(sentence)
+        self.say(sentence, logging.WARNING)
+
+    def say(self, text: str, level: int = logging.INFO) -> None:
+        """A line for the debug log; warnings also reach the terminal."""
+        self._log.say(text, level)
+
+    def say_once(self, key: object, text: str, level: int = logging.INFO) -> None:
+        """``say``, the first time that a key comes up."""
+        if key not in self._said:
+            self._said.add(key)
+            self.say(text, level)
+
+    def close(self) -> None:
+        """Flush and close the sinks. Safe to call twice."""
+        if self.closed:
+            return
+        self.closed = True
+        _open.discard(self)
+        for sink in self._sinks:
+            sink.flush()
+            sink.close()
+        self._log.close()

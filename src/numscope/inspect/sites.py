@@ -1,0 +1,310 @@
+"""What a plan means for one model: its sites, which of them are wanted at a step, and the observations made of what they showed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numscope.config.plan import Asked, Collect, Custom
+from numscope.config.selection import block_of
+from numscope.inspect.tally import Seen
+from numscope.plugins.guarded import Plugins
+from numscope.probe.layers import LayerSites
+from numscope.records.layer import Layer
+from numscope.records.observation import TENSORS, Histogram, Observation, Value
+from numscope.summary.extras import Extra, Layout
+from numscope.summary.state import FIELDS, Summary
+from numscope.summary.statistics import STATISTICS, formula_of
+
+Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
+
+ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; weight and wgrad at the optimizer's step
+
+
+@dataclass(slots=True)
+class Site:
+    """One tensor of one layer.
+
+    Args:
+        index: among the inspection's sites.
+        tensor: as logs name it: ``activation``, ``weight[in_proj_weight]``.
+        kind: one of ``TENSORS``.
+        parameter: of a weight or wgrad, its name in the module.
+        collects: the plan's parts that ask for it.
+        customs: plug-ins' features that want to see it.
+        layout: of its extra cells.
+        statistics: custom ones that look at the tensor itself, each with its first cell.
+    """
+
+    index: int
+    layer: Layer
+    tensor: str
+    kind: str
+    parameter: str | None = None
+    collects: list[Collect] = field(default_factory=list)
+    customs: list[Custom] = field(default_factory=list)
+    layout: Layout | None = None
+    statistics: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """What ranks know it by."""
+        return f"{self.layer.name}|{self.tensor}"
+
+    def offset(self, key: str) -> int | None:
+        """The first cell of one of its extras."""
+        first = 0
+        for extra in self.layout.extras if self.layout is not None else ():
+            if extra.key == key:
+                return first
+            first += extra.width
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """What a step wants.
+
+    Args:
+        sites: all that something is wanted of.
+        read: of them, those whose tensor is to be read.
+        counted: of them, those whose cast in a GEMM is to be counted.
+    """
+
+    sites: tuple[Site, ...] = ()
+    read: tuple[Site, ...] = ()
+    counted: tuple[Site, ...] = ()
+
+
+class Inspection:
+    """The sites of a plan resolved on a model.
+
+    Args:
+        collects, customs: each part of the plan with the layers that it selects.
+        plugins: custom statistics and features.
+    """
+
+    def __init__(
+        self, collects: Sequence[tuple[Collect, Sequence[Layer]]], customs: Sequence[tuple[Custom, Sequence[Layer]]], plugins: Plugins
+    ) -> None:
+        self.sites: list[Site] = []
+        self._plugins = plugins
+        self._by_key: dict[tuple[Layer, str], Site] = {}
+        # Parts that want tensors read; parts of which some statistic is counted where a GEMM casts its operand.
+        sources = {id(c): {extra.source if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
+        self._reading = {id(c) for c, _ in customs} | {key for key, found in sources.items() if found != {"operand"}}
+        self._counting = {key for key, found in sources.items() if "operand" in found}
+        self._parts: tuple[Collect | Custom, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
+        self._active: dict[tuple[bool, ...], Active] = {}
+        self._merges = any(collect.merge is not None for collect, _ in collects)
+        self._formulas: dict[int, list[tuple[str, Formula]]] = {id(c): self._formulas_of(c) for c, _ in collects}
+        self._step = -1  # that ``_on`` is of
+        self._on: frozenset[int] = frozenset()  # ids of the collects on whose schedule it is
+        for collect, layers in collects:
+            for site in self._sites_of(layers, collect.tensors, of_gemms=id(collect) not in self._reading):
+                site.collects.append(collect)
+        for custom, layers in customs:
+            for site in self._sites_of(layers, custom.tensors):
+                site.customs.append(custom)
+        self._own_labels = {a.label for collect, _ in collects for a in collect.stats if a.statistic in plugins.statistics}
+        for site in self.sites:
+            extras = [e for collect in site.collects for asked in collect.stats if (e := self._extra(asked)) is not None]
+            unique = list(dict.fromkeys(extras))
+            site.layout = Layout(unique) if unique else None
+            asked_for = {asked.statistic for collect in site.collects for asked in collect.stats}
+            for name in sorted(asked_for & set(plugins.statistics)):
+                extra = plugins.statistics[name].extra
+                if extra is not None and (first := site.offset(extra.key)) is not None:
+                    site.statistics.append((name, first))
+
+    def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str], of_gemms: bool = False) -> Iterable[Site]:
+        for layer in layers:
+            for kind in tensors:
+                if kind in ("weight", "wgrad"):
+                    for name in ("weight",) if of_gemms else layer.weights:  # a GEMM's weight may be several parameters, joined
+                        yield self._site(layer, kind if name == "weight" else f"{kind}[{name}]", kind, name)
+                else:
+                    yield self._site(layer, kind, kind, None)
+
+    def _site(self, layer: Layer, tensor: str, kind: str, parameter: str | None) -> Site:
+        site = self._by_key.get((layer, tensor))
+        if site is None:
+            site = self._by_key[layer, tensor] = Site(len(self.sites), layer, tensor, kind, parameter)
+            self.sites.append(site)
+        return site
+
+    def _extra(self, asked: Asked) -> Extra | None:
+        custom = self._plugins.statistics.get(asked.statistic)
+        if custom is not None:
+            return custom.extra
+        return STATISTICS[asked.statistic].extra(asked.options)
+
+    def _formulas_of(self, collect: Collect) -> list[tuple[str, Formula]]:
+        """What computes each statistic, by the name that it is asked by; the first of a name counts."""
+        found: dict[str, Formula] = {}
+        for asked in collect.stats:
+            custom = self._plugins.statistics.get(asked.statistic)
+            found.setdefault(asked.label, formula_of(asked) if custom is None else custom.value)
+        return list(found.items())
+
+    # ---- which, when
+
+    def active(self, step: int) -> Active:
+        """The sites that are wanted at a step; the same object for steps that want the same."""
+        on = tuple(part.schedule.active(step) for part in self._parts)
+        found = self._active.get(on)
+        if found is None:
+            wanted = {id(part) for part, is_on in zip(self._parts, on, strict=True) if is_on}
+            parts = {site.index: {id(part) for part in (*site.collects, *site.customs)} & wanted for site in self.sites}
+            found = self._active[on] = Active(
+                tuple(site for site in self.sites if parts[site.index]),
+                tuple(site for site in self.sites if parts[site.index] & self._reading),
+                tuple(site for site in self.sites if parts[site.index] & self._counting and site.parameter in (None, "weight")),
+            )
+        return found
+
+    @staticmethod
+    def hooks(sites: Iterable[Site]) -> dict[Layer, LayerSites]:
+        """What a layer probe needs to see them."""
+        by_layer: dict[Layer, dict[str, Any]] = {}
+        for site in sites:
+            if site.kind in ON_MODULES:
+                wanted = by_layer.setdefault(site.layer, {})
+                wanted[site.kind] = site.index
+                wanted["evaluation"] = wanted.get("evaluation", False) or any(c.evaluation for c in site.collects)
+        return {layer: LayerSites(**wanted) for layer, wanted in by_layer.items()}
+
+    def selected(self) -> dict[Layer, list[str]]:
+        """For each selected layer what is wanted of it, a line each."""
+        found: dict[Layer, list[str]] = {}
+        for site in self.sites:
+            lines = found.setdefault(site.layer, [])
+            lines += [f"{site.tensor}: {', '.join(a.label for a in c.stats)} ({c.section}.{c.feature})" for c in site.collects]
+            lines += [f"{site.tensor}: {c.feature} ({c.section})" for c in site.customs]
+        return found
+
+    # ---- observations
+
+    def observation(
+        self,
+        site: Site,
+        step: int,
+        seen: Seen,
+        prefix: str,
+        rank: int,
+        ranks: int,
+        mine: bool,
+        given: Mapping[str, Sequence[float]],
+        reduced: bool | None,
+    ) -> Observation:
+        """One site's step in plain numbers.
+
+        Args:
+            seen: its numbers, over ``ranks`` ranks.
+            prefix: before the layer's name.
+            given: what plug-ins' features gave, by name; several calls' numbers are averaged.
+            reduced: which of the plan's parts it is for.
+        """
+        summary = Summary.from_row(seen.row)
+        extras = site.layout.named(seen.cells) if site.layout is not None else {}
+        values = self.values(self.collects_at(site, step, reduced=reduced), summary, extras)
+        values.update((name, sum(numbers) / len(numbers)) for name, numbers in given.items())
+        # What plug-ins made has no formula that a run's reader knows, so that it is kept as it is.
+        own = {name: value for name, value in values.items() if name in self._own_labels or name in given}
+        return Observation(
+            step=step,
+            layer=prefix + site.layer.name,
+            cls=site.layer.cls,
+            tensor=site.tensor,
+            dtype=seen.dtype,
+            order=seen.order,
+            rank=rank,
+            ranks=ranks,
+            calls=seen.calls,
+            fields={name: getattr(summary, name) for name in FIELDS},
+            extras={**extras, **{name: value for name, value in own.items() if value is not None}},
+            values=values,
+            mine=mine,
+        )
+
+    def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> list[Collect]:
+        """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
+        if step != self._step:
+            self._step, self._on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
+        return [c for c in site.collects if id(c) in self._on and (reduced is None or c.reduce is reduced)]
+
+    def values(
+        self, collects: Iterable[Collect], summary: Summary, extras: Mapping[str, float | Histogram]
+    ) -> dict[str, Value | Histogram]:
+        """The statistics that parts of a plan ask for, by the names they ask with."""
+        found: dict[str, Value | Histogram] = {}
+        for collect in collects:
+            for label, formula in self._formulas[id(collect)]:
+                if label not in found:
+                    found[label] = formula(summary, extras)
+        return found
+
+    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool | None) -> list[Observation]:
+        """Observations of groups of sites, where a part of the plan asks for ``merge``."""
+        if not self._merges:
+            return []
+        found: list[Observation] = []
+        merging = {id(c): c for site, _ in observations for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}
+        for collect in merging.values():
+            groups: dict[tuple[str, str], list[Observation]] = {}
+            for site, observation in observations:
+                group = group_of(str(collect.merge), site.layer)
+                if group is not None and any(c is collect for c in site.collects):
+                    groups.setdefault((group, site.kind), []).append(observation)
+            extras = list(dict.fromkeys(e for asked in collect.stats if (e := self._extra(asked)) is not None))
+            layout = Layout(extras)
+            for (group, kind), members in groups.items():
+                found.append(self._merge(collect, layout, group, kind, members))
+        return found
+
+    def _merge(self, collect: Collect, layout: Layout, group: str, kind: str, members: Sequence[Observation]) -> Observation:
+        summary, cells = Summary.empty(), layout.empty()
+        for member in members:
+            summary = summary.merge(Summary(**dict(member.fields)))  # type: ignore[arg-type]
+            cells = layout.merge(cells, layout.from_named(member.extras))
+        extras = layout.named(cells)
+        first = members[0]
+        dtypes = {member.dtype for member in members}
+        return Observation(
+            step=first.step,
+            layer=group,
+            cls="",
+            tensor=kind,
+            dtype=dtypes.pop() if len(dtypes) == 1 else "",
+            order=-1,
+            rank=first.rank,
+            ranks=max(member.ranks for member in members),
+            calls=sum(member.calls for member in members),
+            fields={name: getattr(summary, name) for name in FIELDS},
+            extras=extras,
+            values=self.values([collect], summary, extras),
+            mine=all(member.mine for member in members),
+        )
+
+
+def group_of(merge: str, layer: Layer) -> str | None:
+    """The group that a layer belongs to; None: to none.
+
+    Args:
+        merge: ``layer``, ``type``, ``all``, or a regex: its groups' text names the group, without groups the text it finds.
+    """
+    if merge == "all":
+        return "all"
+    if merge == "layer":
+        return block_of(layer.name)
+    if merge == "type":
+        return layer.cls
+    found = re.search(merge, layer.name)
+    if found is None:
+        return None
+    return ".".join(g for g in found.groups() if g) or found.group()
+
+
+assert set(ON_MODULES) < set(TENSORS)

@@ -1,0 +1,194 @@
+"""What a step showed at fixed sites: one row a site, merged over calls and micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from numscope.summary.dispatch import describe
+from numscope.summary.ledger import UNOBSERVED, Ledger
+from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
+
+if TYPE_CHECKING:
+    from numscope.summary.extras import Layout
+
+COMPACT = 65536  # observations after which they are merged in between, where that costs no sync: 8 MiB of rows
+
+
+@dataclass(slots=True)
+class Seen:
+    """One site's step so far, on the host.
+
+    Args:
+        row: a summary's row.
+        cells: of the site's extras.
+        calls: how many tensors.
+        order: when it was first seen, among the step's observations.
+        dtype: of the tensor seen last.
+    """
+
+    row: list[float]
+    cells: list[float]
+    calls: int = 0
+    order: int = -1
+    dtype: str = ""
+
+
+class Tally:
+    """Observes tensors of any device into sites, gives each site's merged row after ``read``.
+
+    Args:
+        layouts: of each site's extra cells, None where it has none.
+        cast_on_paper: merges what casts would do to a site's tensor into its cells.
+
+    *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
+    own passes for them. No sync before ``read``.
+    """
+
+    def __init__(
+        self, layouts: Sequence[Layout | None], cast_on_paper: Callable[[int, Tensor, Tensor, Layout], object] | None = None
+    ) -> None:
+        self._layouts = tuple(layouts)
+        self._cast_on_paper = cast_on_paper
+        self._ledger = Ledger(Groups.ALL)
+        self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
+        self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
+        self._used: dict[tuple[int, torch.device], Tensor] = {}  # of them, those that are not all zero
+        self._lock = RLock()  # threads that share a model: two tensors would get the same row
+        self._merged: dict[int, Seen] = {}
+        self.unreadable: dict[int, str] = {}  # site → what stood there instead of a tensor with elements
+
+    @property
+    def nbytes(self) -> int:
+        return self._ledger.nbytes
+
+    @property
+    def anything(self) -> bool:
+        """Whether the step showed anything yet."""
+        return bool(self._parts or self._merged)
+
+    def observe(self, site: int, tensor: Tensor) -> None:
+        """Merge a tensor of any shape into a site."""
+        with self._lock:
+            handle = self._ledger.observe(tensor)
+            if handle == UNOBSERVED:
+                self.unreadable[site] = describe(tensor)
+                return
+            self._parts.append((site, handle, tensor.dtype))
+            if self._layouts[site] is not None:
+                self._observe_extras(site, tensor)
+            if len(self._parts) >= COMPACT and self._ledger.on_host:
+                self._merge()
+
+    def observe_many(self, sites: Sequence[int], tensors: Sequence[Tensor]) -> None:
+        """``observe`` for lists, in one native call."""
+        with self._lock:
+            for site, tensor, handle in zip(sites, tensors, self._ledger.observe_many(list(tensors)), strict=True):
+                if handle == UNOBSERVED:
+                    self.unreadable[site] = describe(tensor)
+                    continue
+                self._parts.append((site, handle, tensor.dtype))
+                if self._layouts[site] is not None:
+                    self._observe_extras(site, tensor)
+
+    def merge_cells(self, site: int, first: int, cells: Tensor) -> None:
+        """Merge into a stretch of a site's cells, from cell ``first`` on, what was computed elsewhere.
+
+        Args:
+            cells: float64[n], on any device.
+        """
+        layout = self._layouts[site]
+        assert layout is not None
+        with self._lock, torch._C.DisableTorchFunction(), torch.no_grad():
+            into = self._cells_on(site, cells.device)[first : first + cells.numel()]
+            is_max = torch.tensor(layout.is_max[first : first + cells.numel()], device="cpu").to(cells.device, non_blocking=True)
+            into.copy_(torch.where(is_max, torch.maximum(into, cells), into + cells))
+
+    def merge_counted(self, site: int, first: int, cells: Sequence[float]) -> None:
+        """``merge_cells`` of what is on the host already; the site counts as seen."""
+        layout = self._layouts[site]
+        assert layout is not None
+        with self._lock:
+            seen = self._merged.get(site)
+            if seen is None:
+                seen = self._merged[site] = self.empty(site)
+                seen.order, seen.calls = len(self._merged) - 1, 1
+            for cell, number in enumerate(cells, first):
+                old = seen.cells[cell]
+                seen.cells[cell] = max(old, number) if layout.is_max[cell] else old + number
+
+    def read(self) -> dict[int, Seen]:
+        """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
+        with self._lock:
+            self._merge()
+            for (site, _), cells in self._used.items():
+                layout, seen = self._layouts[site], self._merged.get(site)
+                if layout is not None and seen is not None:
+                    found = cells.tolist()
+                    seen.cells = layout.merge(seen.cells, found) if any(seen.cells) else found
+            self._clear_cells()
+            return self._merged
+
+    def empty(self, site: int) -> Seen:
+        """What a site that was not seen has."""
+        layout = self._layouts[site]
+        return Seen(list(EMPTY_ROW), [] if layout is None else layout.empty())
+
+    def reset(self) -> None:
+        """Forget the step."""
+        with self._lock:
+            self._ledger.reset()
+            self._parts.clear()
+            self._clear_cells()
+            self._merged = {}
+            self.unreadable.clear()
+
+    def _merge(self) -> None:
+        self._ledger.read()
+        rows = self._ledger.rows()
+        for site, handle, dtype in self._parts:
+            seen = self._merged.get(site)
+            row = rows[handle]
+            if seen is None:
+                seen = self._merged[site] = self.empty(site)
+                seen.order = len(self._merged) - 1
+                seen.row = row
+            else:
+                seen.row = merge_rows(seen.row, row)
+            seen.calls += 1
+            seen.dtype = str(dtype).removeprefix("torch.")
+        self._parts.clear()
+        self._ledger.reset()
+
+    def _observe_extras(self, site: int, tensor: Tensor) -> None:
+        from numscope.summary.extra_kernels import observe_extras
+
+        layout = self._layouts[site]
+        assert layout is not None
+        cells = self._cells_on(site, tensor.device)
+        observe_extras(tensor, cells, layout)
+        if self._cast_on_paper is not None and layout.has_casts:
+            self._cast_on_paper(site, tensor, cells, layout)
+
+    def _cells_on(self, site: int, device: torch.device) -> Tensor:
+        cells = self._cells.get((site, device))
+        if cells is None:
+            layout = self._layouts[site]
+            assert layout is not None
+            # out of the modes that the caller is in: a default device, inference mode, fake tensors
+            with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False):
+                cells = self._cells[site, device] = torch.zeros(layout.width, dtype=torch.float64, device=device)
+        self._used[site, device] = cells
+        return cells
+
+    def _clear_cells(self) -> None:
+        if self._used:
+            with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+                torch._foreach_zero_(list(self._used.values()))
+            self._used.clear()

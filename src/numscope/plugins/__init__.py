@@ -1,0 +1,1 @@
+"""Statistics, features, loggers and rules of users’ own."""

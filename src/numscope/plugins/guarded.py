@@ -1,0 +1,374 @@
+"""Loads what users add (feature files, installed entry points, decorators in the script itself) and keeps its errors away from the run."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import math
+import os
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numscope.plugins.registry import (
+    PROCESS,
+    CustomFeature,
+    CustomLogger,
+    CustomRule,
+    CustomStatistic,
+    Entry,
+    Registry,
+    filling,
+    kind_of,
+)
+from numscope.records.errors import UsageError
+from numscope.summary.extras import Extra
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from numscope.records.observation import Histogram
+    from numscope.summary.state import Summary
+
+GROUP = "numscope.features"  # of entry points: modules whose import runs the decorators
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Say = Callable[[str, int], None]
+
+log = logging.getLogger("numscope")
+
+_loaded: dict[str, Registry] = {}  # what was executed in this process, and what each added
+
+
+class Guarded:
+    """Something a plug-in brought, to call: its first error disables it and is said, from then on a call gives None.
+
+    Args:
+        entry: what was registered.
+        say: takes a sentence and its level of Python's logging.
+    """
+
+    def __init__(self, entry: Entry, say: Say) -> None:
+        self.name = entry.name
+        self.kind = kind_of(entry)
+        self.place = entry.place
+        self.disabled = False
+        self._function: Callable[..., Any] = entry.function
+        self._say = say
+
+    def __call__(self, *args: Any) -> Any:
+        return self._guard(self._function, *args)
+
+    def _guard(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self.disabled:
+            return None
+        try:
+            return function(*args)
+        except Exception as error:  # whatever a plug-in does, training goes on
+            self.disabled = True
+            where = place_in(error, self.place.rpartition(":")[0])
+            self._say(f"{self.kind} {self.name!r} is off from here on: {type(error).__name__} at {where}: {error}", logging.ERROR)
+            return None
+
+
+class Statistic(Guarded):
+    """A custom statistic.
+
+    Attributes:
+        extra: the cells that it needs beside a summary; None where a summary is enough.
+    """
+
+    def __init__(self, entry: CustomStatistic, say: Say) -> None:
+        super().__init__(entry, say)
+        self._merge = entry.merge
+        self.extra = None if entry.merge is None else _extra(entry.name, entry.merge)
+
+    def __call__(self, argument: Any) -> float | None:
+        """Of a Summary, or of a tensor: the plain number."""
+        found: float | None = self._guard(self._number, argument)
+        return found
+
+    def value(self, summary: Summary, extras: Mapping[str, float | Histogram]) -> float | None:
+        """The statistic of what was merged.
+
+        Args:
+            summary: of all tensors together.
+            extras: further columns by name, where ``extra`` asks for some.
+        """
+        if self.extra is None:
+            return self(summary)
+        if self.disabled:
+            return None
+        cells = [extras.get(column, 0.0) for column in self.extra.columns]
+        return _decoded(self._merge, [cell for cell in cells if isinstance(cell, float | int)])
+
+    def cells(self, tensor: Tensor) -> Tensor | None:
+        """What a tensor adds to the cells of ``extra``: float64[extra.width] on its device; None once disabled."""
+        cells: Tensor | None = self._guard(self._cells, tensor)
+        return cells
+
+    def _number(self, argument: Any) -> float | None:
+        value = self._function(argument)
+        return None if value is None else float(value)
+
+    def _cells(self, tensor: Tensor) -> Tensor:
+        import torch
+
+        with torch.no_grad():
+            value = torch.as_tensor(self._function(tensor.detach()), dtype=torch.float64, device=tensor.device).detach()
+            if value.numel() != 1:
+                raise ValueError(f"gave {value.numel()} numbers, expected one")
+            return _encoded(self._merge, value.reshape(()), tensor.numel())
+
+
+class Feature(Guarded):
+    """A custom feature: called with (layer, tensor_name, tensor, step, settings), gives numbers by name."""
+
+    def __call__(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
+        """What the feature gives, by the names that logs add to the tensor's; nothing once disabled."""
+        return self._guard(self._numbers, layer, tensor_name, tensor, step, settings) or {}
+
+    def _numbers(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
+        import torch
+
+        with torch.no_grad():
+            found = self._function(layer, tensor_name, tensor.detach(), step, dict(settings))
+            if found is None:
+                return {}
+            if not isinstance(found, Mapping):
+                found = {self.name: found}
+            return {str(name): float(value) for name, value in found.items()}
+
+
+class Logger(Guarded):
+    """A custom logger: made once, at the first number."""
+
+    def __init__(self, entry: CustomLogger, say: Say) -> None:
+        super().__init__(entry, say)
+        self._made: Any = None
+
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
+        """Hand on one number."""
+        self._guard(self._log, name, value, iteration, kwargs)
+
+    def flush(self) -> None:
+        """Hand on whatever is held back, where the logger can."""
+        self._if_made("flush")
+
+    def close(self) -> None:
+        """Let go, where the logger can."""
+        self._if_made("close")
+
+    def _log(self, name: str, value: float, iteration: int, kwargs: Mapping[str, Any]) -> None:
+        if self._made is None:
+            self._made = self._function()
+        self._made.log_scalar(name, value, iteration, **kwargs)
+
+    def _if_made(self, name: str) -> None:
+        method = getattr(self._made, name, None)
+        if callable(method):
+            self._guard(method)
+
+
+class Rule(Guarded):
+    """A custom rule: called with an Observation, gives a sentence or None."""
+
+    def __call__(self, observation: Any) -> str | None:
+        found: str | None = self._guard(self._sentence, observation)
+        return found
+
+    def _sentence(self, observation: Any) -> str | None:
+        found = self._function(observation)
+        if found is not None and not isinstance(found, str):
+            raise TypeError(f"gave {found!r}, expected a sentence or None")
+        return found or None
+
+
+@dataclass
+class Plugins:
+    """What a run has of its user's own, by name, each guarded.
+
+    Args:
+        customs: the features as configurations are checked against them.
+        messages: (text, level) for the log: what was loaded, what was left out and why.
+        say: where errors at run time are told; Python's logging unless set.
+    """
+
+    statistics: dict[str, Statistic] = field(default_factory=dict)
+    features: dict[str, Feature] = field(default_factory=dict)
+    loggers: dict[str, Logger] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
+    customs: dict[str, CustomFeature] = field(default_factory=dict)
+    messages: tuple[tuple[str, int], ...] = ()
+    say: Say = lambda text, level: log.log(level, "%s", text)
+
+    def add(self, entry: Entry) -> None:
+        """Guard an entry and take it in."""
+        if isinstance(entry, CustomStatistic):
+            self.statistics[entry.name] = Statistic(entry, self._tell)
+        elif isinstance(entry, CustomFeature):
+            self.features[entry.name] = Feature(entry, self._tell)
+            self.customs[entry.name] = entry
+        elif isinstance(entry, CustomLogger):
+            self.loggers[entry.name] = Logger(entry, self._tell)
+        elif isinstance(entry, CustomRule):
+            self.rules[entry.name] = Rule(entry, self._tell)
+
+    def _tell(self, text: str, level: int) -> None:
+        self.say(text, level)
+
+
+def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
+    """What the script's own decorators, installed entry points and feature files add, ready for a run.
+
+    A file is executed once in a process, under a module name of its own; one that fails is left out, which ``messages`` says.
+
+    Args:
+        paths: files, or folders that are searched for ``*.py``, those inside them too, in the order of their names.
+        taken: names of statistics that are no longer free.
+
+    Raises: UsageError for a path that is not there or holds no Python, and for a name that two of them want.
+    """
+    files = [file for path in _listed(paths) for file in _files(path)]
+    messages: list[tuple[str, int]] = []
+    every = Registry()
+    sources: dict[str, Callable[[], object]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        sources[f"entry point {point.name} = {point.value}"] = point.load
+    for file in files:
+        sources[str(file)] = partial(_execute, file)
+    for source, execute in sources.items():
+        registry = _once(source, execute, messages)
+        for entry in registry or ():
+            every.add(entry)
+        if registry is not None:
+            brought = ", ".join(f"{kind_of(entry)} {entry.name!r}" for entry in registry)
+            messages.append((f"{source} adds {brought or 'nothing'}", logging.INFO))
+    for entry in PROCESS:
+        every.add(entry)
+    found = Plugins()
+    for entry in every:
+        if isinstance(entry, CustomStatistic):
+            if entry.name in set(taken):
+                raise UsageError(f"statistic {entry.name!r}: got a second one at {entry.place}, expected a name that is free. Rename it.")
+            if entry.of == "tensor":
+                messages.append((f"statistic {entry.name!r} takes a pass of its own over each tensor ({entry.place})", logging.INFO))
+        found.add(entry)
+    found.messages = tuple(messages)
+    return found
+
+
+def place_in(error: BaseException, file: str) -> str:
+    """Where an error arose, as file:line: the last line of the given file that led to it, else the last of all."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((f for f in reversed(frames) if f.filename == file), frames[-1] if frames else None)
+    return file if frame is None else f"{frame.filename}:{frame.lineno}"
+
+
+# ---- files and entry points
+
+
+def _listed(paths: Paths) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path.resolve()]
+    if not path.is_dir():
+        raise UsageError(f"features: got {str(path)!r}, expected a Python file or a folder of such. It is not there.")
+    found = sorted((p for p in path.rglob("*.py") if p.is_file()), key=lambda p: p.relative_to(path).parts)
+    if not found:
+        raise UsageError(f"features: got {str(path)!r}, expected a folder with Python files in it. It has none.")
+    return [p.resolve() for p in found]
+
+
+def _once(key: str, execute: Callable[[], object], messages: list[tuple[str, int]]) -> Registry | None:
+    """The registry that a source fills, now or before; None where it fails, which leaves no trace."""
+    if key not in _loaded:
+        try:
+            with filling(Registry()) as registry:
+                execute()
+        except (Exception, SystemExit) as error:
+            messages.append((f"{key} is left out: {type(error).__name__} at {place_in(error, key)}: {error}", logging.ERROR))
+            return None
+        _loaded[key] = registry
+    return _loaded[key]
+
+
+def _execute(file: Path) -> None:
+    digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:12]
+    name = f"numscope_features_{file.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"features: got {str(file)!r}, expected a Python file: its name ends in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.append(str(file.parent))  # so that files of one folder can import each other; behind all else, so that none hides a module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(str(file.parent))
+
+
+# ---- the cells of a statistic that takes a pass of its own
+
+# Cells merge by adding or by taking the larger, and are never negative where they take the larger. So a largest value needs five: how many
+# values there were, how many were nan, how many negative, the largest of the others, and of the negative ones their magnitudes in reverse
+# order: float64 bits order as magnitudes do, so _INFINITY minus the bits is a float64 again, and no digit is lost.
+_INFINITY = 0x7FF0000000000000  # the bits of float64's infinity
+_ADDED = ("count", "sum")
+_ORDERED = ("count", "num_nan", "num_negative", "above", "below")
+
+
+def _extra(name: str, merge: str) -> Extra:
+    parts = _ADDED if merge in ("sum", "mean") else _ORDERED
+    larger = tuple(part in ("above", "below") for part in parts)
+    columns = tuple(f"{name}_{part}" for part in parts)
+    return Extra(f"plugin_{name}", columns, (1,) * len(parts), larger, source="plugin", kind="plugin")
+
+
+def _encoded(merge: str | None, value: Tensor, numel: int) -> Tensor:
+    """The cells of one tensor's number, a tensor of no dimensions, on its device and without a sync."""
+    import torch
+
+    one, zero = torch.ones_like(value), torch.zeros_like(value)
+    if merge == "sum":
+        return torch.stack([one, value])
+    if merge == "mean":
+        return torch.stack([one * numel, value * numel])
+    if merge == "min":
+        value = -value
+    negative, nan = value < 0, value.isnan()
+    below = (_INFINITY - value.abs().view(torch.int64)).view(torch.float64)
+    above = torch.where(negative | nan, zero, value)
+    return torch.stack([one, nan.double(), negative.double(), above, torch.where(negative, below, zero)])
+
+
+def _decoded(merge: str | None, cells: Sequence[float]) -> float | None:
+    """The number that merged cells hold; None of no tensor."""
+    if not cells[0]:
+        return None
+    if merge == "sum":
+        return cells[1]
+    if merge == "mean":
+        return cells[1] / cells[0]
+    count, num_nan, num_negative, value, below = cells
+    if num_nan:
+        return math.nan
+    if num_negative == count:
+        (bits,) = struct.unpack("<q", struct.pack("<d", below))
+        value = -float(struct.unpack("<d", struct.pack("<q", _INFINITY - bits))[0])
+    return -value if merge == "min" else value

@@ -1,0 +1,1 @@
+"""Casts to other number formats: scales, codes, counts."""

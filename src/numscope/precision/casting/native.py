@@ -1,0 +1,158 @@
+"""Quantization by the compiled kernel: the same numbers as the reference, bit for bit, in one pass over CPU memory."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from numscope.precision.casting.reference import NUM_CELLS, dtype_of
+from numscope.precision.casting.scaling import How
+from numscope.records.formats import Format
+from numscope.summary import native
+
+__all__ = ["cast_matrix", "serves"]
+
+_DTYPES = {dtype: native.CODES[dtype] for dtype in (torch.float32, torch.bfloat16, torch.float16)}
+_SCALE_KINDS = {None: 0, "e8m0": 1, "e4m3fn": 2}  # mirrors csrc/quantize.h
+_PARALLEL_NUMEL = 65536  # mirrors quantize.cpp
+_function_mode_on = torch._C._is_torch_function_mode_enabled
+
+
+def serves(x: Tensor, how: How) -> bool:
+    """Whether the kernel was built and has this cast: of a plain float32, bfloat16 or float16 tensor in CPU memory."""
+    return (
+        native.module is not None
+        and type(x) is Tensor
+        and x.dtype in _DTYPES
+        and x.is_cpu
+        and how.rounding == "nearest_even"
+        and how.format.name != "e8m0fnu"
+        and x.numel() > 0
+        and not x.is_neg()
+        and not _function_mode_on()
+    )
+
+
+def cast_matrix(
+    x: Tensor,
+    how: How,
+    scale: Tensor | None,
+    columnwise: bool,
+    want_values: bool,
+    want_codes: bool,
+    cells: Tensor | None,
+    amax: Tensor | None,
+    group: object,
+) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
+    """What ``reference.cast_matrix`` does; None where the kernel does not serve.
+
+    Which of its codes a nan has is not the reference's; a square error's last bits neither, since sums are added in another order.
+
+    *Cost:* one read of x, two where scales follow from the amax of more than fits the cache (per tensor, per column, NVFP4's outer scale);
+    one write of what is wanted. 4 µs a call besides, and a copy of what is not contiguous.
+    """
+    if not serves(x, how) or (group is not None and how.scaling.scale_format == "e4m3fn"):
+        return None
+    assert native.module is not None
+    if not all(t is None or (t.is_cpu and t.is_contiguous()) for t in (scale, cells, amax)):
+        return None
+    if (cells is not None and (cells.dtype is not torch.float64 or cells.numel() != NUM_CELLS)) or (
+        amax is not None and amax.dtype is not torch.float32
+    ):
+        return None  # the kernel writes float64[6] and float32[] there, whatever they are
+    rows, columns = x.shape
+    x = x.contiguous()
+    code, address = _DTYPES[x.dtype], x.data_ptr()
+    if not address:
+        return None
+    threads = 1 if x.numel() < _PARALLEL_NUMEL else torch.get_num_threads()
+    kind = how.scaling.kind
+    if scale is None and group is not None and kind == "tensor":
+        scale = _scale_of_group(native.module.cast_amax(address, x.numel(), code, threads), how, group)
+    if scale is not None and scale.dtype is not torch.float32:
+        scale = scale.to(torch.float32)
+    spec, (block_rows, block_columns) = _spec(how, columnwise)
+    scale_inv = torch.empty(
+        () if kind == "tensor" else (-(-rows // (block_rows or rows)), -(-columns // (block_columns or columns))), dtype=torch.float32
+    )
+    values = torch.empty_like(x) if want_values else None
+    codes = torch.empty(x.shape, dtype=dtype_of(how.format)) if want_codes else None
+    done = native.module.cast_quantize(
+        address,
+        rows,
+        columns,
+        code,
+        spec.buffer_info()[0],
+        0 if scale is None else scale.data_ptr(),
+        0 if values is None else values.data_ptr(),
+        0 if codes is None else codes.data_ptr(),
+        scale_inv.data_ptr(),
+        0 if cells is None else cells.data_ptr(),
+        0 if amax is None else amax.data_ptr(),
+        threads,
+    )
+    return (values, codes, scale_inv) if done else None
+
+
+def _scale_of_group(amax: float, how: How, group: object) -> Tensor:
+    import torch.distributed as dist
+
+    from numscope.precision.casting.scaling import scale_of
+
+    whole = torch.tensor(amax, dtype=torch.float32)
+    dist.all_reduce(whole, op=dist.ReduceOp.MAX, group=group)
+    return scale_of(whole, how.format.max, how.margin, how.scaling.power_of_two)
+
+
+@lru_cache(maxsize=256)
+def _spec(how: How, columnwise: bool) -> tuple[array[int], tuple[int, int]]:
+    """What ``struct QuantizeSpec`` of csrc/quantize.h holds, and the rows and columns of a block, 0 for all."""
+    form, scaling = how.format, how.scaling
+    sides = {"tensor": (0, 0), "row": (1, 0), "block": scaling.block}[scaling.kind]
+    if columnwise:
+        sides = (sides[1], sides[0])
+    has_codes_of_its_own = form.bits <= 16
+    packed = struct.pack(
+        "=2q3d12q",
+        form.fraction_bits,
+        form.min_exponent,
+        form.max,
+        _least_over(form),
+        form.max if how.saturate else math.inf if form.has_inf else math.nan,
+        form.signed_zero,
+        _code_of(form, math.inf) if form.has_inf else 0,
+        _code_of(form, math.nan) if form.has_nan else 0,
+        0 if not form.exponent_bits else 1 << (form.bits - 1),
+        1 << (form.bits - 1) if form.has_nan else 0,
+        (1 if form.bits <= 8 else 2) if has_codes_of_its_own else 4,
+        _SCALE_KINDS[scaling.scale_format],
+        scaling.power_of_two,
+        how.margin,
+        not form.has_nan or scaling.scale_format is not None,
+        *sides,
+    )
+    return array("q", packed), sides
+
+
+def _least_over(form: Format) -> float:
+    """The smallest number of float32 that rounds above the format's maximum."""
+    limit = torch.tensor(form.overflow_limit, dtype=torch.float64)
+    nearest = limit.to(torch.float32)
+    over = nearest >= limit if form.limit_overflows else nearest > limit
+    return float(nearest if over else torch.nextafter(nearest, torch.tensor(math.inf)))
+
+
+def _code_of(form: Format, number: float) -> int:
+    """Of inf or nan, without its sign."""
+    dtype = dtype_of(form)
+    if form.bits > 16:
+        return 0
+    code = torch.tensor(number).to(dtype).view(torch.uint8 if form.bits == 8 else torch.int16)
+    if form.signed_zero:
+        return int(code) & ((1 << (form.bits - 1)) - 1)
+    return int(code)

@@ -1,0 +1,1 @@
+"""Linear layers whose three GEMMs run in other precisions."""

@@ -1,0 +1,1 @@
+"""Searching for the layers that need high precision."""

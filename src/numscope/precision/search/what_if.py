@@ -1,0 +1,214 @@
+"""What casting a model's linear layers to other formats would do to their operands, measured while it trains as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.delayed import History, advance_all
+from numscope.precision.casting.scaling import PER_TENSOR, How, Scaling
+from numscope.precision.gemm.conversion import convertible
+from numscope.precision.gemm.plan import COLUMNWISE
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.layer_names import layers_of
+from numscope.probe.layers import LayerProbe, LayerSites
+from numscope.records.formats import format_of
+from numscope.summary.dispatch import summarize
+from numscope.summary.state import Groups
+from numscope.summary.unwrap import plain
+
+OPERANDS = ("activation", "weight", "gradient")
+_MX = Scaling("block", (1, 32), scale_format="e8m0")
+_TILES = {operand: Scaling("block", (128, 128) if operand == "weight" else (1, 128)) for operand in OPERANDS}
+ONE = 1.0  # the scale of formats that are cast to as they are
+
+
+def candidates(operand: str) -> dict[str, tuple[How, float | None]]:
+    """The formats that an operand is measured in, from the one whose GEMMs most machines have to the widest: how, and a fixed scale."""
+    e4m3, e5m2 = format_of("e4m3"), format_of("e5m2")
+    return {
+        "e4m3": (How(e4m3, PER_TENSOR), None),
+        "e5m2": (How(e5m2, PER_TENSOR), None),
+        "block": (How(e4m3, _TILES[operand]), None),
+        "mxfp8": (How(e4m3, _MX), None),
+        "bf16": (How(format_of("bf16"), saturate=False), ONE),
+        "fp16": (How(format_of("fp16"), saturate=False), ONE),
+    }
+
+
+class _Tried:
+    """One cast of one operand, tried at each call; calls count alike, however large the operand is there."""
+
+    __slots__ = ("columnwise", "history", "how", "noise", "num_casts", "numel", "overflow", "scale", "underflow")
+
+    def __init__(self, how: How, columnwise: bool, scale: float | None, history: History | None) -> None:
+        self.how, self.columnwise, self.scale, self.history = how, columnwise, scale, history
+        self.numel = self.underflow = self.overflow = self.noise = 0.0
+        self.num_casts = 0
+
+    def see(self, x: Tensor, signal: float) -> None:
+        cells, history = empty_cells(x.device), self.history
+        scale = self.scale if history is None else history.scale
+        amax = None if history is None else history.amax
+        cast(x, self.how, scale=scale, columnwise=self.columnwise, values=False, cells=cells, amax=amax)
+        if history is not None and history.num_steps == 0:
+            return  # its scale is 1 until a step is over: that says something of the first step alone
+        numel, underflow, overflow, error = cells.tolist()[:4]
+        self.numel += numel
+        self.underflow += underflow
+        self.overflow += overflow
+        if signal > 0:
+            self.noise += error / signal
+            self.num_casts += 1
+
+    def numbers(self) -> dict[str, float | str]:
+        noise = self.noise if math.isfinite(self.noise) else str(self.noise)
+        counts = {"numel": self.numel, "num_underflow": self.underflow, "num_overflow": self.overflow}
+        return {**counts, "noise": noise, "num_casts": self.num_casts}
+
+
+class WhatIf(optimizer_probe.StepListener):
+    """Measures, from ``add`` to ``close``.
+
+    Args:
+        plan: what a recipe makes of a layer's GEMMs: (GEMM, operand) → how, None in high precision.
+        delayed: a new history for one operand under that recipe.
+
+    *Cost:* a dozen passes over each operand of each linear layer and a sync for each: it is for a few steps.
+    """
+
+    def __init__(
+        self,
+        plan: Mapping[tuple[str, str], How | None],
+        delayed: Callable[[How, torch.device], History],
+    ) -> None:
+        self._plan = plan
+        self._delayed = delayed
+        self._sites: list[tuple[str, str]] = []  # layer, operand
+        self._tried: dict[int, dict[str, _Tried]] = {}
+        self._seen: dict[int, list[float]] = {}  # by site: elements, nan, inf, largest magnitude
+        self._weights: list[tuple[int, nn.Module]] = []
+        self._transposed: set[int] = set()  # sites of weights that are stored as inputs by outputs
+        self._probes: list[LayerProbe] = []
+        self.classes: dict[str, str] = {}
+        self.failed: str | None = None
+
+    def add(self, model: nn.Module) -> None:
+        """Measure a model from its next forward on."""
+        if not self._probes:
+            optimizer_probe.listen(self)
+        armed: dict[nn.Module, LayerSites] = {}
+        for module, layer in layers_of(model).items():
+            if convertible(module) and layer.name not in self.classes:
+                self.classes[layer.name] = layer.cls
+                first = len(self._sites)
+                self._sites += [(layer.name, operand) for operand in OPERANDS]
+                armed[module] = LayerSites(activation=first, gradient=first + 2)
+                self._weights.append((first + 1, module))
+                if any(kind.__name__ == "Conv1D" for kind in type(module).__mro__):  # transformers' own
+                    self._transposed.add(first + 1)
+        probe = LayerProbe(self._see, self._fail)
+        probe.arm(armed)
+        self._probes.append(probe)
+
+    def close(self) -> None:
+        for probe in self._probes:
+            probe.disarm()
+        optimizer_probe.unlisten(self)
+
+    def numbers(self) -> dict[str, Any]:
+        """What was measured, as JSON has it."""
+        layers: dict[str, Any] = {}
+        for site, (layer, operand) in enumerate(self._sites):
+            if site in self._seen:
+                numel, num_nan, num_inf, amax = self._seen[site]
+                casts = {key: tried.numbers() for key, tried in self._tried.get(site, {}).items()}
+                operands = layers.setdefault(layer, {"class": self.classes[layer], "operands": {}})["operands"]
+                operands[operand] = {"numel": numel, "num_nan": num_nan, "num_inf": num_inf, "amax": amax, "casts": casts}
+        plan: dict[str, dict[str, str | None]] = {gemm: {} for gemm, _ in self._plan}
+        for (gemm, operand), how in self._plan.items():
+            plan[gemm][operand] = None if how is None else key_of(how, gemm, operand)
+        return {"plan": plan, "layers": layers, "failed": self.failed}
+
+    # ---- what the probes tell
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self.failed is None:
+            try:
+                for site, module in self._weights:
+                    weight = weight_of(module)
+                    if weight is not None:
+                        self._see(site, weight)
+            except Exception as error:
+                self._fail(error)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        by_device: dict[torch.device, list[History]] = {}
+        for tries in self._tried.values():
+            for tried in tries.values():
+                if tried.history is not None:
+                    by_device.setdefault(tried.history.scale.device, []).append(tried.history)
+        for histories in by_device.values():
+            advance_all(histories)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self.after_step(optimizer)
+
+    def _see(self, site: int, tensor: Tensor) -> None:
+        x = plain(tensor)
+        if not x.numel():
+            return
+        found = summarize(x, Groups.ALL)
+        seen = self._seen.setdefault(site, [0.0] * 4)
+        seen[0] += found.numel
+        seen[1] += found.num_nan
+        seen[2] += found.num_pos_inf + found.num_neg_inf
+        seen[3] = max(seen[3], found.abs_max or 0.0)
+        if site not in self._tried:
+            self._tried[site] = self._tries(site, x.device)
+        for tried in self._tried[site].values():
+            tried.see(x, found.square_sum)
+
+    def _tries(self, site: int, device: torch.device) -> dict[str, _Tried]:
+        operand, is_transposed = self._sites[site][1], site in self._transposed
+        made = {key: _Tried(how, False, scale, None) for key, (how, scale) in candidates(operand).items()}
+        for (gemm, one), how in self._plan.items():
+            if one == operand and how is not None:
+                key = key_of(how, gemm, operand)
+                if key not in made:
+                    history = self._delayed(how, device) if how.delayed else None
+                    columnwise = how.scaling.kind != "tensor" and ((gemm, operand) in COLUMNWISE) != is_transposed
+                    made[key] = _Tried(how, columnwise, None, history)
+        return made
+
+    def _fail(self, error: Exception) -> None:
+        self.failed = f"{type(error).__name__}: {error}"
+        for probe in self._probes:
+            probe.paused = True
+
+
+def key_of(how: How, gemm: str, operand: str) -> str:
+    """What a cast is known by: formats that are scaled along a direction are another thing along the other one."""
+    along = " along columns" if how.scaling.kind != "tensor" and (gemm, operand) in COLUMNWISE else ""
+    return how.text() + along
+
+
+def weight_of(module: nn.Module) -> Tensor | None:
+    """A layer's weight as its GEMMs take it: its own, or what a part of a fused module joins of its parent's; None without a gradient."""
+    own = module._parameters.get("weight")
+    if own is not None:
+        return own if own.grad is not None else None
+    given: Any = getattr(module, "weight", None)
+    with torch.no_grad():
+        given = given() if callable(given) else given
+    return given if isinstance(given, Tensor) else None

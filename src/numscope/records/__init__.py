@@ -1,0 +1,1 @@
+"""Plain data that every other room knows: sites, observations, findings, formats, errors."""

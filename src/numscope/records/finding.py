@@ -1,0 +1,221 @@
+"""Finished observations in plain Python values: what sinks and reports get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from numscope.records.site import Phase, Site
+
+
+class Reason(str, Enum):  # StrEnum needs Python 3.11
+    """Why an operation made a non-finite value; a closed set."""
+
+    __str__ = str.__str__
+
+    OVERFLOW = "overflow of the dtype"
+    DIVISION_BY_ZERO = "division by zero"
+    DOMAIN = "argument outside the function's domain"  # log, sqrt, power, acos…
+    GRADIENT_AT_ZERO = "gradient of sqrt or norm at zero"
+    EXP_OVERFLOW = "exp overflow"
+    INF_MINUS_INF = "inf - inf"
+    ZERO_TIMES_INF = "0 * inf"
+    BAD_INPUT = "bad input data"
+    BAD_PARAMETER = "bad parameter"
+    OPTIMIZER_UPDATE = "optimizer update"
+    UNKNOWN = "unknown"
+
+
+class Kind(str, Enum):  # StrEnum needs Python 3.11
+    """What is wrong."""
+
+    __str__ = str.__str__
+
+    NAN = "nan"
+    INF = "inf"
+    SCALER_SKIPS = "scaler_skips"  # GradScaler skipped N steps in a row
+    DEAD_GRADIENTS = "dead_gradients"  # every gradient exactly zero, N steps in a row
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One tensor's health in plain numbers; extrema are over the finite elements and None where there is none.
+
+    ``abs_min`` is the smallest non-zero magnitude.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    numel: int
+    num_nan: int
+    num_pos_inf: int
+    num_neg_inf: int
+    num_zero: int
+    num_subnormal: int
+    min: float | None
+    max: float | None
+    abs_min: float | None
+    abs_max: float | None
+
+    @property
+    def num_nonfinite(self) -> int:
+        return self.num_nan + self.num_pos_inf + self.num_neg_inf
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a frame: a tensor's numbers, or a note on what stood there instead ("None", "not a tensor")."""
+
+    slot: str
+    numbers: Numbers | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one module call (or its gradients, or an optimizer's step) showed."""
+
+    module: str
+    cls: str
+    phase: Phase
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One argument of the culprit: a tensor's numbers, or a plain value's ``repr``."""
+
+    name: str
+    numbers: Numbers | None
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The operation a finding comes from.
+
+    Args:
+        op: operator without overload, as torch names it: ``aten.sqrt``; with ``phase`` backward, the backward op.
+        phase: when the op ran.
+        module: qualified name of the innermost module at work; "" outside all.
+        file, line, code: the innermost line of the user's (or a model library's) code that made the op run — for a
+            backward op the *forward* line it belongs to. ``file`` is an absolute path; ``line`` counts from 1, 0 if unknown.
+        reason: out of the closed set.
+        detail: the numbers that show the reason, one sentence.
+        advice: what to do, one or two sentences.
+        inputs: the operands, as they were before the op ran.
+        outputs: the results.
+        stack: ``(file, line, function, code)`` from the outermost user frame to the innermost.
+    """
+
+    op: str
+    phase: Phase
+    module: str
+    file: str
+    line: int
+    code: str
+    reason: Reason
+    detail: str
+    advice: str
+    inputs: tuple[Operand, ...] = ()
+    outputs: tuple[Operand, ...] = ()
+    stack: tuple[tuple[str, int, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong, with where it began.
+
+    Args:
+        step: optimizer step, counted from 0 since the watch began.
+        batch: outermost forward call, counted from 0, as the guide counts batches.
+        phase, site: where it was first seen.
+        rank: the rank it began on (0 without torch.distributed).
+        kind: nan, inf, or one of the slower faults.
+        contained: it never reached the loss, a gradient, a weight or the optimizer's state.
+        culprit: None when the replay did not show it again.
+        replay: "reproduced", or why there is no culprit.
+        frames: the last frames, oldest first, ending at the first bad one.
+    """
+
+    step: int
+    batch: int
+    phase: Phase
+    rank: int
+    site: Site
+    kind: Kind
+    contained: bool
+    culprit: Culprit | None
+    replay: str
+    frames: tuple[Frame, ...] = field(default=(), repr=False)
+    model: str = ""
+    numbers: Numbers | None = None
+    note: str = ""
+
+    def headline(self) -> str:
+        """One line: what, when, where, and the culprit's op with its file:line."""
+        where = f"{self.kind.value} in {self.site} ({self.phase.value}) at step {self.step}, rank {self.rank}"
+        if self.culprit is None:
+            return f"{where}; culprit unknown: {self.replay}"
+        c = self.culprit
+        code = f" `{c.code}`" if c.code else ""
+        return f"{where}: {c.op} at {c.file}:{c.line}{code} — {c.reason.value}: {c.detail} {c.advice}"
+
+
+def plain(value: Any) -> Any:
+    """A record as JSON-ready dicts, lists, strings and numbers. Non-finite floats become the strings "nan", "inf", "-inf"."""
+    import dataclasses
+    import math
+
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value
+
+
+def parse_finding(data: dict[str, Any]) -> Finding:
+    """A finding from what ``plain`` made of it, as another rank sends it."""
+
+    def numbers(d: dict[str, Any] | None) -> Numbers | None:
+        return None if d is None else Numbers(**{**d, "shape": tuple(d["shape"])})
+
+    def operands(items: list[dict[str, Any]]) -> tuple[Operand, ...]:
+        return tuple(Operand(o["name"], numbers(o["numbers"]), o["value"]) for o in items)
+
+    c = data["culprit"]
+    culprit = None
+    if c is not None:
+        culprit = Culprit(
+            **{
+                **c,
+                "phase": Phase(c["phase"]),
+                "reason": Reason(c["reason"]),
+                "inputs": operands(c["inputs"]),
+                "outputs": operands(c["outputs"]),
+                "stack": tuple((f, n, fn, code) for f, n, fn, code in c["stack"]),
+            }
+        )
+    frames = tuple(
+        Frame(f["module"], f["cls"], Phase(f["phase"]), tuple(Line(li["slot"], numbers(li["numbers"]), li["note"]) for li in f["lines"]))
+        for f in data["frames"]
+    )
+    site = Site(**{**data["site"], "phase": Phase(data["site"]["phase"])})
+    return Finding(
+        **{
+            **data,
+            "phase": Phase(data["phase"]),
+            "kind": Kind(data["kind"]),
+            "site": site,
+            "culprit": culprit,
+            "frames": frames,
+            "numbers": numbers(data["numbers"]),
+        }
+    )

@@ -1,0 +1,203 @@
+"""What a call began with, to do it again from there.
+
+Only references and small states are kept while training runs: the outermost call's arguments, random states, autocast state, small or
+changing buffers, and the gradients that the call's outputs received. They are dropped when the step is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from numscope.probe import walk
+from numscope.replay import stack as stacks
+from numscope.replay.stack import Stack
+
+SMALL_BUFFER_BYTES = 1 << 16  # copied at each call's start; larger ones from the second time they are seen to change
+
+
+class BufferCopies:
+    """Copies of the buffers that forward calls change, as they were when a call began."""
+
+    def __init__(self, names: Mapping[nn.Module, str]) -> None:
+        self._names = names
+        self._num_modules = 0  # that have been looked at
+        self._places: list[tuple[nn.Module, str]] = []
+        self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
+        self._volatile: set[int] = set()
+
+    def capture(self) -> dict[int, Tensor]:
+        """Copies by place. *Cost:* a copy of each small or changing buffer."""
+        if self._num_modules != len(self._names):  # new ones come at the end
+            self._places += [(m, slot) for m in list(self._names)[self._num_modules :] for slot, _ in m._buffers.items()]
+            self._num_modules = len(self._names)
+        copies: dict[int, Tensor] = {}
+        for place, (module, slot) in enumerate(self._places):
+            buffer = module._buffers[slot] if slot in module._buffers else None
+            if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
+                continue
+            stamp = id(buffer), -1 if buffer.is_inference() else buffer._version
+            if self._stamps.setdefault(place, stamp) != stamp:
+                self._volatile.add(place)
+                self._stamps[place] = stamp
+            if place in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES:
+                copies[place] = buffer.detach().clone()
+        return copies
+
+    @contextlib.contextmanager
+    def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
+        """Stand-ins with the captured values in the buffers' places; the buffers themselves are not written to."""
+        originals = [(m, dict(m._buffers.items())) for m in self._names]
+        stand_ins: dict[int, Tensor] = {}  # by the buffer's id: one for all places of a shared buffer
+        try:
+            for place, (module, slot) in enumerate(self._places):
+                buffer = module._buffers[slot] if slot in module._buffers else None
+                if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
+                    continue
+                if id(buffer) not in stand_ins:
+                    stand_ins[id(buffer)] = copies.get(place, buffer).detach().clone()
+                module._buffers[slot] = stand_ins[id(buffer)]
+            yield
+        finally:
+            for module, buffers in originals:
+                _put_back(module._buffers, buffers)
+
+
+@contextlib.contextmanager
+def attributes_restored(names: Mapping[nn.Module, str]) -> Iterator[None]:
+    """What modules note in attributes of their own (counters, caches, the last auxiliary loss) is afterwards as before, by reference."""
+    before = [(m.__dict__, dict(m.__dict__)) for m in names]
+    try:
+        yield
+    finally:
+        for attributes, values in before:
+            _put_back(attributes, values)
+
+
+def _put_back(now: Any, before: Mapping[str, Any]) -> None:
+    """Make a dict again what it was; also a scripted module's likeness of one, which has ``items`` and no iterator."""
+    for key in [key for key, _ in now.items() if key not in before]:
+        del now[key]
+    for key, value in before.items():
+        if key not in now or now[key] is not value:
+            now[key] = value
+
+
+@dataclass(slots=True)
+class RandomState:
+    """Every generator that a forward may draw from."""
+
+    torch_cpu: Tensor
+    python: Any
+    numpy: Any
+    devices: dict[int, Tensor]
+
+    @classmethod
+    def capture(cls) -> RandomState:
+        numpy = sys.modules.get("numpy")
+        devices: dict[int, Tensor] = {}
+        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
+            devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
+        return cls(torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, devices)
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.torch_cpu)
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy"].random.set_state(self.numpy)
+        for device, state in self.devices.items():
+            torch.cuda.set_rng_state(state, device)
+
+
+@dataclass(slots=True)
+class AutocastState:
+    """Autocast as it stood, for the CPU and the accelerator."""
+
+    types: list[tuple[str, bool, torch.dtype]]
+    cache: bool
+
+    @classmethod
+    def capture(cls) -> AutocastState:
+        kinds = ["cpu"]
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        if accelerator is not None:
+            kinds.append(accelerator.type)
+        return cls([(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in kinds], torch.is_autocast_cache_enabled())
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for kind, enabled, dtype in self.types:
+                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self.cache))
+            yield
+
+
+@dataclass(eq=False)  # no slots: it is referred to weakly
+class Call:
+    """One outermost forward call, with what it takes to do it again."""
+
+    module: nn.Module
+    index: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    versions: list[tuple[Tensor, int]]
+    random: RandomState
+    autocast: AutocastState
+    buffers: dict[int, Tensor]
+    training: list[bool]
+    grad_enabled: bool
+    inference: bool
+    caller: Stack  # of the script's frames
+    outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
+    gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
+    gradients_dropped: bool = False
+    had_backward: bool = False
+    thread: int = field(default_factory=get_ident)
+
+    @classmethod
+    def capture(
+        cls,
+        module: nn.Module,
+        index: int,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        buffers: BufferCopies,
+        modules: Sequence[nn.Module],
+    ) -> Call:
+        given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
+        return cls(
+            module=module,
+            index=index,
+            args=args,
+            kwargs=dict(kwargs),
+            versions=[(t, t._version) for t in given if not t.is_inference()],
+            random=RandomState.capture(),
+            autocast=AutocastState.capture(),
+            buffers=buffers.capture(),
+            training=[m.training for m in modules],
+            grad_enabled=torch.is_grad_enabled(),
+            inference=torch.is_inference_mode_enabled(),
+            caller=stacks.capture(sys._getframe(1)),
+        )
+
+    def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
+        """Keep a gradient that an output received, if all that is kept stays within so many bytes."""
+        if self.nbytes + gradient.numel() * gradient.element_size() > limit:
+            self.gradients_dropped = True
+        else:
+            self.gradients.setdefault(slot, []).append(gradient.detach())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of tensors kept alive for a replay."""
+        kept = [t for t, _ in self.versions] + [g for grads in self.gradients.values() for g in grads]
+        return sum(t.numel() * t.element_size() for t in kept)

@@ -1,0 +1,373 @@
+"""Every operation of a stretch of a step, with its operands' numbers and the line that made it run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from numscope.records.site import Phase
+from numscope.replay import stack as stacks
+from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
+
+__all__ = [
+    "ACCUMULATE",
+    "COLLECTIVES",
+    "UNINITIALIZED",
+    "UNOBSERVED",
+    "Communicates",
+    "OpProbe",
+    "OpRecord",
+    "OpTape",
+    "OperandRecord",
+    "Rows",
+    "State",
+]
+
+UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
+_OVERWRITES = frozenset(
+    {"copy_", "_foreach_copy_", "fill_", "zero_", "_foreach_zero_", "set_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"}
+    | {"log_normal_", "cauchy_", "geometric_"}
+)  # fmt: skip
+
+
+COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})  # namespaces of their operators
+_WAITS = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # the second half of a collective
+_RECEIVED = frozenset(
+    {"output", "output_tensor", "output_tensors"}
+)  # arguments of collectives that are only written; their schema is silent
+
+
+class Communicates(BaseException):
+    """A collective was about to run where no other rank would answer. Not an Exception: no model's ``except`` may take it for its own."""
+
+
+class _Op:
+    """What never changes about an operator."""
+
+    __slots__ = (
+        "arguments",
+        "collective",
+        "elementwise_lists",
+        "fresh",
+        "name",
+        "overload",
+        "part",
+        "uninitialized",
+        "unread",
+        "view",
+        "written",
+    )
+
+    def __init__(self, func: Any) -> None:
+        schema = getattr(func, "_schema", None)
+        name = getattr(func, "__name__", str(func)) if schema is None else schema.name.replace("::", ".")
+        self.name: str = name if schema is not None else f"higher_order.{name}"
+        self.overload: str = getattr(func, "_overloadname", "")
+        arguments = [] if schema is None else schema.arguments
+        self.arguments = tuple(a.name for a in arguments)
+        self.written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+        overwrites = self.name.rpartition(".")[2] in _OVERWRITES
+        # what is written without being read: its old content is no input
+        self.unread = frozenset(a.name for a in arguments if a.name in self.written and (a.kwarg_only or overwrites))
+        self.collective = self.name.partition(".")[0] in COLLECTIVES and self.name.rpartition(".")[2] not in _WAITS
+        if self.collective:
+            self.unread = frozenset(a for a in self.arguments if a in _RECEIVED)
+        self.part = self.name == "fsdp.all_gather_copy_in"  # writes this rank's part of a buffer, and hands out the rest unwritten
+        if self.part:
+            self.unread = frozenset({"all_gather_output"})
+        aliases = schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.fresh = self.name in ("aten.lift_fresh", "aten.lift")  # a tensor made of Python numbers: written here, by nobody seen
+        self.view = aliases and not self.written and not self.fresh
+        self.elementwise_lists = self.name.startswith(("aten._foreach_", "aten._fused_"))  # result i depends on operand i alone
+        self.uninitialized = self.name.rpartition(".")[2] in UNINITIALIZED
+
+
+class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Puts every operation that runs within it on a tape.
+
+    Args:
+        tape: filled in order; one tape may serve a forward and then its backward, with a probe each.
+        rows: gets each tensor state once.
+        phase: of the stretch. Operations that the autograd engine runs are backward's whatever it says.
+        module_name: the qualified name of the innermost module at work.
+        names: slot names by the tensor's id or by its storage's ``_cdata``: ``wo.weight``, ``input[0]``, ``grad output[0]``.
+        boundary: code of the function that drives a replay; frames outward of it belong to no line of the step.
+        lone: no other rank takes part: the first collective raises Communicates instead of running.
+
+    *Cost:* one pass over each new tensor and some 30 µs an operation; no sync. An error of its own disables it and training goes on.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        tape: OpTape,
+        rows: Rows,
+        *,
+        phase: Phase = Phase.FORWARD,
+        module_name: Callable[[], str] = str,
+        names: Mapping[int, str] | None = None,
+        boundary: CodeType | None = None,
+        lone: bool = False,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.tape, self.rows, self.phase = tape, rows, phase
+        self.module_name, self.boundary, self.lone = module_name, boundary, lone
+        self.names = {} if names is None else names
+        self.error: Exception | None = None  # of our own; set, the probe only passes operations on
+        self._ops: dict[Any, _Op] = {}
+        self._first_seq: int = torch._C._autograd._get_sequence_nr()  # nodes before belong to operations that we never saw
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """A compiled loss stays compiled and is passed by; a replay asks for eager mode by itself."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.lone and getattr(func, "namespace", "") in COLLECTIVES:
+            raise Communicates(str(func))
+        record: OpRecord | None = None
+        op: _Op | None = None
+        if self.error is None:
+            try:
+                wrapped = _wrapper(types)
+                if wrapped == _SHAPES_ONLY:
+                    return func(*args, **kwargs)
+                with self.tape.lock:
+                    op = self._ops.get(func)
+                    if op is None:
+                        op = self._ops[func] = _Op(func)
+                    record = self._before(op, args, kwargs, wrapped == _UNWRAPS)
+            except Exception as error:
+                self.error = error
+            if record is None and self.error is None:
+                return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if record is not None and op is not None and self.error is None:
+            try:
+                if op.collective:
+                    _wait(result)
+                with self.tape.lock:
+                    self._after(op, record, args, kwargs, result)
+            except Exception as error:
+                self.error = error
+        return result
+
+    def _before(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any], unwraps: bool) -> OpRecord | None:
+        """Everything known before the operation runs; None when it only makes a view, or leaves the work to a wrapper's own operations."""
+        stack = stacks.capture(sys._getframe(2), self.boundary)
+        record = OpRecord(-1, op.name, op.overload, self.phase, self.module_name(), stack, mutates=bool(op.written))
+        self._place(record, args, kwargs)
+        for tensor in _tensors((*args, *kwargs.values())):
+            self._identify(tensor)
+        if unwraps or op.view or (op.name == "aten.copy_" and self._ends_collective(*args[:2])):
+            return None
+        for name, value in _named(op, args, kwargs):
+            if name not in op.unread:
+                self._operands(record.inputs, name, value)
+        return record
+
+    def _ends_collective(self, target: Any, source: Any) -> bool:
+        """Whether a copy is the last part of a collective: gloo fills some results from memory of its own when they are waited for."""
+        if not (isinstance(target, Tensor) and isinstance(source, Tensor)):
+            return False
+        writer = self.tape.producer(target)
+        if writer is None or writer not in self.tape or self.tape[writer].op.partition(".")[0] not in COLLECTIVES:
+            return False
+        return self.tape.state_of(source) is None
+
+    def _place(self, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        node: Any = torch._C._current_autograd_node()
+        seq = torch._C._autograd._get_sequence_nr() - 1
+        if torch.is_grad_enabled():
+            record.differentiable = any(t.requires_grad for t in _tensors((*args, *kwargs.values())))
+        if node is None:
+            if seq >= self._first_seq:
+                self.tape.add_node(seq, record)
+            return
+        record.node, record.node_seq = node.name(), node._sequence_nr()
+        if record.differentiable or record.stack.recompute:
+            self.tape.add_node(seq, record)  # recomputed by checkpointing, or a graph of gradients
+        if record.stack.recompute:
+            record.phase = Phase.FORWARD
+            return
+        record.phase = Phase.OPTIMIZER if self.phase == Phase.OPTIMIZER else Phase.BACKWARD
+        if record.node == ACCUMULATE:
+            variable = getattr(node, "variable", None)
+            record.accumulates = self._name(variable) or "a leaf" if variable is not None else "a leaf"
+            return
+        record.forward = self.tape.forward_of(record.node, record.node_seq)
+        if record.forward is not None:
+            record.module = record.forward.module
+
+    def _after(self, op: _Op, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        self.tape.add(record)
+        seen: set[int] = set()
+        for name, value in _named(op, args, kwargs):
+            if name in op.written:
+                self._results(record, name, value, seen, False)
+        self._results(record, "output", result[:1] if op.part else result, seen, op.uninitialized)
+        if not op.elementwise_lists:
+            for out in record.outputs:
+                out.position = -1
+
+    def _results(self, record: OpRecord, name: str, value: Any, seen: set[int], uninitialized: bool) -> None:
+        if isinstance(value, Tensor):
+            if id(value) not in seen:
+                seen.add(id(value))
+                row = UNOBSERVED if uninitialized else self._observe(value)
+                state = self._write(value, record.index, row, uninitialized)
+                record.outputs.append(OperandRecord(name, state, None, value.dtype, _shape(value)))
+        elif isinstance(value, list | tuple):
+            for position, item in enumerate(value):
+                self._results(record, f"{name}[{position}]", item, seen, uninitialized)
+                if record.outputs and isinstance(item, Tensor):
+                    record.outputs[-1].position = position
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._results(record, f"{name}[{key}]", item, seen, uninitialized)
+
+    def _operands(self, into: list[OperandRecord], name: str, value: Any, position: int = -1) -> None:
+        if isinstance(value, Tensor):
+            storage = self._storage(value)
+            parameter = storage.parameter if storage is not None else isinstance(value, torch.nn.Parameter)
+            into.append(OperandRecord(name, self._read(value, storage), None, value.dtype, _shape(value), position, parameter))
+        elif isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
+            for at, item in enumerate(value):
+                if item is not None:
+                    self._operands(into, f"{name}[{at}]", item, at)
+        elif value is not None and not callable(value):
+            into.append(OperandRecord(name, None, value))
+
+    def _observe(self, tensor: Tensor) -> int:
+        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+            return UNOBSERVED
+        # An alias, because an in-place operation counts up the version only after we return: the tensor itself still looks unchanged.
+        return self.rows.observe(tensor.detach() if type(tensor) in (Tensor, torch.nn.Parameter) else tensor)
+
+    def _identify(self, tensor: Tensor) -> None:
+        """Keep what a tensor is with its storage: its views are other objects."""
+        name = self.names.get(id(tensor), "")
+        if name or isinstance(tensor, torch.nn.Parameter):
+            storage = self._storage(tensor)
+            if storage is not None:
+                storage.name = storage.name or name
+                storage.parameter = storage.parameter or isinstance(tensor, torch.nn.Parameter)
+
+    def _name(self, tensor: Tensor) -> str:
+        name = self.names.get(id(tensor), "")
+        if not name:
+            with contextlib.suppress(RuntimeError, NotImplementedError):
+                key = tensor.untyped_storage()._cdata
+                known = self.tape.storages.get(key)
+                name = self.names.get(key, "") or (known.name if known is not None else "")
+        return name
+
+    def _storage(self, tensor: Tensor) -> StorageRecord | None:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return None
+        try:
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+        except (RuntimeError, NotImplementedError):  # functorch's wrappers and the like
+            return None
+        known = self.tape.storages.get(key)
+        if known is None:
+            known = self.tape.storages[key] = StorageRecord(storage)
+        return known
+
+    def _read(self, tensor: Tensor, storage: StorageRecord | None) -> State:
+        """The state of an operand; summarized now when nobody has seen this region in this condition yet."""
+        if storage is None:
+            odd = self.tape.odd.get(id(tensor))
+            if odd is not None and odd[0]() is tensor:
+                return odd[1]
+            state = State(self._observe(tensor), (), self._name(tensor))
+            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
+            return state
+        region, low, high, _ = region_of(tensor)
+        known = storage.states.get(region)
+        if known is not None:
+            return known[0]
+        state = State(self._observe(tensor), self.tape.overlapping(storage, low, high), self._name(tensor))
+        storage.states[region] = (state, low, high)
+        return state
+
+    def _write(self, tensor: Tensor, index: int, row: int, blank: bool) -> State:
+        state = State(row, (index,), self._name(tensor))
+        storage = self._storage(tensor)
+        if storage is None:
+            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
+        else:
+            region, low, high, dense = region_of(tensor)
+            storage.write(index, region, state, low, high, dense, blank)
+        return state
+
+
+def _wait(result: Any) -> None:
+    """Until a collective is done: what it writes can't be read before. Only a replay, or a loss reduced over ranks, pays for it."""
+    for value in result if isinstance(result, list | tuple) else (result,):
+        if isinstance(value, torch.ScriptObject):
+            value.wait()  # type: ignore[attr-defined]
+        elif isinstance(value, Tensor) and not isinstance(result, tuple):
+            torch.ops._c10d_functional.wait_tensor(value)
+
+
+def _named(op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    named = [(op.arguments[i] if i < len(op.arguments) else f"arg{i}", value) for i, value in enumerate(args)]
+    return named + list(kwargs.items())
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [v for v in value if isinstance(v, Tensor)]
+    return found
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    try:
+        return tuple(tensor.shape)
+    except RuntimeError:  # a nested tensor has none
+        return ()
+
+
+def nonfinite_number(value: Any) -> bool:
+    """Whether a plain argument is, or holds, a nan or an inf."""
+    if isinstance(value, list | tuple):
+        return any(nonfinite_number(v) for v in value)
+    if isinstance(value, complex):
+        return not (math.isfinite(value.real) and math.isfinite(value.imag))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+_PLAIN, _UNWRAPS, _SHAPES_ONLY = range(3)
+
+
+def _wrapper(types: Sequence[type]) -> int:
+    """How to treat an operation on tensor subclasses.
+
+    One that wraps plain tensors (DTensor) does the work itself by operations on those, which come back here. Fake tensors have no numbers.
+    """
+    how = _PLAIN
+    for t in types:
+        if t is Tensor:
+            continue
+        if t.__name__ in ("FakeTensor", "FunctionalTensor"):
+            return _SHAPES_ONLY
+        if hasattr(t, "__tensor_flatten__"):
+            how = _UNWRAPS
+    return how

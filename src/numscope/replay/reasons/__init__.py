@@ -1,0 +1,1 @@
+"""Why an operation made a non-finite value, from its operands’ numbers."""

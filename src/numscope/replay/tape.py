@@ -1,0 +1,245 @@
+"""The tape: which operations ran, and which of them wrote the bytes of a tensor.
+
+Memory is followed by storage and region, so views, in-place writes and reads of another part of the same storage are told apart. Nothing is
+kept alive: storages are held weakly, stacks as code objects.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from numscope.records.finding import Numbers
+from numscope.records.site import Phase
+from numscope.replay import stack as stacks
+
+UNOBSERVED = -1
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+COPY_SLICES = "CopySlices"
+
+
+class Rows(Protocol):
+    """Where numbers go: a ledger."""
+
+    def observe(self, tensor: Tensor) -> int: ...
+    def numbers(self, handle: int) -> Numbers: ...
+
+
+@dataclass(slots=True)
+class State:
+    """What one region of memory held at one time, summarized once.
+
+    Args:
+        row: handle of the numbers; ``UNOBSERVED`` for integers and what can't be summarized.
+        writers: records that wrote it, the latest first; empty when it came from outside the tape.
+        name: the parameter, buffer or input that it is, where one is known.
+    """
+
+    row: int
+    writers: tuple[int, ...] = ()
+    name: str = ""
+
+
+@dataclass(slots=True)
+class OperandRecord:
+    """One argument or result: a tensor's state, or a plain Python value."""
+
+    name: str
+    state: State | None
+    value: Any = None
+    dtype: torch.dtype | None = None
+    shape: tuple[int, ...] = ()
+    position: int = -1  # within a list of tensors; -1 outside
+    parameter: bool = False
+
+    @property
+    def producer(self) -> int | None:
+        """Index of the record that last wrote it."""
+        return self.state.writers[0] if self.state is not None and self.state.writers else None
+
+
+@dataclass(slots=True)
+class OpRecord:
+    """One operation as it ran."""
+
+    index: int
+    op: str  # "aten.sqrt"
+    overload: str
+    phase: Phase
+    module: str
+    stack: stacks.Stack
+    inputs: list[OperandRecord] = field(default_factory=list)
+    outputs: list[OperandRecord] = field(default_factory=list)
+    mutates: bool = False
+    differentiable: bool = False
+    node: str = ""  # the autograd node at work, "SqrtBackward0"
+    node_seq: int = -1
+    forward: OpRecord | None = None  # of a backward op, the forward op whose gradient it computes
+    accumulates: str = ""  # the tensor whose gradient is being accumulated, of AccumulateGrad
+
+    @property
+    def name(self) -> str:
+        """The operation without namespace and marks of being in place: ``sqrt``."""
+        return plain_name(self.op)
+
+
+def plain_name(op: str) -> str:
+    """``aten._foreach_sqrt_`` → ``sqrt``; ``aten._softmax`` → ``_softmax``."""
+    name = op.rpartition(".")[2].rstrip("_")
+    return name.removeprefix("_foreach_")
+
+
+def _key(name: str) -> str:
+    """What a node's name and its op's name have in common: ``SqrtBackward0`` and ``aten.sqrt_`` are both ``sqrt``."""
+    return name.partition("Backward")[0].replace("_", "").lower()
+
+
+Region = tuple[int, torch.dtype, tuple[tuple[int, int], ...]]
+
+
+class StorageRecord:
+    """The writes that still show in one storage, and the states read from it."""
+
+    __slots__ = ("name", "parameter", "reference", "states", "writes")
+
+    def __init__(self, storage: Any) -> None:
+        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it lives, no other storage gets this address
+        self.states: dict[Region, tuple[State, int, int]] = {}
+        self.writes: list[tuple[int, State, int, int]] = []  # record, state, first byte, last byte + 1
+        self.name = ""  # of the parameter, buffer or input that lies in it, for views of that
+        self.parameter = False
+
+    def write(self, index: int, region: Region, state: State, low: int, high: int, dense: bool, blank: bool) -> None:
+        self.states = {k: v for k, v in self.states.items() if v[2] <= low or v[1] >= high}
+        if not blank:  # what uninitialized memory holds is looked at only when somebody reads it
+            self.states[region] = (state, low, high)
+        if dense and self.writes:
+            self.writes = [w for w in self.writes if w[2] < low or w[3] > high]
+        self.writes.append((index, state, low, high))
+
+
+def region_of(tensor: Tensor) -> tuple[Region, int, int, bool]:
+    """A canonical region of a storage: the same for ``x``, ``x.t()`` and ``x.reshape(-1)``."""
+    offset, size = int(tensor.storage_offset()), tensor.element_size()
+    dims: list[tuple[int, int]] = []
+    last = 0
+    for stride, length in sorted((s, n) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1 and s != 0):
+        last += (length - 1) * stride
+        if dims and dims[-1][0] * dims[-1][1] == stride:
+            dims[-1] = (dims[-1][0], dims[-1][1] * length)
+        else:
+            dims.append((stride, length))
+    low, high = offset * size, (offset + last + 1) * size
+    return (offset, tensor.dtype, tuple(dims)), low, high, not dims or (len(dims) == 1 and dims[0][0] == 1)
+
+
+class OpTape:
+    """What an op probe saw, in order.
+
+    Args:
+        limit: keep about this many records, the last ones; None keeps all.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.records: list[OpRecord] = []
+        self.limit = limit
+        self.first = 0  # index of records[0]
+        self.storages: dict[int, StorageRecord] = {}
+        self.odd: dict[int, tuple[weakref.ref[Tensor], State]] = {}  # tensors without a storage, by id
+        self._nodes: dict[int, list[OpRecord]] = {}  # by autograd sequence number
+        self._order: list[int] = []
+        self.lock = threading.Lock()  # on CUDA the engine runs backward in a thread of its own
+
+    def __getitem__(self, index: int) -> OpRecord:
+        return self.records[index - self.first]
+
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and 0 <= index - self.first < len(self.records)
+
+    def producer(self, tensor: Tensor) -> int | None:
+        """Index of the record that last wrote this tensor's memory; None when no record did."""
+        state = self.state_of(tensor)
+        return state.writers[0] if state is not None and state.writers else None
+
+    def state_of(self, tensor: Tensor) -> State | None:
+        """The last known state of a tensor's memory, without looking at the memory; None when the tape never saw it."""
+        tensor = _local(tensor)
+        try:
+            storage = self.storages.get(tensor.untyped_storage()._cdata)
+            if storage is not None:
+                region, low, high, _ = region_of(tensor)
+                known = storage.states.get(region)
+                return known[0] if known is not None else State(UNOBSERVED, self.overlapping(storage, low, high))
+        except (RuntimeError, NotImplementedError):
+            pass
+        odd = self.odd.get(id(tensor))
+        return odd[1] if odd is not None and odd[0]() is tensor else None
+
+    @staticmethod
+    def overlapping(storage: StorageRecord, low: int, high: int) -> tuple[int, ...]:
+        return tuple(index for index, _, a, b in reversed(storage.writes) if a < high and b > low)
+
+    def forward_of(self, node: str, seq: int) -> OpRecord | None:
+        """The forward operation that made an autograd node.
+
+        A node takes its sequence number right before its operation runs, so the first record that sees the counter one further is its own.
+        A view written in place gets its node (CopySlices) afterwards: it belongs to the last differentiable operation before.
+        """
+        if node == ACCUMULATE or seq < 0 or not self._order:
+            return None
+        own = [r for r in self._nodes.get(seq, ()) if node != COPY_SLICES or r.differentiable]
+        if own:
+            return next((r for r in own if _key(r.name) == _key(node)), own[0])
+        at = bisect_right(self._order, seq)
+        for earlier in reversed(self._order[:at][-8:]):
+            for record in self._nodes[earlier]:
+                if record.differentiable:
+                    return record
+        return None
+
+    def add_node(self, seq: int, record: OpRecord) -> None:
+        known = self._nodes.get(seq)
+        if known is None:
+            self._nodes[seq] = [record]
+            if not self._order or seq > self._order[-1]:
+                self._order.append(seq)
+            else:  # another thread's counter
+                self._order.insert(bisect_right(self._order, seq), seq)
+        elif len(known) < 8:
+            known.append(record)
+
+    def add(self, record: OpRecord) -> None:
+        record.index = self.first + len(self.records)
+        self.records.append(record)
+        if self.limit is not None and len(self.records) > self.limit + self.limit // 4:
+            self.drop(len(self.records) - self.limit)
+
+    def drop(self, count: int) -> None:
+        del self.records[:count]
+        self.first += count
+        self.storages = {k: s for k, s in self.storages.items() if not s.reference.expired()}  # type: ignore[no-untyped-call]
+        self.odd = {k: v for k, v in self.odd.items() if v[0]() is not None}
+        excess = len(self._order) - 2 * (self.limit or 0)
+        if excess > 0:
+            for seq in self._order[:excess]:
+                del self._nodes[seq]
+            del self._order[:excess]
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """The plain tensor within a wrapper such as DTensor."""
+    for _ in range(4):
+        inner = getattr(tensor, "_local_tensor", None) if type(tensor) is not Tensor else None
+        if inner is None and type(tensor) is not Tensor:
+            inner = getattr(tensor, "elem", None)
+        if not isinstance(inner, Tensor):
+            break
+        tensor = inner
+    return tensor

@@ -1,0 +1,78 @@
+"""An optimizer's step again, op by op, from the state that it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe import walk
+from numscope.records.finding import Culprit
+from numscope.records.site import Phase
+from numscope.replay.call import REPRODUCED, Replay, eager, nonfinite
+from numscope.replay.capture import RandomState
+from numscope.replay.culprit import find_culprit
+from numscope.replay.op import OpProbe, OpTape
+from numscope.summary.ledger import Ledger
+
+
+def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
+    """Do an optimizer's step again under the op probe, on copies, from the state that it left behind.
+
+    The weights from before the step are gone, so their non-finite elements are taken as zero; an update that is bad by its own state and
+    gradients (a zero denominator, an overflowed square, a non-finite rate) is bad again. Weights, state and gradients are put back exactly.
+
+    Args:
+        optimizer: its parameters still have the gradients of the bad step.
+        names: names of parameters by id.
+
+    *Cost:* a copy of weights and state, for the time of the replay.
+    """
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
+    state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
+    kept_state = [(t, t.detach().clone()) for s in state.values() for _, t in walk.tensors(s, "state")]
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+    random_state = RandomState.capture()
+    tape, rows = OpTape(), Ledger()
+    status = "not reproduced: the optimizer's step was finite the second time"
+    culprit: Culprit | None = None
+    try:
+        with torch.no_grad(), optimizer_probe.paused(), eager():
+            for p in params:
+                _make_finite(p)
+            for s in optimizer.state.values():
+                _make_finite(s)
+            with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names)):
+                optimizer.step()
+            rows.read()
+            bad = [p.detach() for p in params if nonfinite(p)]
+            bad += [t for s in optimizer.state.values() for _, t in walk.tensors(s, "state") if nonfinite(t)]
+            culprit = find_culprit(tape, bad, rows) if bad else None
+            if culprit is not None:
+                status = REPRODUCED
+    except Exception as error:
+        status = f"not reproduced: the optimizer's second step raised {type(error).__name__}: {error}"
+    finally:
+        with torch.no_grad():
+            for p, value, gradient in kept:
+                p.detach().copy_(value)
+                if gradient is not None and p.grad is not None:
+                    p.grad.copy_(gradient)
+            for tensor, value in kept_state:
+                tensor.detach().copy_(value)
+        optimizer.state.clear()
+        optimizer.state.update(state)
+        for group, values in zip(optimizer.param_groups, groups, strict=True):
+            group.update(values)
+        random_state.restore()
+    return Replay(culprit, status)
+
+
+def _make_finite(value: Any) -> None:
+    for _, tensor in walk.tensors(value, "state"):
+        if tensor.is_floating_point():
+            torch.nan_to_num_(getattr(tensor, "_local_tensor", tensor).detach(), nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,0 +1,252 @@
+"""Watching models that a script builds by itself: the outermost module that is called is watched from that call on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim import Optimizer
+
+from numscope.config.options import WatchOptions
+from numscope.distributed.agree import spread
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.dynamo import foretell_compiled
+from numscope.probe.module import in_backward
+from numscope.probe.naming import peel
+from numscope.probe.optimizers import ids_of
+from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
+from numscope.scope import scope as scopes
+
+if TYPE_CHECKING:
+    from numscope.inspect.recorder import Recorder
+
+log = logging.getLogger("numscope")
+
+STRANGE_STEPS = 3  # after which an optimizer's other parameters are those of no module that is called
+# torch warns of global hooks at each call of a compiled module: ours sees nothing twice by it
+_HOOKS_AROUND_COMPILED = r"Using `torch\.compile\(module\)` when there are global hooks"
+MAX_MODELS = 16  # a script that calls more models than this calls modules one by one
+
+
+class AutoWatch:
+    """A context manager: each model that is called within is watched; leaving closes the watches.
+
+    Modules without parameters (losses, activations called alone) are no models: their operations belong to the loss.
+
+    A watch without detection stops looking once each optimizer's parameters belong to a watched model, and looks again when others come:
+    torch calls a global hook for each module, and steps off the schedule are to run the bare model.
+
+    Statistics of all of them go to one recorder. A section of the configuration that selects no layer in any model called so far is an
+    error when the first optimizer is about to step.
+
+    Args:
+        options: for every model.
+        recorder: for statistics; None: one of the watch's own, where the options have a configuration.
+        explicit: steps end with ``Scope.step`` alone.
+        prepare: called with each model before it is watched, and before its first forward.
+
+    Raises: UsageError for a wrong configuration.
+    """
+
+    def __init__(
+        self,
+        options: WatchOptions,
+        *,
+        recorder: Recorder | None = None,
+        explicit: bool = False,
+        prepare: Callable[[nn.Module], None] | None = None,
+    ) -> None:
+        self.options = options
+        self._prepare = prepare
+        self._recorder = recorder
+        self._own_recorder: Recorder | None = None
+        self.explicit = explicit
+        self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
+        self._selection: SelectionCheck | None = None
+        self._lookout: Lookout | None = None
+        self.scopes: list[scopes.Scope] = []
+        self.num_calls = 0  # of any module, as far as torch tells of them
+        self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
+        self._hook: Any = None
+        self._compiling: Callable[[], None] | None = None
+        self._quiet: Any = None
+
+    def __enter__(self) -> AutoWatch:
+        if self._recorder is None and self.options.config is not None:
+            from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
+
+            self._recorder = self._own_recorder = Recorder.of(self.options)
+        if self._recorder is not None:
+            self._selection = SelectionCheck(self)
+            optimizer_probe.listen(self._selection)
+        self.look(True)
+        if self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None:
+            self._lookout = Lookout(self)
+            optimizer_probe.listen(self._lookout)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    @property
+    def looking(self) -> bool:
+        """Whether a model that is called now for the first time would be seen."""
+        return self._hook is not None
+
+    def look(self, on: bool) -> None:
+        """Begin or stop to look for models."""
+        if on and self._hook is None:
+            self._hook = register_module_forward_pre_hook(self._called)
+            self._compiling = foretell_compiled(self._called_compiled)
+            warnings.filterwarnings("ignore", message=_HOOKS_AROUND_COMPILED)
+            self._quiet = warnings.filters[0]
+        elif not on and self._hook is not None:
+            self._hook.remove()
+            if self._compiling is not None:
+                self._compiling()
+            with contextlib.suppress(ValueError):  # the script has set its own filters
+                warnings.filters.remove(self._quiet)  # type: ignore[attr-defined]
+            self._hook = None
+
+    def check_selection(self) -> None:
+        """Raise UsageError for sections that select nothing so far, where no optimizer's step has done so."""
+        if self._selection is not None:
+            self._selection.check()
+
+    def finish(self) -> None:
+        """Stop looking for models, close the watches."""
+        self.look(False)
+        for listener in (self._selection, self._lookout):
+            if listener is not None:
+                optimizer_probe.unlisten(listener)
+        with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
+            if self._own_recorder is not None:
+                stack.callback(self._own_recorder.close)
+            for scope in reversed(self.scopes):
+                stack.callback(scope.close)
+
+    def _called_compiled(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """A module whose ``compile`` was called is about to be called: dynamo would trace a global hook rather than run it."""
+        if self._hook is not None:
+            self._called(module, args, before=True)
+
+    def _called(self, module: nn.Module, args: tuple[Any, ...], before: bool = False) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self.num_calls += 1
+        if any(s.active for s in scopes.live()) or module in self._seen or in_backward():
+            return
+        try:
+            self._attach(module, args, before)
+        except (NonFiniteError, AbortAfter, UsageError):  # of a scope that this one takes the place of; of the configuration
+            raise
+        except Exception as error:
+            self._seen.update(module.modules())  # nor its parts, which it calls
+            log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
+
+    def _attach(self, module: nn.Module, args: tuple[Any, ...], before: bool) -> None:
+        inner = peel(module)
+        known = (*self.scopes, *scopes.live())  # also what the script watches by itself
+        if any(s.owns(inner) for s in known) or next(inner.parameters(), None) is None or len(self.scopes) >= MAX_MODELS:
+            self._seen.add(module)
+            return
+        for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
+            self.scopes.remove(scope)  # a part was called alone before the whole
+            scope.close()
+        if self._prepare is not None:
+            self._prepare(inner)
+        scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
+        self.scopes.append(scope)
+        self._seen.add(module)
+        if inner is module and not before:  # its own hooks were not there yet when this call began
+            scope.adopt(args, _keyword_arguments(module))
+
+
+class SelectionCheck(optimizer_probe.StepListener):
+    """Raises UsageError, before the first step of an optimizer, for sections that select nothing in any model."""
+
+    def __init__(self, watch: AutoWatch) -> None:
+        self._watch = watch
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Once: later models are the user's second thoughts."""
+        optimizer_probe.unlisten(self)
+        from numscope.inspect.unmatched import place_of, refuse_unmatched
+
+        missing: list[str] = []
+        found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]
+        found += self._watch.elsewhere
+        if found:
+            in_all = set.intersection(*({place_of(line) for line in lines} for lines in found))
+            missing = [line for line in found[0] if place_of(line) in in_all]
+        if spread():
+            refuse_unmatched(missing)
+        elif missing:
+            raise UsageError("\n".join(missing))
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def after_step(self, optimizer: Optimizer) -> None: ...
+
+    def skipped_step(self, optimizer: Optimizer) -> None: ...
+
+
+class Lookout(optimizer_probe.StepListener):
+    """Says when to look for models: until each optimizer has stepped twice with parameters of watched models alone.
+
+    *Cost:* a walk over the parameters for each optimizer that is new or has changed.
+    """
+
+    def __init__(self, watch: AutoWatch) -> None:
+        self._watch = watch
+        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self._strange: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # and how often
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        watching = self._watch.scopes
+        state = (sum(len(group["params"]) for group in optimizer.param_groups), len(watching))
+        if self._known.get(optimizer) == state:
+            self._watch.look(any(times < STRANGE_STEPS for times in self._strange.values()))
+            return
+        watched = {id(p) for scope in watching for p in scope.model.parameters()}
+        if ids_of(optimizer) <= watched or self._strange.get(optimizer, 0) >= STRANGE_STEPS:
+            self._known[optimizer] = state
+            self._strange.pop(optimizer, None)
+        else:
+            self._strange[optimizer] = self._strange.get(optimizer, 0) + 1
+            self._watch.look(True)
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
+
+    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
+
+    def after_step(self, optimizer: Optimizer) -> None: ...
+
+    def skipped_step(self, optimizer: Optimizer) -> None: ...
+
+
+def _keyword_arguments(module: nn.Module) -> Mapping[str, Any]:
+    """Of the call that is on its way: global hooks are not told, so they are read from torch's own frame."""
+    frame: FrameType | None = sys._getframe(3)
+    for _ in range(4):
+        if frame is None:
+            break
+        found = frame.f_locals.get("kwargs")
+        if isinstance(found, dict) and frame.f_locals.get("self") is module:
+            return found
+        frame = frame.f_back
+    return {}

@@ -1,0 +1,216 @@
+"""Models that a script builds by itself are found when they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import numscope
+from numscope.config.options import WatchOptions
+from numscope.records.errors import NonFiniteError
+from numscope.scope import scope as scopes
+from numscope.scope.autowatch import MAX_MODELS, AutoWatch
+from tests.harm.training import assert_no_hooks, assert_nothing_left
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Any:
+    yield
+    assert_nothing_left()
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def train(model: nn.Module, steps: int = 2) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_outermost_model_is_watched_from_its_first_call() -> None:
+    model = small()
+    with AutoWatch(WatchOptions()) as auto:
+        train(model, 3)
+        (scope,) = auto.scopes
+        assert scope.model is model and scope.batch == 3 and scope.step_number == 2
+    assert scope.closed
+    assert_no_hooks(model)
+
+
+def test_fault_of_the_first_call_is_found_with_keyword_arguments_replayed(capfd: Any) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 1)
+
+        def forward(self, x: Tensor, *, scale: Tensor) -> Tensor:
+            return self.layer(x) + scale.log()
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with AutoWatch(WatchOptions()), pytest.raises(NonFiniteError) as caught:
+        model(torch.ones(2, 4), scale=torch.tensor(-1.0)).sum().backward()
+        optimizer.step()
+    culprit = caught.value.finding.culprit
+    assert culprit is not None and culprit.op == "aten.log" and "scale.log()" in culprit.code
+
+
+def test_modules_without_parameters_are_no_models() -> None:
+    with AutoWatch(WatchOptions()) as auto:
+        nn.MSELoss()(torch.ones(2), torch.zeros(2))
+        assert not auto.scopes
+
+
+def test_loss_module_between_forward_and_backward_belongs_to_the_loss(capfd: Any) -> None:
+    model, loss = small(), nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with AutoWatch(WatchOptions()) as auto, pytest.raises(NonFiniteError) as caught:
+        loss(model(torch.ones(2, 4)), torch.full((2, 1), torch.nan)).backward()
+        optimizer.step()
+    assert len(auto.scopes) == 1
+    assert caught.value.finding.phase.value == "loss"
+
+
+def test_several_models_are_each_watched() -> None:
+    first, second = small(), small()
+    with AutoWatch(WatchOptions()) as auto:
+        train(first)
+        train(second)
+        assert [s.model for s in auto.scopes] == [first, second]
+        assert [s.batch for s in auto.scopes] == [2, 2]
+
+
+def test_whole_takes_the_place_of_a_part_that_was_called_alone_before() -> None:
+    model = small()
+    with AutoWatch(WatchOptions()) as auto:
+        model[0](torch.ones(2, 4))
+        (part,) = auto.scopes
+        assert part.model is model[0]
+        train(model)
+        (whole,) = auto.scopes
+        assert part.closed and whole.model is model and whole.batch == 2
+    assert_no_hooks(model)
+
+
+def test_finding_of_the_part_is_not_lost_when_the_whole_takes_its_place(capfd: Any) -> None:
+    model = small()
+    with pytest.raises(NonFiniteError), AutoWatch(WatchOptions()):
+        (model[0](torch.ones(2, 4)) * torch.nan).sum().backward()
+        model(torch.ones(2, 4))
+
+
+def test_every_watch_is_closed_though_the_first_finds_something_at_its_close(capfd: Any) -> None:
+    first, second = small(), small()
+    auto = AutoWatch(WatchOptions()).__enter__()
+    (first(torch.ones(2, 4)) * torch.nan).sum().backward()
+    second(torch.ones(2, 4)).sum().backward()
+    with pytest.raises(NonFiniteError):
+        auto.finish()
+    assert all(s.closed for s in auto.scopes)
+    assert_no_hooks(first)
+    assert_no_hooks(second)
+
+
+def test_model_that_the_script_watches_by_itself_is_not_watched_twice() -> None:
+    model = small()
+    with AutoWatch(WatchOptions()) as auto, numscope.watch(model) as own:
+        train(model)
+        assert not auto.scopes and scopes.live() == (own,)
+
+
+def test_data_parallel_is_seen_through() -> None:
+    model = nn.DataParallel(small())
+    with AutoWatch(WatchOptions()) as auto:
+        train(model, 3)
+        (scope,) = auto.scopes
+        assert scope.model is model.module and scope.batch == 3
+
+
+def test_modules_called_one_by_one_end_at_a_limit() -> None:
+    layers = [nn.Linear(2, 2) for _ in range(MAX_MODELS + 3)]
+    with AutoWatch(WatchOptions()) as auto:
+        x = torch.ones(1, 2)
+        for layer in layers:
+            x = layer(x)
+        assert len(auto.scopes) == MAX_MODELS
+
+
+def test_model_that_can_not_be_watched_is_left_alone_and_said_once(caplog: Any, monkeypatch: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(scopes.Scope, "__init__", refuse)
+    model = small()
+    with AutoWatch(WatchOptions()) as auto:
+        train(model)
+        assert not auto.scopes
+    assert [r.message for r in caplog.records if r.levelname == "ERROR"] == ["numscope can't watch Sequential: RuntimeError: planted"]
+
+
+def test_model_inside_a_model_is_no_model_of_its_own() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = small()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x)
+
+    model = Outer()
+    with AutoWatch(WatchOptions()) as auto:
+        train(model)
+        assert [s.model for s in auto.scopes] == [model]
+
+
+@pytest.mark.parametrize("detection", [None, "raise"])
+def test_model_compiled_by_its_own_method_is_watched_from_its_first_call(detection: str | None, tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    original = nn.Module.compile
+    model = small()
+    wanted = {"s": {"enabled": True, "layers": {"layer_types": ["Linear"]}, "statistics": {"enabled": True, **ACTIVATIONS}}}
+    kept: list[int] = []
+
+    class Kept:
+        def log_scalar(self, name: str, value: float, iteration: int, **_: object) -> None:
+            kept.append(iteration)
+
+    with AutoWatch(WatchOptions(config=wanted, loggers=[Kept()], on_nonfinite=detection, log_dir=str(tmp_path))) as auto:
+        model.compile(backend="aot_eager", fullgraph=True)
+        train(model, 4)
+        (scope,) = auto.scopes
+        assert scope.model is model
+    assert kept == [0, 0, 2, 2]
+    assert nn.Module.compile is original
+    assert_no_hooks(model)
+
+
+ACTIVATIONS = {"stats": ["max"], "tensors": ["activation"], "freq": 2}
+
+
+def test_compiled_models_bring_no_warning_about_the_global_hook(recwarn: pytest.WarningsRecorder) -> None:
+    torch._dynamo.reset()
+    with AutoWatch(WatchOptions()):
+        train(torch.compile(small(), backend="aot_eager"))  # type: ignore[arg-type]
+    assert not [one for one in recwarn if "global hooks" in str(one.message)]
+
+
+def test_words_of_one_list_may_be_those_of_different_models(tmp_path: Path) -> None:
+    wanted = {"s": {"enabled": True, "layers": {"layer_types": ["Linear", "Bilinear"]}, "statistics": {"enabled": True, **ACTIVATIONS}}}
+    other = nn.Bilinear(4, 4, 1)
+    with AutoWatch(WatchOptions(config=wanted, on_nonfinite=None, log_dir=str(tmp_path))):
+        other(torch.ones(2, 4), torch.ones(2, 4))
+        train(small())
+    wanted["s"]["layers"]["layer_types"].append("Conv2d")  # type: ignore[index]
+    with AutoWatch(WatchOptions(config=wanted, on_nonfinite=None, log_dir=str(tmp_path))), pytest.raises(numscope.UsageError) as caught:
+        other(torch.ones(2, 4), torch.ones(2, 4))
+        train(small())
+    assert '"Conv2d" is part of no layer' in str(caught.value) and "Bilinear" not in str(caught.value)

@@ -1,0 +1,84 @@
+"""Models that are trained side by side: a step, a loss and a fault belong to those whose outputs they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+import numscope
+from numscope.records.finding import Reason
+from numscope.records.site import Phase
+from numscope.scope.scope import Scope
+
+Pair = tuple[tuple[nn.Module, torch.optim.Optimizer, Scope], tuple[nn.Module, torch.optim.Optimizer, Scope]]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    def one(seed: int) -> tuple[nn.Module, torch.optim.Optimizer, Scope]:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        return model, torch.optim.SGD(model.parameters(), 0.1), numscope.watch(model, on_nonfinite="warn")
+
+    found = one(0), one(1)
+    yield found
+    for _, _, scope in found:
+        scope.close()
+
+
+def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def test_steps_are_counted_for_each_model_though_both_forwards_come_first(pair: Pair) -> None:
+    (a, of_a, scope_a), (b, of_b, scope_b) = pair
+    for _ in range(20):
+        x = torch.randn(5, 4)
+        loss_a, loss_b = a(x).mean(), b(x).mean()
+        update(of_a, loss_a)
+        update(of_b, loss_b)
+    assert len(scope_a._step.calls) == len(scope_b._step.calls) == 1  # nothing piles up
+    scope_a.close()
+    scope_b.close()
+    assert (scope_a.step_number, scope_b.step_number) == (20, 20)
+
+
+def test_loss_is_charged_to_the_model_that_its_gradient_reaches_and_its_line_named(pair: Pair) -> None:
+    (a, of_a, scope_a), (b, of_b, scope_b) = pair
+    for step in range(3):
+        x = torch.randn(5, 4)
+        out_a, out_b = a(x), b(x)
+        loss_a = out_a.square().mean()
+        bad = -torch.ones(()) if step == 2 else torch.ones(())
+        loss_b = (out_b * 0 + bad).log().mean()  # FAULT
+        update(of_b, loss_b)
+        update(of_a, loss_a)
+    assert scope_a.findings == []
+    (finding, *_) = scope_b.findings
+    assert finding.step == 2
+    culprit = finding.culprit
+    assert culprit is not None
+    assert (culprit.op, culprit.phase, culprit.reason) == ("aten.log", Phase.LOSS, Reason.DOMAIN)
+    assert "# FAULT" in culprit.code
+
+
+def test_watching_a_model_twice_is_said(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    (a, _, _), _ = pair
+    with caplog.at_level("WARNING", "numscope"):
+        numscope.watch(a).close()
+    assert "watched already" in caplog.text
+
+
+def test_weights_used_without_a_call_are_judged_step_by_step() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        for _ in range(5):
+            update(optimizer, nn.functional.linear(torch.randn(3, 4), model.weight, model.bias).mean())
+        assert not scope.closed  # the tool did not fail
+    assert (scope.findings, scope.step_number) == ([], 5)
