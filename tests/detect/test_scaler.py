@@ -77,13 +77,19 @@ def test_many_skips_in_a_row_are_a_finding_with_a_culprit() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
-    numscope.watch(net, max_scaler_skips=4)
-    before = [p.detach().clone() for p in net.parameters()]
+    numscope.watch(net, max_scaler_skips=3)
+    before: list[Tensor] = []
+
+    def gain(step: int) -> float:
+        if step == 1:  # the first step was good
+            before.extend(p.detach().clone() for p in net.parameters())
+        return 6e4 if step else 1.0
+
     with pytest.raises(numscope.NonFiniteError) as caught:
-        train(net, optimizer, scaler, 20, lambda step: 6e4)
+        train(net, optimizer, scaler, 20, gain)
     finding = caught.value.finding
     assert (finding.kind.value, finding.step) == ("scaler_skips", 3)
-    assert finding.note == "GradScaler left out 4 steps in a row"
+    assert finding.note == "GradScaler left out 3 steps in a row"
     assert finding.culprit is not None
     assert (finding.culprit.file, finding.culprit.line) == (HERE, line_of("overflows in its backward"))
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
@@ -112,8 +118,8 @@ def test_fused_optimizer_many_skips_in_a_row_are_a_finding() -> None:
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.001, fused=True)
     numscope.watch(net, max_scaler_skips=3)
     with pytest.raises(numscope.NonFiniteError) as caught:
-        train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**4), 6, lambda step: 6e7)
-    assert (caught.value.finding.kind.value, caught.value.finding.step) == ("scaler_skips", 2)
+        train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**4), 6, lambda step: 6e7 if step else 1.0)
+    assert (caught.value.finding.kind.value, caught.value.finding.step) == ("scaler_skips", 3)
 
 
 class Two(nn.Module):
@@ -139,7 +145,7 @@ def test_several_optimizers_are_judged_each_by_its_own_skips(order: str, always:
     for step, x in enumerate(batches(7)):
         for optimizer in optimizers:
             optimizer.zero_grad()
-        left, right = net(x, 6e7 if always or step == 1 else 1.0)
+        left, right = net(x, 6e7 if (always and step) or step == 1 else 1.0)
         scaler.scale(left).backward(retain_graph=True)
         scaler.scale(right).backward()
         try:
@@ -150,8 +156,8 @@ def test_several_optimizers_are_judged_each_by_its_own_skips(order: str, always:
             break
         scaler.update()
     scope.close()
-    assert findings == ([(2, "scaler_skips")] if always else [])
-    assert [step for step, _ in scope.events] == ([0, 1, 2] if always else [1])
+    assert findings == ([(3, "scaler_skips")] if always else [])
+    assert [step for step, _ in scope.events] == ([1, 2, 3] if always else [1])
 
 
 def test_nan_loss_with_finite_gradients_is_a_finding_under_a_scaler() -> None:
@@ -205,3 +211,20 @@ def test_accelerates_wrapped_optimizer_is_found() -> None:
                 optimizer.step()
                 assert len(scope.findings) == (step >= 3)
     assert scope.step_number == 6 and [f.step for f in scope.findings] == [3]
+
+
+def test_scale_that_only_falls_from_its_start_is_no_finding() -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    with numscope.watch(net, max_scaler_skips=3) as scope:
+        scales = train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**40), 40)
+    assert len(scope.events) > 10 and scope.findings == [] and scales[-1] < 2.0**30
+
+
+def test_scale_that_falls_below_one_without_a_step_is_a_finding() -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    numscope.watch(net, max_scaler_skips=3)
+    with pytest.raises(numscope.NonFiniteError) as caught:
+        train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**4), 20, lambda step: 6e7)
+    assert (caught.value.finding.kind.value, caught.value.finding.step) == ("scaler_skips", 7)  # 2^4 … 2^0 are looked for, then three

@@ -151,15 +151,15 @@ def test_scaler_s_skips_are_no_finding_until_there_are_too_many() -> None:
     def plant() -> Training:
         model = nn.Linear(4, 4)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, backoff_factor=0.99)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, backoff_factor=0.99)
 
         def step(i: int) -> None:
             optimizer.zero_grad()
-            scaler.scale(model(torch.randn(3, 4)).square().mean() * 100).backward()
+            scaler.scale(model(torch.randn(3, 4)).square().mean() * (1e37 if i else 1.0)).backward()
             scaler.step(optimizer)
             scaler.update()
 
-        return Training(model, step, steps=4)
+        return Training(model, step, steps=5)
 
     scope = watched(plant)
     assert scope.findings == [] and len(scope.events) == 4

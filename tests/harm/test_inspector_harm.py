@@ -98,7 +98,7 @@ def test_an_optimizer_with_a_closure_makes_its_step_within_its_step() -> None:
             assert seen["fc1", "wgrad"].values["max"] == net.fc1.weight.grad.max().item()
             assert seen["fc1", "weight"].values["max"] == before.max().item()
             assert seen["fc1", "activation"].fields["numel"] == 24
-        assert scope.inspector.step_number == 3
+        assert scope.step_number == 3
 
 
 def test_lbfgs_counts_a_step_for_all_its_evaluations() -> None:
@@ -121,7 +121,7 @@ def test_lbfgs_counts_a_step_for_all_its_evaluations() -> None:
             seen = found(scope)
             assert seen["fc1", "activation"].calls == seen["fc1", "gradient"].calls == calls > 1
             assert seen["fc1", "wgrad"].calls == 1
-        assert scope.inspector.step_number == 2
+        assert scope.step_number == 2
 
 
 def test_scripted_parts_show_their_weights() -> None:
@@ -251,7 +251,7 @@ def test_steps_are_numbered_from_where_the_run_goes_on() -> None:
     net, kept = Net(), Kept()
     with watched(net, few(["mean"], ["activation", "weight"], "fc1", freq=5), loggers=[kept], first_step=148) as scope:
         train(net, 4)
-        assert scope.inspector.step_number == 152
+        assert scope.step_number == 152
     assert {step for _, _, step in kept.lines} == {150}
     with pytest.raises(UsageError, match="first_step: got -1"):
         watched(net, few(["mean"], ["weight"]), first_step=-1)
@@ -320,7 +320,7 @@ def test_adapters_put_in_after_the_watch_began_are_seen() -> None:
         net.fc1 = nn.Linear(6, 6)
         train(net, 2)
         assert {layer for layer, _ in found(scope)} == {"fc1"}
-        assert scope.inspector.step_number == 5
+        assert scope.step_number == 5
     assert {step for name, _, step in kept.lines if name == "fc1_activation_mean"} == {0, 1, 4}
     assert_no_hooks(net)
 

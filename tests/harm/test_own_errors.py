@@ -10,15 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.detect import journal, judge
-from numscope.detect import parameters as trained
+from numscope.detect import detection, evidence, journal, judge, parameters
 from numscope.probe import module as module_probe
-from numscope.probe import walk
+from numscope.probe import optimizers, step, walk
 from numscope.replay import call as replay
-from numscope.replay import loss as stretch
-from numscope.replay import op
+from numscope.replay import op, outside
 from numscope.report import delivery
-from numscope.scope import scope as scopes
 from numscope.summary import dispatch, ledger
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
 
@@ -65,14 +62,19 @@ PLACES = [
     (walk, "leaves"), (walk, "tensors"), (walk, "visit"),
     (replay.Call, "capture"), (replay.Call, "keep"), (replay.RandomState, "capture"), (replay.BufferCopies, "capture"),
     (replay, "replay_call"),
-    (judge.Judge, "judge"), (judge.Judge, "judge_update"), (judge, "diagnose"), (judge, "escaped"),
+    (judge.Judge, "before_step"), (judge.Judge, "after_step"), (judge.Judge, "alone"), (judge.Judge, "_read"), (judge, "diagnose"),
+    (judge, "escaped"), (judge, "contained"), (evidence.Evidence, "forget"),
     (module_probe.ModuleProbe, "_see"), (module_probe.ModuleProbe, "refresh"),
     (op.OpProbe, "_before"), (op.OpProbe, "_after"),
-    (stretch.LossStretch, "begin"), (stretch.LossStretch, "end"), (stretch.LossStretch, "see_backward"), (stretch.LossStretch, "_node_ran"),
-    (stretch.LossStretch, "_custom_begins"), (stretch.LossStretch, "_custom_ran"), (stretch.LossStretch, "reset"),
-    (trained.Trained, "updated_by"), (trained.Trained, "see_weights"), (scopes.Scope, "_see_gradients"),
-    (scopes.Scope, "_between_calls"), (scopes.Scope, "_end_of_step"),
-    (scopes.Scope, "_watch_outputs"), (scopes.Scope, "_see_loss"),
+    (outside.Outside, "begin"), (outside.Outside, "pause"), (outside.Outside, "_see_backward"), (outside.Outside, "_node_ran"),
+    (outside.Outside, "_custom_begins"), (outside.Outside, "_custom_ran"), (outside.Outside, "reset"), (outside.Outside, "call_begins"),
+    (outside.Outside, "call_ends"), (outside.Outside, "_name"), (outside.Outside, "states"), (outside.Outside, "before_backward"),
+    (parameters.Parameters, "follow"), (parameters.Parameters, "see_weights"), (parameters.Parameters, "see_gradients"),
+    (detection.Detection, "enter"), (detection.Detection, "leave"), (detection.Detection, "_between_calls"),
+    (detection.Detection, "_see_loss"), (detection.Detection, "_own_loss"), (detection.Detection, "_end"),
+    (detection.Detection, "_before_step"), (detection.Detection, "_after_step"), (detection.Detection, "_forget_rows"),
+    (step.Step, "forward_begins"), (step.Step, "end"), (step.Step, "_over"), (step.Step, "_before_backward"),
+    (optimizers.Optimizers, "owns"), (optimizers.Optimizers, "search"), (optimizers.Optimizers, "are_all_in"),
     (delivery.Delivery, "finding"), (delivery.Delivery, "contained"), (delivery.Delivery, "close"),
 ]  # fmt: skip
 

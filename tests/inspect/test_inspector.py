@@ -186,7 +186,7 @@ def test_two_optimizers_of_one_model_make_one_step(net: Net) -> None:
             net(torch.randn(4, 6)).sum().backward()
             first.step()
             second.step()
-        assert scope.inspector.step_number == 3
+        assert scope.step_number == 3
     assert kept.steps("fc1_wgrad_mean") == kept.steps("fc2_wgrad_mean") == [0, 1, 2]
 
 
@@ -208,9 +208,9 @@ def test_step_alone_ends_steps_once_it_has_been_called(net: Net) -> None:
         for _ in range(3):
             train(net, optimizer, 1)
             scope.step()
-        assert scope.inspector.step_number == 3
+        assert scope.step_number == 3
         train(net, optimizer, 2)
-        assert scope.inspector.step_number == 3
+        assert scope.step_number == 3
         scope.step()
     assert kept.steps("fc1_activation_mean") == [0, 1, 2, 3]
 

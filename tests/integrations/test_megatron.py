@@ -262,7 +262,7 @@ def test_gradients_in_megatrons_buffers_and_copies_of_weights_are_found(alone: N
             optimizer.step()
             for parameter, copy in copies:
                 parameter.data.copy_(copy)
-        assert inspector.step_number == 2  # the copies' optimizer ends steps
+        assert watch.scopes[0].step_number == 2  # the copies' optimizer ends steps
         found = {one.name: one for one in inspector.last}
     layer = "decoder.layers.1.mlp.linear_fc1"
     assert found.keys() == {f"{layer}_weight", f"{layer}_wgrad", f"{layer}_activation"}

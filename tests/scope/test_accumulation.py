@@ -91,7 +91,7 @@ def test_micro_batches_of_one_step_count_as_one_step() -> None:
                 net(x).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-        assert (scope.step_number, scope.batch) == (2, 3 * MICRO_BATCHES)  # the third step ends when the next one begins
+        assert (scope.step_number, scope.batch) == (3, 3 * MICRO_BATCHES)
     assert scope.step_number == 3
 
 

@@ -103,7 +103,7 @@ class Model(nn.Module):
 
 
 def events(scope: Any) -> list[Any]:
-    return list(scope._step.journal.events)
+    return list(scope._detection.evidence.journal.events)
 
 
 @pytest.mark.parametrize("level", ["modules", "sentinel"])
@@ -127,7 +127,7 @@ def test_tensor_goes_through_as_input_and_output(name: str, level: str, caplog: 
                     assert book is not None or any(str(n) in str(handle) for n in ("tensor", "Tensor")), handle
             optimizer.step()
             optimizer.zero_grad()
-        assert not scope.closed and not scope.findings and scope.step_number == 1
+        assert not scope.closed and not scope.findings and scope.step_number == 2
         scope.step()
     assert not caplog.records
 

@@ -41,7 +41,7 @@ def test_outermost_model_is_watched_from_its_first_call() -> None:
     with AutoWatch(WatchOptions()) as auto:
         train(model, 3)
         (scope,) = auto.scopes
-        assert scope.model is model and scope.batch == 3 and scope.step_number == 2
+        assert scope.model is model and scope.batch == 3 and scope.step_number == 3
     assert scope.closed
     assert_no_hooks(model)
 

@@ -68,7 +68,7 @@ def test_place_of_zero_grad_changes_nothing(zero: str) -> None:
             optimizer.step()
             if zero == "after step":
                 optimizer.zero_grad()
-        assert scope.step_number == 2 and scope.batch == 3
+        assert scope.step_number == 3 and scope.batch == 3
 
 
 def test_evaluation_between_steps_counts_batches_and_no_steps() -> None:
@@ -116,7 +116,7 @@ def test_optimizer_made_after_the_watch_is_found() -> None:
         for _ in range(3):
             backward(model)
             optimizer.step()
-        assert scope.step_number == 2
+        assert scope.step_number == 3
 
 
 def test_two_optimizers_of_one_step_end_one_step() -> None:
@@ -127,7 +127,7 @@ def test_two_optimizers_of_one_step_end_one_step() -> None:
             backward(model)
             for optimizer in optimizers:
                 optimizer.step()
-        assert scope.step_number == 2
+        assert scope.step_number == 3
 
 
 def test_another_models_optimizer_ends_no_step() -> None:
@@ -152,8 +152,8 @@ def test_step_says_that_one_is_over() -> None:
             backward(model)
             scope.step()
             assert scope.step_number == i + 1
-        scope.step()  # nothing happened since
-        assert scope.step_number == 3
+        scope.step()  # nothing happened since, and the user counts it all the same
+        assert scope.step_number == 4
 
 
 def test_step_finds_what_is_bad(capfd: Any) -> None:
@@ -226,12 +226,14 @@ def test_last_step_is_judged_when_the_scope_closes(capfd: Any) -> None:
         backward(model, float("nan"))
 
 
-def test_exception_on_its_way_is_not_hidden_by_a_finding(capfd: Any) -> None:
+def test_exception_on_its_way_stands_and_what_is_bad_by_then_is_reported(capfd: Any) -> None:
     model = small()
     with pytest.raises(KeyError), numscope.watch(model) as scope:
         backward(model, float("nan"))
         raise KeyError("mine")
-    assert scope.closed and not scope.findings
+    (finding,) = scope.findings
+    assert scope.closed and finding.note == "the script ended with KeyError: 'mine'"
+    assert "numscope: nan" in capfd.readouterr().err
 
 
 def test_files_are_written_when_the_scope_closes(tmp_path: Any, capfd: Any) -> None:
@@ -432,4 +434,4 @@ def test_ledgers_bytes_are_told() -> None:
     model = small()
     with numscope.watch(model) as scope:
         backward(model)
-        assert scope.nbytes == scope._step.journal.nbytes > 0
+        assert scope.nbytes == scope._detection.evidence.journal.nbytes > 0

@@ -21,6 +21,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
 from numscope.records.errors import UsageError
 from numscope.scope.autowatch import AutoWatch
+from numscope.scope.scope import Scope
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
 
@@ -78,11 +79,11 @@ class Session(optimizer_probe.StepListener):
     @property
     def step_number(self) -> int:
         """Number of the step at work; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
-        numbers = [i.step_number for i in self._inspectors()]
+        numbers = [scope.step_number for scope in self._scopes()]
         if self._explicit or self._watch is None or not numbers:
             return self._step_number
         just_done = self._watch.looking and self._watch.num_calls == self._calls_when_stepped  # no call since the optimizer stepped
-        return max(numbers) - just_done
+        return max(numbers) - int(just_done)
 
     def step(self) -> None:
         """A training step is over."""
@@ -107,12 +108,15 @@ class Session(optimizer_probe.StepListener):
     def _number(self) -> None:
         if self.recorder is not None:
             self.recorder.first_step = self._step_number  # of models that are called for the first time later on
-        for inspector in self._inspectors():
-            if inspector.step_number != self._step_number:
-                inspector.begin_at(self._step_number)
+        for scope in self._scopes():
+            if scope.step_number != self._step_number:
+                scope.begin_at(self._step_number)
+
+    def _scopes(self) -> Sequence[Scope]:
+        return self._watch.scopes if self._watch is not None else ()
 
     def _inspectors(self) -> list[Inspector]:
-        return [scope.inspector for scope in (self._watch.scopes if self._watch is not None else ()) if scope.inspector is not None]
+        return [scope.inspector for scope in self._scopes() if scope.inspector is not None]
 
     # ---- what the optimizer probe tells
 
@@ -122,12 +126,6 @@ class Session(optimizer_probe.StepListener):
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.after_step(optimizer)
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
-
-    def before_step(self, optimizer: Optimizer) -> None: ...
 
     # ---- words
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from numscope.detect.evidence import Evidence
 from numscope.probe.entry import Entry
 from numscope.records.site import Phase
-from numscope.replay.loss import Root
+from numscope.replay.tape import State
 
 _ENTRY = Entry("", "")
 
@@ -21,24 +21,22 @@ class Loss:
 
     Args:
         handles: their rows in the model's journal.
-        roots: their states on the tapes that saw them made, which may be another model's: only one watches at a time.
+        roots: their states on the tape that saw them made.
     """
 
     handles: list[tuple[str, int]]
-    roots: list[Root]
+    roots: list[State]
 
     @classmethod
-    def look_at(cls, roots: Sequence[Tensor], step: Evidence, others: Sequence[Evidence]) -> Loss:
-        """Before backward runs, while the graph is whole. *Cost:* one pass over the roots, hooks on the loss's own nodes."""
+    def look_at(cls, roots: Sequence[Tensor], evidence: Evidence) -> Loss:
+        """Before backward runs. *Cost:* one pass over the roots."""
         slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
-        handles = list(zip(slots, map(step.journal.ledger.observe, roots), strict=True))
-        outputs = [t for call in step.calls for _, ref in call.outputs if (t := ref()) is not None]
-        step.stretch.see_backward(roots, outputs)
-        return cls(handles, [found for one in (step, *others) for found in one.stretch.find(roots)])
+        return cls(list(zip(slots, map(evidence.journal.ledger.observe, roots), strict=True)), evidence.outside.states(roots))
 
-    def charge(self, step: Evidence) -> None:
-        """The backward at work is this step's."""
-        for call in step.calls:
+    def charge(self, evidence: Evidence) -> None:
+        """The backward at work is this model's."""
+        evidence.steps.had_backward = True
+        for call in evidence.calls:
             call.had_backward = True
-        step.journal.add_handles(_ENTRY, Phase.LOSS, step.journal.ledger, self.handles)
-        step.stretch.roots += self.roots
+        evidence.journal.add_handles(_ENTRY, Phase.LOSS, evidence.journal.ledger, self.handles)
+        evidence.roots += self.roots

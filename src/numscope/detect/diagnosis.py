@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.distributed.agree import Ranks
+from numscope.probe import walk
 from numscope.probe.naming import class_name
 from numscope.records.finding import Culprit, Finding, Kind, Numbers, Reason
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay, replay_call
+from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit
-from numscope.replay.loss import MODEL_OUTPUT
 from numscope.replay.op import COLLECTIVES
+from numscope.replay.outside import MODEL_OUTPUT
+from numscope.replay.pending import pending_states
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
@@ -24,7 +27,7 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
     """
     events = evidence.journal.events
     weights = evidence.journal.weights.ledger
-    no_backward = {c.index for c in evidence.calls if not c.grad_enabled}
+    no_backward = {c.index: c.name for c in evidence.calls if not c.grad_enabled}
     found = []
     for index, slot in bad:
         event = events[index]
@@ -33,7 +36,7 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
         elif any(name == slot and ledger is weights for name, ledger, _ in event.items):
             if event.entry.parameter(slot) not in known_weights:
                 found.append((index, slot))
-        elif event.call in no_backward and event.entry.name == "" and slot.startswith("output"):
+        elif no_backward.get(event.call) == event.entry.name and slot.startswith("output"):
             numbers = evidence.journal.numbers(index, slot)
             if numbers is not None and (numbers.num_nan or numbers.num_pos_inf):  # -inf alone is how scores are masked
                 found.append((index, slot))
@@ -68,7 +71,9 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     if reached:
         return _finding(evidence, bad, reached, replay)
     culprit = replay.culprit
-    return None if culprit is None or received(culprit) else _finding_handed_over(evidence, culprit)
+    return (
+        None if culprit is None or received(culprit) else _finding_of(evidence, culprit, "handed to other ranks")
+    )  # nothing stayed bad here, but it began here
 
 
 def received(culprit: Culprit | None) -> bool:
@@ -97,8 +102,8 @@ def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
     )
 
 
-def _finding_handed_over(evidence: Evidence, culprit: Culprit) -> Finding:
-    """Nothing stayed bad on this rank, but it was here that it began."""
+def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
+    """Of an operation whose results no hook saw."""
     numbers = next((o.numbers for o in culprit.outputs if o.numbers is not None and o.numbers.num_nonfinite), None)
     cls = next((class_name(module) for module, name in evidence.names.items() if name == culprit.module), "")
     return Finding(
@@ -106,7 +111,7 @@ def _finding_handed_over(evidence: Evidence, culprit: Culprit) -> Finding:
         batch=evidence.journal.call,
         phase=culprit.phase,
         rank=evidence.rank,
-        site=Site(culprit.module, cls, culprit.phase, "handed to other ranks"),
+        site=Site(culprit.module, cls, culprit.phase, slot),
         kind=kind_of(numbers),
         contained=False,
         culprit=culprit,
@@ -149,6 +154,8 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
             replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward)
             if replay.culprit is not None and outside is not None and _came_from_loss(replay.culprit):
                 continue
+            if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
+                return Replay(before, REPRODUCED)
             if replay.culprit is not None or replay.status == COMMUNICATES:
                 return replay
             status = replay.status
@@ -160,22 +167,59 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
     return Replay(outside, REPRODUCED)
 
 
+def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | None:
+    """The operation between two calls that made the second one's input bad."""
+    if culprit.reason is not Reason.BAD_INPUT or culprit.phase is not Phase.FORWARD:
+        return None
+    states = evidence.outside.states([t for _, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))])
+    found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
+    return None if found is None or _handed_on(found) else found
+
+
+def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:
+    """The finding of a loss, or of a call, on which the script called no backward because it was bad; None where neither was.
+
+    *Cost:* at most a replay of each such call.
+    """
+    events = evidence.journal.events
+    outside = evidence.outside
+    states = pending_states(outside.tape, outside.ledger) if any(c.awaits_backward for c in evidence.calls) else []
+    culprit = find_culprit(outside.tape, states, outside.ledger)
+    left = {c.index: c for c in evidence.calls if c.awaits_backward or c.error is not None}
+    leaves = [(i, s) for i, s in bad if events[i].call in left and _tells(evidence, left[events[i].call], i, s)]
+    if culprit is not None and not _handed_on(culprit):
+        return _finding(evidence, bad, leaves, Replay(culprit, REPRODUCED)) if leaves else _finding_of(evidence, culprit, "loss")
+    if not leaves:
+        return None
+    replay = Replay(None, "not reproduced: the call's arguments were not kept")
+    for number in dict.fromkeys(events[i].call for i, _ in leaves):
+        replay = replay_call(left[number], evidence.names, evidence.buffers, backward=False)
+        if replay.culprit is not None:
+            replay = Replay(_made_before(evidence, left[number], replay.culprit) or replay.culprit, replay.status)
+            break
+    return _finding(evidence, leaves, leaves, replay)
+
+
+def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
+    """Whether a bad leaf is what a script gives up for: nan or inf in a call's result; of a call that raised, a nan on the way."""
+    event, numbers = evidence.journal.events[index], evidence.journal.numbers(index, slot)
+    if event.phase is not Phase.FORWARD or numbers is None:
+        return False
+    if call.error is not None:
+        return bool(numbers.num_nan)
+    return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
+
+
 _LATER = "or look at what changes them after backward (clipping, unscaling)"
 
 
 def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
-    """The culprit in the stretch between the model's outputs and ``backward``."""
-    roots = [root for root in evidence.stretch.roots if root.known]
-    watched = list(
-        dict.fromkeys([evidence.stretch, *(root.stretch for root in roots)])
-    )  # another model's may have been the one that watched
-    for stretch in watched:
-        outside = find_culprit(stretch.tape, [root.state for root in roots if root.stretch is stretch], stretch.ledger)
-        if outside is not None:
-            return outside
-    if any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
-        return None
-    return next((c for stretch in watched if (c := find_culprit(stretch.tape, stretch.backward, stretch.ledger)) is not None), None)
+    """The culprit in what ran outside the models' calls, up to ``backward``."""
+    tape, rows = evidence.outside.tape, evidence.outside.ledger
+    outside = find_culprit(tape, evidence.roots, rows)
+    if outside is not None or any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
+        return outside
+    return find_culprit(tape, evidence.outside.backward[evidence.num_past :], rows)
 
 
 def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:

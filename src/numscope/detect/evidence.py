@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -11,35 +11,61 @@ from numscope.detect.journal import Journal
 from numscope.distributed import agree
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
+from numscope.probe.step import Step
+from numscope.replay import outside
 from numscope.replay.capture import BufferCopies, Call
-from numscope.replay.loss import LossStretch
+from numscope.replay.outside import Outside
+from numscope.replay.tape import State
 
 BadLeaf = tuple[int, str]  # index of event, slot
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Evidence:
-    """All that is kept of the step at work, for the judge."""
+    """All that is kept of the step at work, for the judge.
+
+    Args:
+        outside: the tape of the thread that calls the model.
+        roots: what backward was called on, as the tape saw it made.
+        num_past: how many of the tape's gradients came in earlier steps.
+    """
 
     model: str
     names: Mapping[nn.Module, str]
     journal: Journal
-    stretch: LossStretch
     buffers: BufferCopies
     frames: int
     rank: int
+    steps: Step
+    outside: Outside
     calls: list[Call] = field(default_factory=list)
-    step: int = 0
+    roots: list[State] = field(default_factory=list)
+    num_past: int = 0
 
     @classmethod
-    def of(cls, probe: ModuleProbe, frames: int, failed: Callable[[Exception], None]) -> Evidence:
-        """Of the model that a probe is on; ``failed`` is told of errors of the tool's own."""
-        journal = Journal()
-        stretch = LossStretch(journal.ledger, failed)
-        return cls(class_name(probe.root), probe.names, journal, stretch, BufferCopies(probe.names), frames, agree.rank())
+    def of(cls, probe: ModuleProbe, frames: int, steps: Step) -> Evidence:
+        """Of the model that a probe is on."""
+        buffers = BufferCopies(probe.names)
+        return cls(class_name(probe.root), probe.names, Journal(), buffers, frames, agree.rank(), steps, outside.current())
+
+    @property
+    def step(self) -> int:
+        """Number of the step at work."""
+        return self.steps.number
+
+    def read(self) -> None:
+        """Bring all rows to the host. *Cost:* nothing on CPU; elsewhere a sync a device."""
+        self.journal.read()
+        self.outside.ledger.read()
+
+    def forget_rows(self) -> None:
+        """The step is over; a further backward through its calls may follow."""
+        self.journal.reset()
+        self.roots.clear()
+        self.num_past = len(self.outside.backward)
 
     def forget(self) -> None:
-        """The step is over."""
-        self.journal.reset()
-        self.stretch.reset()
+        """The step is over, and no backward through its calls can follow."""
         self.calls.clear()
+        self.outside.release(id(self))
+        self.forget_rows()

@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, kind_of, received
+from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, kind_of, pending, received
 from numscope.detect.evidence import BadLeaf, Evidence
-from numscope.detect.streaks import Streak
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
 from numscope.probe.module import ModuleProbe
+from numscope.probe.optimizers import ids_of
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind, Numbers, parse_finding, plain
 from numscope.records.site import Phase, Site
@@ -28,27 +27,53 @@ from numscope.report.delivery import Delivery
 _live: list[Judge] = []  # one step may involve several models
 
 
-class _Farewell:
+class _Farewell(optimizer_probe.StepListener):
     """Waits for the next step of an optimizer of the model, to answer the other ranks' question once more."""
 
     def __init__(self, ranks: Ranks, parameters: set[int]) -> None:
         self._ranks = ranks
         self._parameters = parameters
 
-    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
-
     def before_step(self, optimizer: Optimizer) -> None:
-        if any(id(p) in self._parameters for group in optimizer.param_groups for p in group["params"]):
+        if not ids_of(optimizer).isdisjoint(self._parameters):
             optimizer_probe.unlisten(self)
             with contextlib.suppress(Exception):
                 self._ranks.leave()
 
-    def after_step(self, optimizer: Optimizer) -> None: ...
-
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.before_step(optimizer)
+
+
+class _Streak:
+    """Counts a condition's steps in a row; ``hit`` is true once, when the limit is reached."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.length = 0
+
+    def hit(self, condition: bool) -> bool:
+        self.length = self.length + 1 if condition else 0
+        return self.length == self.limit
+
+
+class _Skips:
+    """The steps of one optimizer that GradScaler left out."""
+
+    def __init__(self, limit: int) -> None:
+        self.in_a_row = 0
+        self._limit = limit
+        self._has_stepped = False
+
+    def stepped(self) -> None:
+        """A step was not left out."""
+        self.in_a_row, self._has_stepped = 0, True
+
+    def are_too_many(self, forward_is_bad: bool) -> bool:
+        """One more. Those while the scale only falls from its start, to a scale of at least 1, are how a scaler finds its scale."""
+        scale = optimizer_probe.scale()
+        if self._has_stepped or forward_is_bad or scale is None or scale < 1:
+            self.in_a_row += 1
+        return self.in_a_row == self._limit
 
 
 class Judge:
@@ -70,9 +95,10 @@ class Judge:
         self._options = options
         self._delivery = delivery
         self._ranks = ranks
-        self._skips: WeakKeyDictionary[Optimizer, Streak] = WeakKeyDictionary()
-        self._dead = Streak(options.dead_steps)
+        self._skips: WeakKeyDictionary[Optimizer, _Skips] = WeakKeyDictionary()
+        self._dead = _Streak(options.dead_steps)
         self._contained_sites: set[Site] = set()
+        self._left_out_sites: set[Site] = set()
         _live.append(self)
 
     def close(self) -> None:
@@ -85,37 +111,77 @@ class Judge:
         if self._ranks.together:
             optimizer_probe.listen(_Farewell(self._ranks, parameters))
 
-    def judge(
-        self, gradients: Sequence[int] = (), *, alone: bool = False, scaled: Sequence[int] | None = None, skips: Streak | None = None
-    ) -> None:
-        """Read the step's rows and say what is wrong.
+    # ---- occasions
+
+    def before_step(self, gradients: Sequence[int], scaled: Sequence[int] | None = None) -> None:
+        """An optimizer is about to step: all ranks are here.
 
         Args:
             gradients: handles of the parameters' gradients.
-            alone: the other ranks may not be at the same place: nobody is asked.
             scaled: GradScaler steps one of perhaps several optimizers; handles of the gradients that are the others'. Where those are bad
                 it will leave their steps out.
-            skips: of a step that GradScaler left out, which is an alarm only when its streak is long enough.
 
-        Raises: NonFiniteError, where the options ask for it.
+        Raises: NonFiniteError, where the options ask for it; so do the other occasions, but for ``died``.
         """
-        counts = skips is None or skips.hit(True)
-        bad = self._read()
-        reached = escaped(self._evidence, bad, self.bad_from_start)
+        bad, reached = self._read()
         if scaled is not None:
             reached = self._beyond_scale(reached, set(gradients), set(scaled))
-        alarm = bool(reached) and not self.victim and counts
+        self._decide(bad, reached, alone=False)
+        self._look_for_dead(gradients if not reached else ())
+
+    def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
+        """GradScaler left an optimizer's step out; several in a row are a finding."""
+        skips = self._skips.setdefault(optimizer, _Skips(self._options.max_scaler_skips))
+        bad, reached = self._read()
+        events = self._evidence.journal.events
+        forward_is_bad = any(events[index].phase is Phase.FORWARD for index, _ in reached)
+        too_many = skips.are_too_many(forward_is_bad)
+        (somebody,) = self._ranks.any(bool(reached) and not self.victim and too_many)
+        if somebody:
+            self.victim = True
+            note = f"GradScaler left out {skips.in_a_row} steps in a row"
+            self._alarm(self._find(bad, reached if too_many else (), False, note))
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """An optimizer's step was not left out."""
+        self._skips.setdefault(optimizer, _Skips(self._options.max_scaler_skips)).stepped()
+
+    def end_of_step(self, gradients: Sequence[int], *, alone: bool) -> None:
+        """A step is over that no optimizer of torch ended; ``alone``: the other ranks may be elsewhere."""
+        self._decide(*self._read(), alone=alone)
+        self._look_for_dead(gradients)
+
+    def alone(self, gradients: Sequence[int] = ()) -> None:
+        """A call without gradients has returned, or will see no backward; or an optimizer steps inside backward."""
+        self._decide(*self._read(), alone=True)
+
+    def died(self, error: BaseException) -> None:
+        """The script is ending by an exception: what is bad and not yet judged may be why. Nothing is raised."""
+        bad, reached = self._read()
+        if self.victim:
+            return
+        self._evidence.outside.ledger.read()
+        finding = self._first_of_models(bad, reached) if reached else self._paused_pending(bad)
+        if finding is not None:
+            text = f"{type(error).__name__}: {error}".split("\n")[0].removesuffix(": ")
+            self.victim = True
+            self.findings.append(replace(finding, note=f"the script ended with {text}"))
+            self._delivery.finding(self.findings[-1])
+
+    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], *, alone: bool) -> None:
+        alarm = bool(reached) and not self.victim
         (somebody,) = (alarm,) if alone else self._ranks.any(alarm)
         if somebody:
             self.victim = True
-            note = "" if skips is None else f"GradScaler left out {skips.length} steps in a row"
-            self._alarm(self._find(bad, reached if alarm else (), alone, note))
-        elif skips is None:
+            self._alarm(self._find(bad, reached if alarm else (), alone))
+        else:
             self.victim = bool(reached)
-            if bad and not reached:
+            if not reached:
                 self._note_contained(bad)
-        if not reached and skips is None and self._dead.hit(bool(gradients) and self._all_zero(gradients)):
-            self._alarm_dead(gradients)
+
+    def _paused_pending(self, bad: Sequence[BadLeaf]) -> Finding | None:
+        with self._paused():
+            return pending(self._evidence, bad)
 
     def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
         """What is bad although GradScaler found the optimizer's gradients finite, and for no other optimizer's sake."""
@@ -135,16 +201,8 @@ class Judge:
                 kept.append((index, slot))
         return kept
 
-    def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
-        """GradScaler left an optimizer's step out; several in a row are a finding."""
-        self.judge(gradients, skips=self._skips.setdefault(optimizer, Streak(self._options.max_scaler_skips)))
-
-    def stepped(self, optimizer: Optimizer) -> None:
-        """A step was not left out."""
-        self._skips.pop(optimizer, None)
-
-    def judge_update(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, int, int]]) -> None:
-        """Look at the weights that an optimizer has just written.
+    def after_step(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, int, int]]) -> None:
+        """An optimizer has just written its weights.
 
         Args:
             places: for each parameter its module, slot, row's handle and id.
@@ -190,19 +248,22 @@ class Judge:
 
     # ---- whose was first
 
-    def _read(self) -> list[BadLeaf]:
+    def _read(self) -> tuple[list[BadLeaf], list[BadLeaf]]:
+        """What is bad, and what of it has escaped."""
         journal = self._evidence.journal
         journal.absorb(self._probe.compiled)
         journal.read()
-        return journal.bad() if journal.any_bad() else []
+        bad = journal.bad() if journal.any_bad() else []
+        return bad, escaped(self._evidence, bad, self.bad_from_start)
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
         """The finding of the model whose own output went bad first: the teacher's or the discriminator's, rather than its victim's."""
+        self._evidence.outside.ledger.read()
         order = min(self._evidence.journal.events[i].order for i, _ in bad)
         for other in _live:
             if other is not self and other._evidence.calls:
                 events = other._evidence.journal.events
-                theirs = other._read()
+                theirs, _ = other._read()
                 out = [(i, slot) for i, slot in theirs if not events[i].entry.name and slot.startswith("output")]
                 if out and events[out[0][0]].order < order:
                     with self._paused():
@@ -210,7 +271,7 @@ class Judge:
         with self._paused():
             return diagnose(self._evidence, bad, reached)
 
-    def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str) -> Finding | None:
+    def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
         """What somebody's alarm was about; ``reached`` is empty where it was another rank's."""
         mine: Finding | None = None
         fault: Exception | None = None
@@ -282,11 +343,30 @@ class Judge:
             raise NonFiniteError(finding)
 
     def _note_contained(self, bad: Sequence[BadLeaf]) -> None:
+        if bad or self._left_out_is_bad():
+            left_out = self._paused_pending(bad)
+            if left_out is not None and left_out.site not in self._left_out_sites:
+                self._left_out_sites.add(left_out.site)
+                self._note(replace(left_out, contained=True, note="the script called no backward on this batch"))
         for note in contained(self._evidence, bad):
             if note.site not in self._contained_sites:
                 self._contained_sites.add(note.site)
-                self.contained.append(note)
-                self._delivery.contained(note)
+                self._note(note)
+
+    def _note(self, note: Finding) -> None:
+        self.contained.append(note)
+        self._delivery.contained(note)
+
+    def _left_out_is_bad(self) -> bool:
+        """Whether a loss outside the model is bad on which nobody called backward."""
+        evidence = self._evidence
+        if not any(call.awaits_backward for call in evidence.calls) or not evidence.journal.on_host:
+            return False
+        return bool(evidence.outside.ledger.bad())
+
+    def _look_for_dead(self, gradients: Sequence[int]) -> None:
+        if self._dead.hit(bool(gradients) and self._all_zero(gradients)):
+            self._alarm_dead(gradients)
 
     def _all_zero(self, handles: Sequence[int]) -> bool:
         ledger = self._evidence.journal.ledger

@@ -1,8 +1,7 @@
-"""The parameters of a watched model and the optimizers that update them."""
+"""The parameters of a watched model in its journal: their gradients, and their weights as optimizers leave them."""
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Collection, Mapping
 
@@ -17,20 +16,17 @@ from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.records.site import Phase
 
 
-class Trained:
+class Parameters:
     """Puts parameters' gradients and weights into the journal, all in one native call.
 
     Args:
         probe: names the modules.
         journal: gets the rows.
-        optimizer: known from the start; others are met when they step.
     """
 
-    def __init__(self, probe: ModuleProbe, journal: Journal, optimizer: Optimizer | None) -> None:
+    def __init__(self, probe: ModuleProbe, journal: Journal) -> None:
         self._probe = probe
         self._journal = journal
-        self._optimizers: list[weakref.ref[Optimizer]] = [] if optimizer is None else [weakref.ref(optimizer)]
-        self._searched = optimizer is not None
         self._num_parameters: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # when it was last looked at
         self.find()
 
@@ -44,31 +40,13 @@ class Trained:
     def ids(self) -> set[int]:
         return {known for _, _, p in self.places for known in ids_known(p)}
 
-    @property
-    def has_optimizer(self) -> bool:
-        return bool(self._optimizers)
-
-    def meet(self, optimizer: Optimizer) -> None:
-        """An optimizer has begun a step."""
-        if not any(ref() is optimizer for ref in self._optimizers):
-            self._optimizers.append(weakref.ref(optimizer))
-
-    def search(self) -> None:
-        """Look once for optimizers that have not stepped yet. *Cost:* one walk over all objects."""
-        if not self._optimizers and not self._searched:
-            self._searched = True
-            # by type: isinstance asks each object for its __class__, which some answer with a warning; a failed one has no groups
-            optimizers = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
-            self._optimizers = [weakref.ref(o) for o in optimizers if self.updated_by(o)]
-
-    def updated_by(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer has some of the model's parameters."""
+    def follow(self, optimizer: Optimizer) -> None:
+        """Look again where an optimizer of the model has parameters that were not there before."""
         given = ids_of(optimizer)
         if self._num_parameters.get(optimizer) != len(given):
             self._num_parameters[optimizer] = len(given)
-            if not given <= self.ids:  # another model's, or put into this one since
+            if not given <= self.ids:
                 self.find()
-        return not given.isdisjoint(self.ids)
 
     def see_gradients(self, only: Collection[int] | None = None) -> list[int]:
         """An event for each parameter that has a gradient; ``only`` those of some ids.

@@ -27,7 +27,8 @@ from numscope.probe.layer_names import Structure, layers_of, own_parameters
 from numscope.probe.layers import LayerProbe
 from numscope.probe.module import in_backward
 from numscope.probe.naming import class_name
-from numscope.probe.optimizers import Optimizers, gradient_of, ids_known, ids_of
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
+from numscope.probe.step import Step
 from numscope.records.observation import Observation
 from numscope.summary.extras import Layout
 
@@ -35,31 +36,27 @@ log = logging.getLogger("numscope")
 
 
 class Inspector:
-    """Statistics of one model, until ``close``.
-
-    A step ends when each optimizer of the model has stepped, or one has and the next forward or backward begins, or with ``step``. Once
-    ``step`` has been called (or with ``explicit``) it alone ends steps.
+    """Statistics of one model's steps, until ``close``.
 
     Args:
         model: the watched module.
         wrapper: what the user gave, perhaps a DDP around it.
         recorder: the plan, and where observations go; or the options to make one with, which is closed with the inspector.
-        explicit: steps end with ``step`` only.
+        steps: the model's.
         strict: a section that selects no layer is an error.
 
     Raises: UsageError.
     """
 
     def __init__(
-        self, model: nn.Module, wrapper: nn.Module, recorder: Recorder | WatchOptions, *, explicit: bool = False, strict: bool = True
+        self, model: nn.Module, wrapper: nn.Module, recorder: Recorder | WatchOptions, steps: Step, *, strict: bool = True
     ) -> None:
         self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
         self._own_recorder = None if self.recorder is recorder else self.recorder
-        self.step_number = self.recorder.first_step
         self.last: list[Observation] = []
         self.closed = False
         self._model = model
-        self._explicit = explicit
+        self._steps = steps
         self._prefix = ""
         try:
             self._resolve(strict)
@@ -73,17 +70,13 @@ class Inspector:
         self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._met = False  # in this step, the other ranks
         self._joint = Joint(model, wrapper, self.recorder, self._prefix)
-        self._optimizers = Optimizers(model)
-        self._stepped: list[Optimizer] = []  # in this step
-        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
-        self._ended_by_optimizer = False
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
         self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
         self._active = Active()
         self._read: frozenset[int] = frozenset()  # indices of the sites whose tensors this step reads
-        optimizer_probe.listen(self)
-        self._guard(self._begin)
+        steps.add(self)
+        self.begin()
 
     def _resolve(self, strict: bool, again: bool = False) -> None:
         """Find the plan's layers in the model; ``again`` where it has other modules than before."""
@@ -114,7 +107,7 @@ class Inspector:
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
         self._joint.forget_sites()
-        self._optimizers.forget_parameters()
+        self._steps.optimizers.forget_parameters()
         self._active = Active()
 
     # ---- what users call
@@ -123,17 +116,6 @@ class Inspector:
     def alerts(self) -> list[str]:
         """What rules have said, in order."""
         return self.recorder.alerts
-
-    def step(self) -> None:
-        """The training step is over."""
-        was_explicit, self._explicit = self._explicit, True
-        if was_explicit or not self._ended_by_optimizer:  # else the optimizer has just ended this very step
-            self._guard(self._finish)
-
-    def begin_at(self, step: int) -> None:
-        """Number the step at work: a run goes on from a checkpoint."""
-        self.step_number = step
-        self._guard(self._begin)
 
     def collects(self, layer: str, tensor: str) -> bool:
         """Whether a tensor of a layer is among those that it collects."""
@@ -146,98 +128,86 @@ class Inspector:
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
         if not self.closed:
-            self._guard(lambda: self._finish(closing=True) if self._tally.anything or self._board.anything else None)
+            self._guard(self._finish_begun)
             self.detach()
         self._put_back()
         if self._own_recorder is not None:
             self._own_recorder.close()
 
-    # ---- what the optimizer probe tells
+    # ---- what the step tells
+
+    def begin(self) -> None:
+        """Arm the probe for the step to come, or leave the model bare."""
+        if not self._leaving:
+            self._guard(self._begin)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        self._guard(self._optimizers.search)
-        if self._stepped:
-            self._guard(self._finish_if_new)
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None:
-        pass
+        self._guard(self._see_backward, roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if self._optimizers.owns(optimizer):
-            self._guard(self._before_step, optimizer)
+        if self._active.sites and not self._leaving:
+            self._guard(self._see_before_step, optimizer)
 
-    def after_step(self, optimizer: Optimizer) -> None:
-        if any(o is optimizer for o in self._stepped):
-            self._guard(self._after_step, optimizer)
+    def after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
+        self._guard(self._after_step, optimizer, had_closure)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler left it out: its gradients are those that made it do so, its weights do not move."""
-        if self._optimizers.owns(optimizer):
-            self._guard(self._skipped_step, optimizer)
+        self.before_step(optimizer)
+        self._dynamics.clear()
+
+    def round(self) -> None: ...
+
+    def end(self, closing: bool) -> None:
+        self._guard(self._finish, closing)
 
     # ---- the course of a step
 
     def _begin(self) -> None:
-        """Arm the probe for the step to come, or leave the model bare."""
-        active = self._inspection.active(self.step_number)
+        active = self._inspection.active(self._steps.number)
         if (active.sites and self._structure.has_changed()) or self._board.is_stale:
             self._resolve_again()
-            active = self._inspection.active(self.step_number)
-        self._board.begin(self.step_number, active)
+            active = self._inspection.active(self._steps.number)
+        self._board.begin(self._steps.number, active)
         if active is self._active and self._probe.armed:
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
         wanted = self._inspection.hooks(active.read)
-        if self.step_number != self.recorder.first_step:
+        if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
 
-    def _before_step(self, optimizer: Optimizer) -> None:
-        if any(o is optimizer for o in self._stepped) and not self._explicit:
-            self._finish()
-        self._stepped.append(optimizer)  # before anything can fail: what has failed still has to count steps
-        self._ended_by_optimizer = False
-        if not self._leaving:
-            self._optimizers.search()
-        self._optimizers.meet(optimizer)
-        self._stepping[id(optimizer)] = optimizer_probe.has_closure()
-        if self._active.sites and not self._leaving:
-            self._see_weights(ids_of(optimizer), self._weights if optimizer_probe.has_closure() else (*self._weights, *self._wgrads))
-            self._copy_weights(optimizer)
+    def _see_before_step(self, optimizer: Optimizer) -> None:
+        self._see_weights(ids_of(optimizer), self._weights if optimizer_probe.has_closure() else (*self._weights, *self._wgrads))
+        self._copy_weights(optimizer)
 
-    def _after_step(self, optimizer: Optimizer) -> None:
-        if self._stepping.pop(id(optimizer), False) and self._active.sites and not self._leaving:
+    def _after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
+        if had_closure and self._active.sites and not self._leaving:
             self._see_weights(ids_of(optimizer), self._wgrads)
         dynamics = self._dynamics.pop(id(optimizer), None)
         for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
             first = self._inspection.sites[site].offset("dynamics")
             if first is not None:
                 self._tally.merge_cells(site, first, cells)
-        if not self._explicit and self._optimizers.are_all_in(self._stepped):
-            self._finish()
-            self._ended_by_optimizer = True
 
-    def _finish_if_new(self) -> None:
-        """A forward or backward after an optimizer has stepped belongs to the next step, whether or not all optimizers have stepped.
+    def _see_backward(self, roots: Sequence[Tensor]) -> None:
+        """Whether it is this model's matters where no optimizer ends steps, or nothing of the model but weights is looked at."""
+        if self._tally.anything or (not self._steps.optimizers.any and trains(roots, self._model)):
+            self._steps.had_backward = True
 
-        Not one within an optimizer's step, in a closure: that is what the step is made of.
-        """
-        if not self._explicit and not self._stepping and not in_backward():
-            self._finish()
+    def _finish_begun(self) -> None:
+        """At close: write the step at work, if anything of it was seen."""
+        if self._tally.anything or self._board.anything or self._steps.has_stepped or self._steps.had_backward:
+            self._finish(True)
 
-    def _skipped_step(self, optimizer: Optimizer) -> None:
-        self._before_step(optimizer)
-        self._dynamics.clear()
-        self._after_step(optimizer)
-
-    def _finish(self, closing: bool = False) -> None:
-        """The step is over: read it, merge it over ranks, hand it on, and prepare the next one."""
+    def _finish(self, closing: bool) -> None:
+        """The step is over: read it, merge it over ranks, hand it on."""
         if self._leaving:
             self._say_goodbye()
             return
         self._met = False
-        if self._active.sites or self._reduces(self.step_number):
+        if self._active.sites or self._reduces(self._steps.number):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
@@ -250,14 +220,10 @@ class Inspector:
             self._weights_seen.clear()
             self._given.clear()
             self._dynamics.clear()
-        self._stepped.clear()
         self._board.end()
-        self.step_number += 1
-        if not closing:
-            self._begin()
 
     def _record(self, closing: bool) -> None:
-        step = self.step_number
+        step = self._steps.number
         for counted, first, cells in self._board.counted():
             self._tally.merge_counted(counted.index, first, cells)
         seen = self._tally.read()
@@ -291,15 +257,15 @@ class Inspector:
         for site, seen, ranks, mine in parts:
             given = {} if site.index in without else self._given.get(site.index, {})
             observe = self._inspection.observation
-            made.append((site, observe(site, self.step_number, seen, self._prefix, self.recorder.rank, ranks, mine, given, reduced)))
-        return [*(o for _, o in made), *self._inspection.merged(self.step_number, made, reduced=reduced)]
+            made.append((site, observe(site, self._steps.number, seen, self._prefix, self.recorder.rank, ranks, mine, given, reduced)))
+        return [*(o for _, o in made), *self._inspection.merged(self._steps.number, made, reduced=reduced)]
 
     # ---- tensors
 
     def _observe(self, site: int, tensor: Tensor) -> None:
         """What hooks see; a distributed tensor counts its own part."""
-        if self._stepped:
-            self._finish_if_new()
+        if not in_backward():
+            self._steps.forward_begins()
             if site not in self._read:
                 return
         found = self._inspection.sites[site]
@@ -345,7 +311,7 @@ class Inspector:
 
     def _see_custom(self, site: Site, tensor: Tensor) -> None:
         """Show a tensor to the plug-ins that want it."""
-        plugins, step = self.recorder.plugins, self.step_number
+        plugins, step = self.recorder.plugins, self._steps.number
         for name, first in site.statistics:
             cells = plugins.statistics[name].cells(tensor)
             if cells is not None:
@@ -413,12 +379,10 @@ class Inspector:
         """At the end of a step, after a failure: tell those who wait for this rank."""
         if closing or not self._leaving:
             return
-        if self._reduces(self.step_number) and not self._met:
-            self._joint.merge([], self.step_number)
+        if self._reduces(self._steps.number) and not self._met:
+            self._joint.merge([], self._steps.number)
             self.detach()
         self._met = False
-        self._stepped.clear()
-        self.step_number += 1
 
     def _reduces(self, step: int) -> bool:
         """Whether ranks meet at a step: all must say the same."""
@@ -434,7 +398,7 @@ class Inspector:
         self.closed = True
         self._probe.paused = True
         self._probe.disarm()
-        optimizer_probe.unlisten(self)
+        self._steps.remove(self)
         self._tally.reset()
         self._dynamics.clear()
         if not self._has_failed:

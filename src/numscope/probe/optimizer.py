@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 
-class StepListener(Protocol):
-    """What the optimizer probe tells."""
+class StepListener:
+    """What the optimizer probe tells; a listener overrides what it needs."""
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors; their graphs are whole."""
@@ -37,6 +37,7 @@ class StepListener(Protocol):
 _listeners: list[StepListener] = []
 _undo: list[Callable[[], None]] = []
 _stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the GradScaler.step at work
+_scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
 _paused = False
 _has_closure = False  # the optimizer that is about to step was given one
 
@@ -59,6 +60,11 @@ def unlisten(listener: StepListener) -> None:
 def in_scaler() -> bool:
     """Whether GradScaler is stepping an optimizer: it has looked at that optimizer's gradients and found them finite."""
     return _stepped is not None
+
+
+def scale() -> float | None:
+    """Of the GradScaler that is stepping an optimizer; None without one. *Cost:* a sync off the host."""
+    return None if _scaler is None else float(_scaler.get_scale())
 
 
 def has_closure() -> bool:
@@ -168,17 +174,18 @@ def _announce(roots: Any) -> None:
 
 def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        global _stepped
+        global _stepped, _scaler
         if not self.is_enabled():
             return original(self, optimizer, *args, **kwargs)
         outer, _stepped = _stepped, []
+        outer_scaler, _scaler = _scaler, self
         try:
             result = original(self, optimizer, *args, **kwargs)
             if not any(o is optimizer for o in _stepped):
                 for listener in _told():
                     listener.skipped_step(optimizer)
         finally:
-            _stepped = outer
+            _stepped, _scaler = outer, outer_scaler
         return result
 
     return step

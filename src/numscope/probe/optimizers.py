@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import Parameter
@@ -16,30 +17,45 @@ class Optimizers:
 
     Args:
         model: whose they are.
+        known: one of them; nobody searches for others then.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self._found: list[weakref.ref[Optimizer]] = []
-        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, bool]] = weakref.WeakKeyDictionary()
-        self._searched = False
+    def __init__(self, model: nn.Module, known: Optimizer | None = None) -> None:
+        self._model = weakref.ref(model)
+        self._found: list[weakref.ref[Optimizer]] = [] if known is None else [weakref.ref(known)]
+        self._owned: weakref.WeakKeyDictionary[Optimizer, tuple[tuple[int, int], bool]] = weakref.WeakKeyDictionary()
+        self._searched = known is not None
+
+    @property
+    def any(self) -> bool:
+        """Whether one is known, alive or not."""
+        return bool(self._found)
 
     def owns(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer has parameters of this model. *Cost:* a walk over them when the optimizer is new or has new ones."""
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        known = self._known.get(optimizer)
-        if known is None or known[0] != count:
-            mine = {number for p in self._model.parameters() for number in ids_known(p)}
-            known = self._known[optimizer] = (count, not ids_of(optimizer).isdisjoint(mine))
+        """Whether an optimizer has parameters of this model.
+
+        *Cost:* a walk over the parameters when the optimizer is new or has new ones, or the model has: FSDP2 puts whole parameters in the
+        place of the sharded ones between forward and backward.
+        """
+        if any(ref() is optimizer for ref in self._found):
+            return True
+        model = self._model()
+        if model is None:
+            return False
+        stamp = sum(len(group["params"]) for group in optimizer.param_groups), id(next(model.parameters(), None))
+        known = self._owned.get(optimizer)
+        if known is None or known[0] != stamp:
+            mine = {number for p in model.parameters() for number in ids_known(p)}
+            known = self._owned[optimizer] = (stamp, not ids_of(optimizer).isdisjoint(mine))
         return known[1]
 
     def search(self) -> None:
         """Look once for the optimizers of this model. *Cost:* one walk over all objects."""
         if not self._searched:
-            self._searched = True  # by type: isinstance asks each object for its __class__, which some answer with a warning
-            # one whose making failed has no groups
-            optimizers = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
-            self._found = [weakref.ref(o) for o in optimizers if self.owns(o)]
+            self._searched = True
+            for optimizer in living_optimizers():
+                if self.owns(optimizer):
+                    self.meet(optimizer)
 
     def meet(self, optimizer: Optimizer) -> None:
         """An optimizer has begun a step."""
@@ -52,7 +68,15 @@ class Optimizers:
 
     def forget_parameters(self) -> None:
         """The model has other parameters than before."""
-        self._known.clear()
+        self._owned.clear()
+
+
+def living_optimizers() -> list[Optimizer]:
+    """Every optimizer of the process. *Cost:* one walk over all objects.
+
+    By type: isinstance asks each object for its __class__, which some answer with a warning. One whose making failed has no groups.
+    """
+    return [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
 
 
 def ids_of(optimizer: Optimizer) -> set[int]:
@@ -70,3 +94,18 @@ def gradient_of(parameter: Parameter) -> Tensor | None:
     """What the optimizer gets: Megatron's DDP moves each gradient into a buffer of its own, ``main_grad``."""
     gradient: Tensor | None = parameter.grad if parameter.grad is not None else getattr(parameter, "main_grad", None)
     return gradient
+
+
+def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:
+    """Whether backward from some tensors gives a model's parameters gradients. *Cost:* a walk over the graph, about 1 µs a node."""
+    wanted = {id(p) for p in model.parameters()}
+    todo = [t.grad_fn for t in roots if t.grad_fn is not None]
+    seen: set[Any] = set(todo)
+    while todo:
+        node = todo.pop()
+        if id(getattr(node, "variable", None)) in wanted:
+            return True
+        new = [following for following, _ in node.next_functions if following is not None and following not in seen]
+        seen.update(new)
+        todo += new
+    return False

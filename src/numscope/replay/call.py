@@ -23,6 +23,7 @@ from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_
 from numscope.replay.culprit import find_culprit
 from numscope.replay.heads import heads
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe, OpTape
+from numscope.replay.pending import pending_states
 from numscope.replay.reasons.case import widen
 from numscope.summary.ledger import Ledger
 
@@ -109,7 +110,7 @@ def _some(flag: bool, ranks: Ranks | None) -> bool:
 
 def _run(stages: _Stages, backward: bool) -> Replay:
     """Stage after stage. Ranks that replay together leave together: one that went on alone would wait for the others for ever."""
-    replay = _attempt(stages.forward)
+    replay = _attempt(stages.forward, stages.pending)
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
     if not _some(backward, stages.ranks):
@@ -117,17 +118,19 @@ def _run(stages: _Stages, backward: bool) -> Replay:
     replay = stages.unready()
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
-    return _attempt(stages.backward) or Replay(None, FINITE)
+    return _attempt(stages.backward, stages.pending) or Replay(None, FINITE)
 
 
-def _attempt(stage: Callable[[], Culprit | None]) -> Replay | None:
-    """A culprit, or that there can be none; None to go on."""
+def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit | None]) -> Replay | None:
+    """A culprit, or that there can be none; None to go on. A model that raises may have died of what is looked for."""
     try:
         culprit = stage()
     except Communicates:
         return Replay(None, COMMUNICATES)
-    except Exception as error:  # whatever the model raises the second time is news, not a crash
-        return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
+    except Exception as error:
+        culprit = pending()
+        if culprit is None:
+            return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
     return None if culprit is None else Replay(culprit, REPRODUCED)
 
 
@@ -182,6 +185,11 @@ class _Stages:
         with self._probed(Phase.BACKWARD):
             gradients = _gradients(self.given, self.parameters)
         return self._culprit([*made, *(g for g in gradients if g is not None)])
+
+    def pending(self) -> Culprit | None:
+        """Of what was at work when the model raised."""
+        self.rows.read()
+        return find_culprit(self.tape, pending_states(self.tape, self.rows), self.rows)
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:

@@ -143,9 +143,14 @@ class AutocastState:
 
 @dataclass(eq=False)  # no slots: it is referred to weakly
 class Call:
-    """One outermost forward call, with what it takes to do it again."""
+    """One outermost forward call, with what it takes to do it again.
+
+    Args:
+        name: the module's qualified name in the watched model; "" is the model itself.
+    """
 
     module: nn.Module
+    name: str
     index: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -161,12 +166,15 @@ class Call:
     gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
     gradients_dropped: bool = False
     had_backward: bool = False
+    awaits_backward: bool = False  # it returned what can have one, and no gradient has come back yet
+    error: Exception | None = None  # that it raised
     thread: int = field(default_factory=get_ident)
 
     @classmethod
     def capture(
         cls,
         module: nn.Module,
+        name: str,
         index: int,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -176,6 +184,7 @@ class Call:
         given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
         return cls(
             module=module,
+            name=name,
             index=index,
             args=args,
             kwargs=dict(kwargs),

@@ -7,12 +7,12 @@ import logging
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 
@@ -196,14 +196,6 @@ class SelectionCheck(optimizer_probe.StepListener):
         elif missing:
             raise UsageError("\n".join(missing))
 
-    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
-
-    def after_step(self, optimizer: Optimizer) -> None: ...
-
-    def skipped_step(self, optimizer: Optimizer) -> None: ...
-
 
 class Lookout(optimizer_probe.StepListener):
     """Says when to look for models: until each optimizer has stepped twice with parameters of watched models alone.
@@ -229,14 +221,6 @@ class Lookout(optimizer_probe.StepListener):
         else:
             self._strange[optimizer] = self._strange.get(optimizer, 0) + 1
             self._watch.look(True)
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
-
-    def after_step(self, optimizer: Optimizer) -> None: ...
-
-    def skipped_step(self, optimizer: Optimizer) -> None: ...
 
 
 def _keyword_arguments(module: nn.Module) -> Mapping[str, Any]:

@@ -63,10 +63,6 @@ class LossRecorder(optimizer_probe.StepListener):
                 value = float(original.detach().double().item())
                 self._sum = value if self._sum is None else self._sum + value
 
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
-
-    def before_step(self, optimizer: Optimizer) -> None: ...
-
     def after_step(self, optimizer: Optimizer) -> None:
         if self._sum is not None:  # else a second optimizer of the same step
             self._end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -137,10 +137,6 @@ class WhatIf(optimizer_probe.StepListener):
         return {"plan": plan, "layers": layers, "failed": self.failed}
 
     # ---- what the probes tell
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None: ...
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None: ...
 
     def before_step(self, optimizer: Optimizer) -> None:
         if self.failed is None:

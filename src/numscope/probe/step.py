@@ -1,0 +1,227 @@
+"""A training step of one model: its number, its optimizers, and where it ends.
+
+Whatever reads a model's tensors, detection and statistics alike, reads them in the steps of one ``Step``: it alone listens to optimizers
+and to backward, and tells its readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.module import in_backward
+from numscope.probe.optimizers import Optimizers
+from numscope.records.errors import NonFiniteError, UsageError
+
+
+class Reader(Protocol):
+    """What reads a model's steps. A reader handles its own errors; what it raises is meant for the training script."""
+
+    def begin(self) -> None:
+        """A step begins; the first one before any call."""
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        """``backward`` is about to run from these tensors, perhaps another model's."""
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """One of the model's optimizers is about to step."""
+
+    def after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
+        """It has stepped. With a closure, gradients were made within the step."""
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """GradScaler left out the step of one of the model's optimizers."""
+
+    def round(self) -> None:
+        """The optimizers have stepped and go on, within a step that only ``Scope.step`` ends."""
+
+    def end(self, closing: bool) -> None:
+        """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
+
+
+class Step(optimizer_probe.StepListener):
+    """The steps of one model, one after the other.
+
+    A step ends when each optimizer of the model has stepped; when one has and the next forward or backward begins; where no torch optimizer
+    updates the model, when a forward begins after a backward; and with ``step``, which alone ends steps from its first call on.
+
+    Args:
+        model: whose steps.
+        first: number of the first step.
+        failed: told of an error of the tool's own; it must not raise.
+        optimizer: one that is known already.
+        explicit: ``step`` alone ends steps from the start.
+
+    Attributes:
+        number: of the step at work.
+        num_steps: how many have ended.
+        had_backward: a backward of this model has run in this step.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        first: int,
+        failed: Callable[[Exception], None],
+        *,
+        optimizer: Optimizer | None = None,
+        explicit: bool = False,
+    ) -> None:
+        self._failed = failed
+        self.number = first
+        self.num_steps = 0
+        self.explicit = explicit
+        self.optimizers = Optimizers(model, optimizer)
+        self.had_backward = False
+        self._heard_forward = False
+        self._readers: list[Reader] = []
+        self._stepped: list[Optimizer] = []  # in this step, or this round of it
+        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
+        self._ended_by_optimizer = False  # the last step, and nothing has begun since
+
+    def add(self, reader: Reader) -> None:
+        """Tell a reader from now on, before those that were added earlier."""
+        if not self._readers:
+            optimizer_probe.listen(self)
+        self._readers.insert(0, reader)
+
+    def remove(self, reader: Reader) -> None:
+        """Tell a reader no more. Safe to call twice."""
+        if reader in self._readers:
+            self._readers.remove(reader)
+            if not self._readers:
+                optimizer_probe.unlisten(self)
+
+    @property
+    def has_stepped(self) -> bool:
+        """Whether an optimizer has stepped in this step."""
+        return bool(self._stepped)
+
+    # ---- what ends a step
+
+    def forward_begins(self) -> None:
+        """The model, or a part of it, is called. Not within an optimizer's step, whose closure is what the step is made of."""
+        if self._stepping or in_backward():
+            return
+        self._heard_forward = True
+        if self._stepped:
+            self._over()
+        elif self.had_backward and not self.explicit:
+            self.optimizers.search()
+            if not self.optimizers.any:
+                self.end()
+
+    def step(self) -> None:
+        """The user says that the step is over."""
+        was_explicit, self.explicit = self.explicit, True
+        if was_explicit or not self._ended_by_optimizer:  # else the optimizer has just ended this very step
+            self.end()
+        self._ended_by_optimizer = False
+
+    def end(self, closing: bool = False) -> None:
+        """End the step at work."""
+        try:
+            for reader in tuple(self._readers):
+                reader.end(closing)
+        finally:
+            self.number += 1
+            self.num_steps += 1
+            self.had_backward = self._heard_forward = False
+            self._stepped.clear()
+        if not closing:
+            self._begin()
+
+    def begin_at(self, number: int) -> None:
+        """Number the step at work: a run goes on from a checkpoint."""
+        self.number = number
+        self._begin()
+
+    def _begin(self) -> None:
+        for reader in tuple(self._readers):
+            reader.begin()
+
+    def _over(self) -> None:
+        if not self.explicit:
+            self.end()
+            return
+        for reader in tuple(self._readers):
+            reader.round()
+        self._stepped.clear()
+        self.had_backward = False
+
+    # ---- what the optimizer probe tells
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        self._guard(self._before_backward, roots)
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        self._guard(self._before_step, optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self._guard(self._after_step, optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self._guard(self._skipped_step, optimizer)
+
+    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except (NonFiniteError, UsageError):
+            raise
+        except Exception as error:  # ours
+            self._failed(error)
+
+    def _before_backward(self, roots: Sequence[Tensor]) -> None:
+        self.optimizers.search()
+        if self._stepped and not self._stepping and not in_backward():
+            self._over()
+        elif self.had_backward and not (self._heard_forward or self.explicit or self.optimizers.any or in_backward()):
+            self.end()  # the model runs bare: nobody hears its forwards
+        for reader in tuple(self._readers):
+            reader.before_backward(roots)
+
+    def _before_step(self, optimizer: Optimizer) -> None:
+        if not self.optimizers.owns(optimizer):
+            return
+        if any(o is optimizer for o in self._stepped) and not in_backward():
+            self._over()
+        self._stepped.append(optimizer)  # before anything can fail: a step that failed still counts
+        self._ended_by_optimizer = False
+        self.optimizers.search()
+        self.optimizers.meet(optimizer)
+        self._stepping[id(optimizer)] = optimizer_probe.has_closure()
+        try:
+            for reader in tuple(self._readers):
+                reader.before_step(optimizer)
+        except BaseException:
+            self._stepping.pop(id(optimizer), None)  # the step never happened
+            self._stepped.remove(optimizer)
+            raise
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        if any(o is optimizer for o in self._stepped):
+            had_closure = self._stepping.pop(id(optimizer), False)
+            for reader in tuple(self._readers):
+                reader.after_step(optimizer, had_closure)
+            self._end_if_all_in()
+
+    def _skipped_step(self, optimizer: Optimizer) -> None:
+        if not self.optimizers.owns(optimizer):
+            return
+        if any(o is optimizer for o in self._stepped):
+            self._over()
+        self._stepped.append(optimizer)
+        self.optimizers.search()
+        self.optimizers.meet(optimizer)
+        for reader in tuple(self._readers):
+            reader.skipped_step(optimizer)
+        self._end_if_all_in()
+
+    def _end_if_all_in(self) -> None:
+        if not self.explicit and not in_backward() and self.optimizers.are_all_in(self._stepped):
+            self.end()
+            self._ended_by_optimizer = True
