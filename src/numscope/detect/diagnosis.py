@@ -219,7 +219,7 @@ def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
     outside = find_culprit(tape, evidence.roots, rows)
     if outside is not None or any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
         return outside
-    return find_culprit(tape, evidence.outside.backward[evidence.num_past :], rows)
+    return find_culprit(tape, evidence.backward, rows)
 
 
 def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:

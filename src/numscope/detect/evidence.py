@@ -27,7 +27,7 @@ class Evidence:
     Args:
         outside: the tape of the thread that calls the model.
         roots: what backward was called on, as the tape saw it made.
-        num_past: how many of the tape's gradients came in earlier steps.
+        past: the tape's gradients at the step's begin, and how many they were.
     """
 
     model: str
@@ -40,7 +40,7 @@ class Evidence:
     outside: Outside
     calls: list[Call] = field(default_factory=list)
     roots: list[State] = field(default_factory=list)
-    num_past: int = 0
+    past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
 
     @classmethod
     def of(cls, probe: ModuleProbe, frames: int, steps: Step) -> Evidence:
@@ -53,6 +53,12 @@ class Evidence:
         """Number of the step at work."""
         return self.steps.number
 
+    @property
+    def backward(self) -> list[State]:
+        """The gradients of this step that came out of operations outside the model, in order."""
+        gradients, num_past = self.past
+        return self.outside.backward[num_past:] if gradients is self.outside.backward else self.outside.backward
+
     def read(self) -> None:
         """Bring all rows to the host. *Cost:* nothing on CPU; elsewhere a sync a device."""
         self.journal.read()
@@ -62,10 +68,10 @@ class Evidence:
         """The step is over; a further backward through its calls may follow."""
         self.journal.reset()
         self.roots.clear()
-        self.num_past = len(self.outside.backward)
+        self.past = self.outside.backward, len(self.outside.backward)
+        self.outside.step_ends(id(self))
 
     def forget(self) -> None:
         """The step is over, and no backward through its calls can follow."""
         self.calls.clear()
-        self.outside.release(id(self))
         self.forget_rows()

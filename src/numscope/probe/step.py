@@ -80,7 +80,7 @@ class Step(optimizer_probe.StepListener):
         self._heard_forward = False
         self._readers: list[Reader] = []
         self._stepped: list[Optimizer] = []  # in this step, or this round of it
-        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step now, and whether a closure runs in it
+        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step (or raised in it), and whether a closure runs in it
         self._ended_by_optimizer = False  # the last step, and nothing has begun since
 
     def add(self, reader: Reader) -> None:
@@ -105,7 +105,7 @@ class Step(optimizer_probe.StepListener):
 
     def forward_begins(self) -> None:
         """The model, or a part of it, is called. Not within an optimizer's step, whose closure is what the step is made of."""
-        if self._stepping or in_backward():
+        if any(self._stepping.values()) or in_backward():
             return
         self._heard_forward = True
         if self._stepped:
@@ -177,7 +177,7 @@ class Step(optimizer_probe.StepListener):
 
     def _before_backward(self, roots: Sequence[Tensor]) -> None:
         self.optimizers.search()
-        if self._stepped and not self._stepping and not in_backward():
+        if self._stepped and not any(self._stepping.values()) and not in_backward():
             self._over()
         elif self.had_backward and not (self._heard_forward or self.explicit or self.optimizers.any or in_backward()):
             self.end()  # the model runs bare: nobody hears its forwards
