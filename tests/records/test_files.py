@@ -36,7 +36,7 @@ def test_old_file_stands_until_the_new_one_is_whole(tmp_path: Path) -> None:
     assert path.read_text() == "new"
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
     path.write_text("old")
     with pytest.raises(RuntimeError), replacing(path) as aside:
@@ -44,6 +44,13 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
         raise RuntimeError
     with pytest.raises(UnicodeEncodeError):
         write_atomically(path, "\udcff")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        write_atomically(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.json"]
 
@@ -54,7 +61,10 @@ def test_name_of_any_length_is_written(tmp_path: Path) -> None:
     assert path.read_text() == "x"
 
 
-def test_file_has_the_rights_that_any_new_file_has(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("")
-    write_atomically(tmp_path / "a.json", "{}")
-    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
+def test_file_is_as_private_as_the_user_s_other_files(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_atomically(tmp_path / "a.json", "{}")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o600

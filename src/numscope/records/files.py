@@ -29,10 +29,11 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     """The name of a file to write in place of ``path``: it is renamed when the block ends, and deleted if the block raises.
 
-    It stands in the same folder. Its name begins with a dot, which readers of whole folders pass over, and is random: ranks on several
+    It stands in the same folder as ``.<name>.<random>.tmp``: readers of whole folders pass over names with a dot, and ranks on several
     machines may share the folder and a process id.
     """
-    aside = os.path.join(os.path.dirname(path), f".{os.urandom(8).hex()}.tmp")
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name[:50]}.{os.urandom(8).hex()}.tmp")  # file systems allow 255 bytes
     try:
         yield aside
         os.replace(aside, path)
