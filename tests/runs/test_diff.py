@@ -316,7 +316,7 @@ def test_only_the_statistics_asked_for_are_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stats": ["rms", "amx"]}, 'stats[1]: got "amx", expected one of ' + ", ".join(STATS) + '. Did you mean "amax"?'),
+        ({"stats": ["rms", "amx"]}, f"stats[1]: got 'amx', expected one of {', '.join(STATS)}. Did you mean 'amax'?"),
         ({"stats": []}, "stats: got none, expected some of " + ", ".join(STATS) + "."),
         ({"tolerance": 2.0}, "tolerance: got 2.0, expected a number between 0 and 1: divergences are relative."),
         ({"top": 0}, "top: got 0, expected a whole number of at least 1."),

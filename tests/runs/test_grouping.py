@@ -195,8 +195,8 @@ def test_available_names_what_the_columns_give(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("by", "stats", "message"),
     [
-        ("layerz", ["max"], r"^by: got 'layerz', expected one of layer, .*\. Did you mean layer"),
-        ("typ", ["max"], r"^by: got 'typ', expected one of layer, name, type, tensor, all, or a regex found .* Did you mean type\?$"),
+        ("layerz", ["max"], r"^by: got 'layerz', expected one of layer, .*\. Did you mean 'layer"),
+        ("typ", ["max"], r"^by: got 'typ', expected one of layer, name, type, tensor, all, or a regex found .* Did you mean 'type'\?$"),
         (".*(fc1|fc2", ["max"], r"as a regex: missing \), unterminated subpattern at position 2\.$"),
         ("layer", ["l2norm"], r"^statistic: got 'l2norm', expected one of .* Did you mean 'l2_norm'\?$"),
     ],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.runs import divergence
 from numscope.runs.align import Seen, align
 from numscope.runs.difference import Calibration, Diff, Difference, Drift, Measure, Origin, StepCount
@@ -49,9 +49,7 @@ def compare(
 
     for i, stat in enumerate(stats):
         if stat not in STATS:
-            near = difflib.get_close_matches(stat, STATS, 1)
-            hint = f' Did you mean "{near[0]}"?' if near else ""
-            raise UsageError(f'stats[{i}]: got "{stat}", expected one of {", ".join(STATS)}.{hint}')
+            raise UsageError(f"stats[{i}]: got {stat!r}, expected one of {', '.join(STATS)}.{nearest(stat, STATS)}")
     if not stats:
         raise UsageError(f"stats: got none, expected some of {', '.join(STATS)}.")
     if tolerance is not None and not 0 < tolerance < 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.config.selection import block_of
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.runs.folder import Run
 from numscope.runs.query import RAW, quoted, reading
 from numscope.summary.state import FIELDS, NUM_COUNTS, Summary
@@ -112,10 +113,7 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex; as a regex: {error.msg}{at}.") from None
     found = [(layer, cls, _name_of(match)) for layer, cls in layers if (match := pattern.search(layer))]
     if not found:
-        import difflib
-
-        near = difflib.get_close_matches(by, [*WAYS, *(layer for layer, _ in layers)], n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else f" Such as {layers[0][0]}." if layers else ""
+        hint = nearest(by, [*WAYS, *(layer for layer, _ in layers)], 3) or (f" Such as {layers[0][0]}." if layers else "")
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex found in the name of some layer of the run.{hint}")
     return found
 
