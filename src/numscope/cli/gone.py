@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import io
 import os
@@ -35,7 +34,6 @@ class LastHandler:
             if type(file) in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
                 with contextlib.suppress(Exception):
                     file.flush()
-        ctypes.CDLL(None).fflush(None)
         os._exit(self.status & 0xFF)
 
 
