@@ -14,7 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.runs.diff import compare
 from numscope.runs.diff_text import text
-from numscope.runs.difference import Diff, Difference
+from numscope.runs.difference import Diff, SiteDifference
 from numscope.runs.divergence import STATS
 from numscope.sinks.parquet import ParquetSink
 from tests.runs.traced import observation, train
@@ -54,7 +54,7 @@ def dropouts(runs: Path) -> list[str]:
     return [train(runs / f"dropout{seed}", dropout=0.1, seed=seed) for seed in range(5)]
 
 
-def where(difference: Difference | None) -> tuple[int, str, str] | None:
+def where(difference: SiteDifference | None) -> tuple[int, str, str] | None:
     return None if difference is None else (difference.step_a, difference.layer_a, difference.tensor)
 
 

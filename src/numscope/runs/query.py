@@ -124,6 +124,12 @@ def derivable(columns: set[str]) -> dict[str, str]:
     return found
 
 
+def by_name(result: DuckDBPyConnection) -> list[dict[str, Any]]:
+    """A query's rows, each with its columns by name."""
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
 def quoted(name: str) -> str:
     """A column's name as SQL has it, whatever it holds."""
     return '"' + name.replace('"', '""') + '"'
