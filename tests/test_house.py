@@ -37,8 +37,9 @@ ROOMS = (
     ("distributed",),
     ("summary",),
     ("sinks", "report"),
+    ("lazy",),
     ("records",),
-    ("lazy", "version"),
+    ("version",),
 )
 FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
 DOCTOR = "doctor"  # apart: it knows errors, formats of records and the version, and only the commands know it

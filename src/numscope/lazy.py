@@ -22,10 +22,10 @@ def lazy_names(package: str, homes: Mapping[str, str], namespace: dict[str, obje
             return value
         hint = ""
         if not name.startswith("_"):  # probing for dunders (copy, inspect, doctest) is no typing mistake
-            import difflib
+            from numscope.records.words import nearest
 
-            near = difflib.get_close_matches(name, homes, n=1)
-            hint = f". Did you mean {near[0]!r}?" if near else f", expected one of {', '.join(sorted(homes))}"
+            near = nearest(name, homes)
+            hint = f".{near}" if near else f", expected one of {', '.join(sorted(homes))}"
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     return fetch

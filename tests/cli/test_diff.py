@@ -70,7 +70,7 @@ def test_two_steps_of_one_run(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--stats", "amx"], '--stats[0]: got "amx", expected one of rms, mean,'),
+        (["--stats", "amx"], "--stats[0]: got 'amx', expected one of rms, mean,"),
         (["--tolerance", "0"], "--tolerance: got 0.0, expected a number between 0 and 1"),
         (["--tolerance", "x"], "got 'x', expected a number between 0 and 1"),
         (["--top", "0"], "--top: got 0, expected a whole number of at least 1."),

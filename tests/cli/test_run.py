@@ -17,7 +17,7 @@ import pytest
 
 import numscope
 from numscope.cli import command
-from numscope.cli.arrival import when_imported
+from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target
 from numscope.cli.run import TorchWatch, run
 from numscope.config.options import WatchOptions
@@ -48,7 +48,7 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
     [
         (["run"], f"numscope run: got no script, {EXPECTED}"),
         (["run", "-m"], f"numscope run: got no script, {EXPECTED}"),
-        (["run", "--trce", "1", "s.py"], f"""numscope run: got '--trce', expected one of {OPTIONS}. Did you mean "--trace"?"""),
+        (["run", "--trce", "1", "s.py"], f"""numscope run: got '--trce', expected one of {OPTIONS}. Did you mean '--trace'?"""),
         (["run", "-x", "s.py"], f"numscope run: got '-x', expected one of {OPTIONS}."),
         (
             ["run", "--trace", "a", "s.py"],
@@ -72,9 +72,9 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
             ["run", "--log-dir", "s.py", "s.py"],
             "numscope run: --log-dir: got 's.py', expected a folder, or a path where one can be made. It is a file.",
         ),
-        (["s.py"], f"""numscope: got 's.py', expected one of {COMMANDS}. Did you mean "numscope run s.py"?"""),
-        (["rnu", "s.py"], f"""numscope: got 'rnu', expected one of {COMMANDS}. Did you mean "run"?"""),
-        (["--trace", "3", "s.py"], """numscope: got '--trace', expected a command first. Did you mean "numscope run --trace"?"""),
+        (["s.py"], f"""numscope: got 's.py', expected one of {COMMANDS}. Did you mean 'numscope run s.py'?"""),
+        (["rnu", "s.py"], f"""numscope: got 'rnu', expected one of {COMMANDS}. Did you mean 'run'?"""),
+        (["--trace", "3", "s.py"], """numscope: got '--trace', expected a command first. Did you mean 'numscope run --trace'?"""),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

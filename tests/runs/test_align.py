@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from numscope.runs.align import Seen, align
+from numscope.runs.align import ObservedLayer, align
 
 ALL = frozenset({"activation", "output"})
 
 
-def seen(*names: str, cls: str = "Linear") -> list[Seen]:
-    return [Seen(name, cls, ALL) for name in names]
+def seen(*names: str, cls: str = "Linear") -> list[ObservedLayer]:
+    return [ObservedLayer(name, cls, ALL) for name in names]
 
 
-def found(a: list[Seen], b: list[Seen]) -> list[tuple[str, str, str]]:
+def found(a: list[ObservedLayer], b: list[ObservedLayer]) -> list[tuple[str, str, str]]:
     return [(p.a, p.b, p.how) for p in align(a, b).pairs]
 
 

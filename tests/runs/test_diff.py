@@ -14,7 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.runs.diff import compare
 from numscope.runs.diff_text import text
-from numscope.runs.difference import Diff, Difference
+from numscope.runs.difference import Diff, SiteDifference
 from numscope.runs.divergence import STATS
 from numscope.sinks.parquet import ParquetSink
 from tests.runs.traced import observation, train
@@ -54,7 +54,7 @@ def dropouts(runs: Path) -> list[str]:
     return [train(runs / f"dropout{seed}", dropout=0.1, seed=seed) for seed in range(5)]
 
 
-def where(difference: Difference | None) -> tuple[int, str, str] | None:
+def where(difference: SiteDifference | None) -> tuple[int, str, str] | None:
     return None if difference is None else (difference.step_a, difference.layer_a, difference.tensor)
 
 
@@ -316,7 +316,7 @@ def test_only_the_statistics_asked_for_are_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stats": ["rms", "amx"]}, 'stats[1]: got "amx", expected one of ' + ", ".join(STATS) + '. Did you mean "amax"?'),
+        ({"stats": ["rms", "amx"]}, f"stats[1]: got 'amx', expected one of {', '.join(STATS)}. Did you mean 'amax'?"),
         ({"stats": []}, "stats: got none, expected some of " + ", ".join(STATS) + "."),
         ({"tolerance": 2.0}, "tolerance: got 2.0, expected a number between 0 and 1: divergences are relative."),
         ({"top": 0}, "top: got 0, expected a whole number of at least 1."),

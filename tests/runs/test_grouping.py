@@ -15,7 +15,7 @@ from torch import Tensor
 
 from numscope.records.errors import UsageError
 from numscope.runs.folder import find_run
-from numscope.runs.grouping import Group, available, group, lacking
+from numscope.runs.grouping import MergedGroup, available, group, lacking
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
@@ -39,7 +39,7 @@ def folder(seen: dict[Place, Tensor], tmp_path_factory: pytest.TempPathFactory) 
     return made
 
 
-def agrees(one: Group, tensors: list[Tensor]) -> None:
+def agrees(one: MergedGroup, tensors: list[Tensor]) -> None:
     """The group's summary and values are those of all elements together."""
     whole = joined(tensors)
     expected = summarize(whole)
@@ -195,8 +195,8 @@ def test_available_names_what_the_columns_give(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("by", "stats", "message"),
     [
-        ("layerz", ["max"], r"^by: got 'layerz', expected one of layer, .*\. Did you mean layer"),
-        ("typ", ["max"], r"^by: got 'typ', expected one of layer, name, type, tensor, all, or a regex found .* Did you mean type\?$"),
+        ("layerz", ["max"], r"^by: got 'layerz', expected one of layer, .*\. Did you mean 'layer"),
+        ("typ", ["max"], r"^by: got 'typ', expected one of layer, name, type, tensor, all, or a regex found .* Did you mean 'type'\?$"),
         (".*(fc1|fc2", ["max"], r"as a regex: missing \), unterminated subpattern at position 2\.$"),
         ("layer", ["l2norm"], r"^statistic: got 'l2norm', expected one of .* Did you mean 'l2_norm'\?$"),
     ],

@@ -174,9 +174,12 @@ def test_query_sees_no_variable_of_the_program(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT l2norm FROM stats", r"^SQL: got the column 'l2norm', expected one of step, layer, .*\. Did you mean l2_norm( or \w+)*\?$"),
-        ("SELECT step FROM stats WHERE kurtosi > 3", r"^SQL: got the column 'kurtosi', .* Did you mean kurtosis"),
-        ("SELECT s.lyer FROM stats s", r"^SQL: got the column 'lyer', .* Did you mean layer"),
+        (
+            "SELECT l2norm FROM stats",
+            r"^SQL: got the column 'l2norm', expected one of step, layer, .*\. Did you mean 'l2_norm'( or '\w+')*\?$",
+        ),
+        ("SELECT step FROM stats WHERE kurtosi > 3", r"^SQL: got the column 'kurtosi', .* Did you mean 'kurtosis'"),
+        ("SELECT s.lyer FROM stats s", r"^SQL: got the column 'lyer', .* Did you mean 'layer'"),
         ("SELEC 1", r"^SQL: syntax error at or near \"SELEC\"\nLINE 1: SELEC 1\n"),
         ("SELECT fsumm(step) FROM stats", r"^SQL: .*Function with name fsumm does not exist"),
         ("SELECT CAST(layer AS INT) FROM stats", r"^SQL: Could not convert string"),

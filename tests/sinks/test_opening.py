@@ -144,7 +144,7 @@ def test_interrupt_passes_through_a_guard() -> None:
     [
         (
             ["wandbb"],
-            r"^loggers\[0\]: got 'wandbb', expected an object with log_scalar.*, or one of mlflow, wandb\. Did you mean \"wandb\"\?$",
+            r"^loggers\[0\]: got 'wandbb', expected an object with log_scalar.*, or one of mlflow, wandb\. Did you mean 'wandb'\?$",
         ),
         ([Kept], r"^loggers\[0\]: got the class Kept, expected .* Make one first: Kept\(…\)\.$"),
         ([Held, 3], r"^loggers\[0\]: got the class Held, expected "),

@@ -11,6 +11,7 @@ from typing import Any
 from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
 from numscope.precision.search.drift import drift, noise
 from numscope.precision.search.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.records.files import write_atomically
 
 NOISE_MARGIN = 3  # how many times the reference's own noise a drift may be
 
@@ -227,10 +228,10 @@ class Bisection:
 
     @staticmethod
     def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:
-        from numscope.precision.search.keeping import text_of, write_whole
+        from numscope.precision.search.keeping import text_of
 
         path = place.with_suffix(".yaml")
-        write_whole(path, text_of(tree, [head]))
+        write_atomically(path, text_of(tree, [head]))
         return str(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from typing import NoReturn
 
@@ -16,6 +15,7 @@ from numscope.cli.layers import layers
 from numscope.cli.precision import precision
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
+from numscope.records.words import nearest
 from numscope.version import __version__
 
 WRONG_USAGE = 2  # also what Python itself ends with
@@ -62,10 +62,10 @@ def explain(error: click.ClickException) -> str:
         return error.format_message()
     if isinstance(error, wrong.NoSuchOption):
         if command is numscope and any(word in p.opts for p in run.params):
-            return f'{where}: got {word!r}, expected a command first. Did you mean "numscope run {word}"?'
+            return f"{where}: got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         expected = f"one of {', '.join(options)}" if options else "no option"
-        return f"{where}: got {error.option_name!r}, expected {expected}.{_nearest(error.option_name, options)}"
+        return f"{where}: got {error.option_name!r}, expected {expected}.{nearest(error.option_name, options)}"
     if isinstance(error, wrong.BadOptionUsage):
         return f"{where}: {error.option_name}: got nothing, expected a value. See {where} --help."
     if isinstance(error, wrong.MissingParameter) and command is run:
@@ -77,11 +77,6 @@ def explain(error: click.ClickException) -> str:
         return f"{where}: {error.param.opts[-1]}: {error.message}"
     if isinstance(command, click.Group):
         to_run = command is numscope and word.endswith(".py")
-        near = f' Did you mean "numscope run {word}"?' if to_run else _nearest(word, list(command.commands))
+        near = f" Did you mean 'numscope run {word}'?" if to_run else nearest(word, command.commands)
         return f"{where}: got {word!r}, expected one of {', '.join(sorted(command.commands))}.{near}"
     return f"{where}: {error.format_message()}"
-
-
-def _nearest(word: str, choices: list[str]) -> str:
-    near = difflib.get_close_matches(word, choices, n=1)
-    return f' Did you mean "{near[0]}"?' if near else ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from typing import NoReturn, Protocol
 
-from numscope.cli.departure import leave, teardown_may_abort
+from numscope.cli.gone import LastHandler
 from numscope.cli.uncaught import exit_status, print_stop, print_uncaught
 
 
@@ -47,15 +47,13 @@ def launch(target: Target, watch: Watch) -> NoReturn:
         target: what to run.
         watch: armed before the script's first line, finished after its last, not in processes forked meanwhile.
 
-    Where our own finding ends a script that trains with others, the process is left from here: the status is ours to keep.
-
     Raises:
         SystemExit: with the status that the script would have ended with; a non-finite value's own status else.
         KeyboardInterrupt: instead, if that ended the script; the interpreter then dies of SIGINT, as a shell expects.
     """
     owner = os.getpid()
     ending: SystemExit | KeyboardInterrupt
-    stopped: int | None = None
+    last = LastHandler()
     try:
         _run(target, watch)
         ending = SystemExit()
@@ -66,7 +64,7 @@ def launch(target: Target, watch: Watch) -> NoReturn:
         ending = stop
     except BaseException as error:
         ending = SystemExit(_status_of(error))
-        stopped = exit_status(error)
+        last.status = exit_status(error)
     if os.getpid() == owner:
         completed = isinstance(ending, SystemExit) and not ending.code
         try:
@@ -75,9 +73,7 @@ def launch(target: Target, watch: Watch) -> NoReturn:
             status = _status_of(error)
             if completed and exit_status(error) is not None:
                 ending = SystemExit(status)
-                stopped = status
-        if stopped is not None and teardown_may_abort():
-            leave(stopped)
+                last.status = status
     if isinstance(ending, KeyboardInterrupt):
         sys.excepthook = lambda *_: None  # it has been printed
     raise ending

@@ -15,6 +15,7 @@ from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
 from numscope.cli.values import OutputFile, Real, Whole
 from numscope.records.errors import UsageError
+from numscope.records.files import write_atomically
 
 if TYPE_CHECKING:
     from numscope.cli.bisecting import Verdict
@@ -116,10 +117,10 @@ def advise(
         click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
         return NO_ANSWER
     if advice.high:
-        from numscope.precision.search.keeping import sections, text_of, write_whole
+        from numscope.precision.search.keeping import sections, text_of
 
         head = (f"numscope precision advise: GEMMs that {recipe} fp8 would harm, by {advice.num_steps} steps of {Path(target).name}.",)
-        write_whole(output, text_of(sections(advice.high), head))
+        write_atomically(output, text_of(sections(advice.high), head))
     from numscope.cli.precision_text import advice_document, advice_lines, advice_table
 
     if as_json:
@@ -203,9 +204,9 @@ def bisect(
             _note(f"stopped; the runs made so far are in {folder}: the same command goes on with them")
             raise
     if verdict.units:
-        from numscope.precision.search.keeping import sections, text_of, write_whole
+        from numscope.precision.search.keeping import sections, text_of
 
-        write_whole(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
+        write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
     if as_json:
         click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
     else:

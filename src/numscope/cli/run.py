@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from numscope.cli.arrival import when_imported
+from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import preparation, recipe_option
 from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numscope.cli.arrival import when_imported
+from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import preparation
 from numscope.precision.search.trials import AUTOCAST, Spec
@@ -177,7 +177,7 @@ class TrialWatch:
 
     def _write(self) -> None:
         from numscope.distributed.agree import rank
-        from numscope.precision.search.keeping import write_whole
+        from numscope.records.files import write_atomically
 
         losses = self._losses.losses if self._losses is not None else []
         told = {
@@ -186,7 +186,7 @@ class TrialWatch:
             "suspects": self._suspects,
             "what_if": None if self._what_if is None else {**self._what_if.numbers(), "num_steps": len(losses)},
         }
-        write_whole(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(told))
+        write_atomically(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(told))
 
 
 def _turn_off_autocast() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 import click
+
+from numscope.records.words import nearest
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -39,9 +40,8 @@ class OneOf(_Value):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self._words:
-            near = difflib.get_close_matches(str(value), self._words, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            self.fail(f"got {str(value)!r}, expected one of {', '.join(map(repr, self._words))}.{hint}", param, ctx)
+            words = ", ".join(map(repr, self._words))
+            self.fail(f"got {str(value)!r}, expected one of {words}.{nearest(value, self._words)}", param, ctx)
         return str(value)
 
 

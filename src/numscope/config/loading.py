@@ -34,8 +34,9 @@ from numscope.config.schema import (
     for_tensor,
 )
 from numscope.config.selection import Selection
-from numscope.config.wording import Errors, listed, meant, nearest, one_of, shown
+from numscope.config.wording import Errors, listed, meant, one_of, shown
 from numscope.records.errors import UsageError
+from numscope.records.words import closest
 
 if TYPE_CHECKING:
     from numscope.plugins.registry import CustomFeature
@@ -185,7 +186,7 @@ class _Builder:
             part = model.model_validate(dict(written.settings), context=words)
         except ValidationError as error:
             found = list(explain(error, model))
-            typos = {nearest(loc[0], model.model_fields) for loc, _, text, _ in found if not text}
+            typos = {name for loc, _, text, _ in found if not text for name in closest(loc[0], model.model_fields)}
             for loc, under, text, missing in found:
                 if missing and loc != ("enabled",) and off:
                     continue

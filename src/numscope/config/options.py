@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 Level = Literal["modules", "sentinel"]
 OnNonfinite = Literal["raise", "warn"]
@@ -96,17 +96,13 @@ class WatchOptions:
         known = [f.name for f in fields(cls)]
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise UsageError(f"watch: got the argument {name!r}, expected one of {', '.join(known)}.{hint}")
+                raise UsageError(f"watch: got the argument {name!r}, expected one of {', '.join(known)}.{nearest(name, known)}")
         return cls(**given)
 
 
 def _closed(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        near = difflib.get_close_matches(str(value), allowed, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, allowed))}.{hint}")
+        raise UsageError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, allowed))}.{nearest(value, allowed)}")
 
 
 def _at_least(name: str, value: object, least: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from numscope.config.wording import Errors, nearest, shown
+from numscope.config.wording import Errors, shown
+from numscope.records.words import closest
 
 _MAX_BYTES = 2**20
 _MAX_DEPTH = 32
@@ -65,8 +66,8 @@ def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
                 # By stems: all names that end in .yaml are alike.
                 files = path.parent.iterdir() if path.parent.is_dir() else ()
                 siblings = {p.stem: p.name for p in files if p.suffix in (".yaml", ".yml")}
-                near = nearest(path.stem, siblings)
-                errors.add("", "no such file, expected a YAML file." + (f' Did you mean "{siblings[near]}"?' if near is not None else ""))
+                near = closest(path.stem, siblings)
+                errors.add("", "no such file, expected a YAML file." + "".join(f' Did you mean "{siblings[stem]}"?' for stem in near))
             return None
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from numscope.config.plan import Collect, Custom, Plan, Switch
 from numscope.config.schema import GEMMS, MERGES
 from numscope.config.selection import Selection, is_of_type, number_of
-from numscope.config.wording import Errors, nearest, shown
+from numscope.config.wording import Errors, shown
 from numscope.records.layer import Layer
 from numscope.records.observation import TENSORS
+from numscope.records.words import closest
 
 _Part = TypeVar("_Part", Collect, Switch, Custom)
 _SHOWN = 3  # layer names that a message shows
@@ -128,8 +129,7 @@ def _near(sought: str, layers: Sequence[Layer]) -> str:
             words.setdefault(part, layer.name)
     found: dict[str, None] = {}
     for word in (sought.strip(), *sought.split()):
-        if near := nearest(word, words):
-            found[words[near]] = None
+        found.update((words[near], None) for near in closest(word, words))
     if not found:
         return (
             f" Its layers: {', '.join(shown(layer.name) for layer in owners[:_SHOWN])}{', …' if len(owners) > _SHOWN else ''}."

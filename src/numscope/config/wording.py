@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.words import closest
 
 _LONGEST = 80  # characters of a value that a message shows
 _FEW = 8  # names that a message lists when it also knows the one that was meant
@@ -53,17 +53,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def nearest(word: object, choices: Iterable[str]) -> str | None:
-    """The choice most like a word, None where none is; capital letters make no difference."""
-    folded = {choice.lower(): choice for choice in choices}
-    near = difflib.get_close_matches(str(word).lower(), folded, n=1)
-    return folded[near[0]] if near else None
-
-
 def meant(word: object, choices: Iterable[str]) -> str:
-    """The sentence that names the nearest choice, with a space before it; empty where nothing is near."""
-    near = nearest(word, choices)
-    return f' Did you mean "{near}"?' if near is not None else ""
+    """As ``records.words.nearest``, with the double quotes in which a configuration's values are shown."""
+    return "".join(f' Did you mean "{near}"?' for near in closest(word, choices))
 
 
 def one_of(word: object, choices: Iterable[str], also: Iterable[str] = ()) -> str:

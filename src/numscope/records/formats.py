@@ -7,11 +7,11 @@ multiples of ``min_subnormal``.
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass, field
 
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 __all__ = ["FORMATS", "Format", "format_of"]
 
@@ -136,7 +136,5 @@ def format_of(name: str | Format, where: str = "format") -> Format:
     key = str(name).lower().removeprefix("torch.").replace("-", "_")
     form = _BY_NAME.get(key)
     if form is None:
-        near = difflib.get_close_matches(key, _BY_NAME, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"{where}: got {name!r}, expected one of {', '.join(FORMATS)}.{hint}")
+        raise UsageError(f"{where}: got {name!r}, expected one of {', '.join(FORMATS)}.{nearest(key, _BY_NAME)}")
     return form

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """``Did you mean …?`` with a space before it, or nothing."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+def closest(word: object, known: Iterable[str], most: int = 1) -> list[str]:
+    """The known words that are most like a word, best first, and none that is unlike it. Capital letters make no difference."""
+    import difflib  # loads re
+
+    folded = {name.lower(): name for name in known}
+    return [folded[name] for name in difflib.get_close_matches(str(word).lower(), folded, most)]
+
+
+def nearest(word: object, known: Iterable[str], most: int = 1) -> str:
+    """`` Did you mean 'rms'?`` with a space before it, or nothing if no known word is like the word."""
+    found = closest(word, known, most)
+    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""

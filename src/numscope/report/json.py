@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from numscope.records.files import write_atomically
 from numscope.records.finding import Finding, plain
 
 # Grows by one when a reader of the version before would misread the file; a key that is added is no such change.
@@ -34,7 +34,7 @@ def document(findings: Sequence[Finding], contained: Sequence[Finding], meta: Ma
 def write_findings(
     path: str | os.PathLike[str], findings: Sequence[Finding], contained: Sequence[Finding], meta: Mapping[str, Any]
 ) -> None:
-    """Write the findings of a run as JSON: written aside, then renamed, so that a reader never sees half a file.
+    """Write the findings of a run as JSON. A reader never sees half a file.
 
     Args:
         path: the file; folders on the way to it are made.
@@ -47,11 +47,5 @@ def write_findings(
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    # ensure_ascii: a lone surrogate out of a file name is no UTF-8, but an escape it can be.
-    text = json.dumps(document(findings, contained, meta), indent=1, allow_nan=False, default=str)
-    try:
-        aside.write_text(text + "\n", encoding="ascii")
-        os.replace(aside, target)
-    finally:
-        aside.unlink(missing_ok=True)
+    # With ensure_ascii (the default): a lone surrogate in a file's name is not valid UTF-8, but JSON can escape it.
+    write_atomically(target, json.dumps(document(findings, contained, meta), indent=1, allow_nan=False, default=str) + "\n")

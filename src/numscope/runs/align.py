@@ -13,7 +13,7 @@ How = Literal["name", "wrapper", "prefix", "order"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedLayer:
     """A layer of a run.
 
     Args:
@@ -45,7 +45,7 @@ class Alignment:
     only_b: tuple[str, ...]
 
 
-def align(a: Sequence[Seen], b: Sequence[Seen]) -> Alignment:
+def align(a: Sequence[ObservedLayer], b: Sequence[ObservedLayer]) -> Alignment:
     """Pairs the layers of two runs: by name, by name without wrappers' segments, by a renamed prefix, at last by class and order.
 
     A later way only sees what the earlier ones left over. Class and order pair a kind of layer (class and observed tensors) only where both
@@ -63,7 +63,7 @@ def align(a: Sequence[Seen], b: Sequence[Seen]) -> Alignment:
                 found[one] = (other, how)
                 taken.add(other)
 
-    def left() -> tuple[list[Seen], list[Seen]]:
+    def left() -> tuple[list[ObservedLayer], list[ObservedLayer]]:
         return [x for x in a if x.name not in found], [x for x in b if x.name not in taken]
 
     take(_same(*left(), lambda name: name), "name")
@@ -76,7 +76,7 @@ def align(a: Sequence[Seen], b: Sequence[Seen]) -> Alignment:
     return Alignment(kept, tuple(x.name for x in only_a), tuple(x.name for x in only_b))
 
 
-def _same(a: list[Seen], b: list[Seen], key: Callable[[str], str]) -> list[tuple[str, str]]:
+def _same(a: list[ObservedLayer], b: list[ObservedLayer], key: Callable[[str], str]) -> list[tuple[str, str]]:
     """Those whose key is the same, where it says which: one layer a side."""
     sides = [defaultdict(list), defaultdict(list)]  # type: list[defaultdict[str, list[str]]]
     for side, layers in zip(sides, (a, b), strict=True):
@@ -89,7 +89,7 @@ def _unwrapped(name: str) -> str:
     return ".".join(segment for segment in name.split(".") if segment not in WRAPPER_SEGMENTS)
 
 
-def _renamed(a: list[Seen], b: list[Seen]) -> list[tuple[str, str]]:
+def _renamed(a: list[ObservedLayer], b: list[ObservedLayer]) -> list[tuple[str, str]]:
     """The pairs that follow from the one change of prefix that explains most names; two layers at least must bear it out.
 
     A prefix that only one side has needs no second witness: ``model.fc`` and ``fc``.
@@ -124,7 +124,7 @@ def _renamed(a: list[Seen], b: list[Seen]) -> list[tuple[str, str]]:
     return [(name, theirs[key]) for key, name in ours.items() if key in theirs]
 
 
-def _in_order(a: list[Seen], b: list[Seen]) -> list[tuple[str, str]]:
+def _in_order(a: list[ObservedLayer], b: list[ObservedLayer]) -> list[tuple[str, str]]:
     kinds: list[defaultdict[tuple[str, frozenset[str]], list[str]]] = [defaultdict(list), defaultdict(list)]
     for side, layers in zip(kinds, (a, b), strict=True):
         for layer in layers:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.runs import divergence
-from numscope.runs.align import Seen, align
-from numscope.runs.difference import Calibration, Diff, Difference, Drift, Measure, Origin, StepCount
+from numscope.runs.align import ObservedLayer, align
+from numscope.runs.difference import Calibration, Diff, DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
 from numscope.runs.divergence import STATS
+from numscope.runs.query import by_name
 from numscope.runs.source import Source
 
 if TYPE_CHECKING:
@@ -49,9 +51,7 @@ def compare(
 
     for i, stat in enumerate(stats):
         if stat not in STATS:
-            near = difflib.get_close_matches(stat, STATS, 1)
-            hint = f' Did you mean "{near[0]}"?' if near else ""
-            raise UsageError(f'stats[{i}]: got "{stat}", expected one of {", ".join(STATS)}.{hint}')
+            raise UsageError(f"stats[{i}]: got {stat!r}, expected one of {', '.join(STATS)}.{nearest(stat, STATS)}")
     if not stats:
         raise UsageError(f"stats: got none, expected some of {', '.join(STATS)}.")
     if tolerance is not None and not 0 < tolerance < 1:
@@ -124,25 +124,30 @@ def _compare(
         only_b=_unmatched(con, "b", "a", {b: a for a, b in names.items()}),
         steps_only_a=steps_only[0],
         steps_only_b=steps_only[1],
-        steps=tuple(
-            StepCount(*row)
-            for row in _rows(
-                con,
-                "SELECT step_a, step_b, count(*), count(*) FILTER (severity > 1), max(severity) FROM judged GROUP BY ALL ORDER BY step_a",
-            )
-        ),
-        factors=tuple(_rows(con, "SELECT step_a, factor FROM pairs_factors ORDER BY step_a")),
+        steps=tuple(StepCount(**row) for row in _rows(con, _STEP_COUNTS)),
+        factors=tuple((row["step_a"], row["factor"]) for row in _rows(con, "SELECT * FROM pairs_factors ORDER BY step_a")),
         first_unequal=next(iter(_differences(con, stats, f"WHERE NOT same {order} LIMIT 1")), None),
         nonfinite=_differences(con, stats, f"WHERE nonfinite_in <> '' {order} LIMIT {top}"),
-        num_nonfinite=_rows(con, "SELECT count(*) FROM judged WHERE nonfinite_in <> ''")[0][0],
+        num_nonfinite=_column(con, "SELECT count(*) FROM judged WHERE nonfinite_in <> ''")[0],
         first=first,
         origin=None if first is None else _origin(con, first, order),
         modules=_drift(con, first, top),
     )
 
 
-def _rows(con: DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> list[Any]:
-    return con.execute(sql, list(values)).fetchall()
+_STEP_COUNTS = """
+    SELECT step_a, step_b, count(*) AS num_sites, count(*) FILTER (severity > 1) AS num_diverging, max(severity) AS severity
+    FROM judged GROUP BY step_a, step_b ORDER BY step_a
+"""
+
+
+def _rows(con: DuckDBPyConnection, sql: str, *values: object) -> list[dict[str, Any]]:
+    return by_name(con.execute(sql, list(values)))
+
+
+def _column(con: DuckDBPyConnection, sql: str, *values: object) -> list[Any]:
+    """A query's only column."""
+    return [value for (value,) in con.execute(sql, list(values)).fetchall()]
 
 
 def _table(con: DuckDBPyConnection, name: str, pairs: Sequence[tuple[object, object]]) -> None:
@@ -157,7 +162,7 @@ def _table(con: DuckDBPyConnection, name: str, pairs: Sequence[tuple[object, obj
 
 def _match_steps(con: DuckDBPyConnection, name: str, a: Source, b: Source) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Makes the table of steps to compare; the steps that only one side has."""
-    sides = {side: [row[0] for row in _rows(con, f"SELECT DISTINCT step FROM {side} ORDER BY 1")] for side in {a.table, b.table}}
+    sides = {side: _column(con, f"SELECT DISTINCT step FROM {side} ORDER BY step") for side in {a.table, b.table}}
     for source in (a, b):
         if source.step is not None and source.step not in sides[source.table]:
             near = sorted(sides[source.table], key=lambda step: abs(step - (source.step or 0)))[:5]
@@ -197,7 +202,7 @@ def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Source]) -> None:
 def _calibrate_by_earlier(con: DuckDBPyConnection, sources: dict[str, Source]) -> bool:
     """Takes for noise what each step of the run changed on the one before, up to the earlier of the two steps."""
     last = min(sources["a"].step or 0, sources["b"].step or 0)
-    steps = [row[0] for row in _rows(con, "SELECT DISTINCT step FROM a WHERE step <= ? ORDER BY 1", [last])][-NUM_EARLIER_PAIRS - 1 :]
+    steps = _column(con, "SELECT DISTINCT step FROM a WHERE step <= ? ORDER BY step", last)[-NUM_EARLIER_PAIRS - 1 :]
     if len(steps) < 2:
         return False
     _table(con, "noise_steps", list(pairwise(steps)))
@@ -207,19 +212,17 @@ def _calibrate_by_earlier(con: DuckDBPyConnection, sources: dict[str, Source]) -
     return True
 
 
-def _layers(con: DuckDBPyConnection, table: str) -> list[Seen]:
-    sql = f"""SELECT layer, arg_min(cls, step), list_sort(list(DISTINCT tensor)) FROM {table}
+def _layers(con: DuckDBPyConnection, table: str) -> list[ObservedLayer]:
+    sql = f"""SELECT layer AS name, arg_min(cls, step) AS cls, list(DISTINCT tensor) AS tensors FROM {table}
               GROUP BY layer ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"""
-    return [Seen(name, cls, frozenset(tensors)) for name, cls, tensors in _rows(con, sql)]
+    return [ObservedLayer(row["name"], row["cls"], frozenset(row["tensors"])) for row in _rows(con, sql)]
 
 
 def _unmatched(con: DuckDBPyConnection, here: str, there: str, names: dict[str, str]) -> tuple[str, ...]:
     """Sites of one side without a counterpart, each once."""
-    sites = _rows(
-        con, f"SELECT layer, tensor, min(step) FROM {here} GROUP BY ALL ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"
-    )
-    others = set(_rows(con, f"SELECT DISTINCT layer, tensor FROM {there}"))
-    return tuple(f"{layer} {tensor}" for layer, tensor, _ in sites if (names.get(layer), tensor) not in others)
+    sql = f"SELECT layer, tensor FROM {here} GROUP BY layer, tensor ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"
+    others = {(row["layer"], row["tensor"]) for row in _rows(con, f"SELECT DISTINCT layer, tensor FROM {there}")}
+    return tuple(f"{row['layer']} {row['tensor']}" for row in _rows(con, sql) if (names.get(row["layer"]), row["tensor"]) not in others)
 
 
 def _working_dtype(con: DuckDBPyConnection, table: str) -> str:
@@ -229,51 +232,46 @@ def _working_dtype(con: DuckDBPyConnection, table: str) -> str:
     comparison should find, not what it should excuse.
     """
     for among in ("tensor IN ('activation', 'output')", "true"):
-        rows = _rows(con, f"SELECT dtype, count(*) FROM {table} WHERE {among} GROUP BY dtype")
-        total = sum(n for _, n in rows)
-        if total:
-            many = [dtype for dtype, n in rows if 4 * n >= total]
-            return functools.reduce(divergence.coarser, sorted(many)) if many else ""
+        shares = _rows(con, f"SELECT dtype, count(*) / sum(count(*)) OVER () AS share FROM {table} WHERE {among} GROUP BY dtype")
+        if shares:
+            many = sorted(row["dtype"] for row in shares if row["share"] >= 0.25)
+            return functools.reduce(divergence.coarser, many) if many else ""
     return ""
 
 
-_SITE = "step_a, step_b, layer_a, layer_b, cls, tensor, dtype_a, dtype_b, CAST(numel_a AS BIGINT), CAST(numel_b AS BIGINT), severity"
-
-
-def _differences(con: DuckDBPyConnection, stats: tuple[str, ...], where: str) -> tuple[Difference, ...]:
-    columns = ", ".join(f"a_{s}, b_{s}, d_{s}, t_{s}" for s in STATS)
+def _differences(con: DuckDBPyConnection, stats: tuple[str, ...], where: str) -> tuple[SiteDifference, ...]:
     found = []
-    for row in _rows(con, f"SELECT {_SITE}, nonfinite_in, factor, {columns} FROM judged {where}"):
-        measures = tuple(Measure(s, *row[13 + 4 * i : 17 + 4 * i]) for i, s in enumerate(STATS))
+    for row in _rows(con, f"SELECT * REPLACE (numel_a::BIGINT AS numel_a, numel_b::BIGINT AS numel_b) FROM judged {where}"):
+        measures = tuple(Measure(s, row[f"a_{s}"], row[f"b_{s}"], row[f"d_{s}"], row[f"t_{s}"]) for s in STATS)
         judged = [m for m in measures if m.statistic in stats]
-        one_sided = [m for m in judged if m.statistic in ("num_nan", "num_inf") and m.divergence == 1.0] if row[11] else []
+        one_sided = [m for m in judged if m.statistic in ("num_nan", "num_inf") and m.divergence == 1.0] if row["nonfinite_in"] else []
         worst = max(one_sided or judged, key=lambda m: (m.divergence or 0.0) / m.tolerance)
-        found.append(Difference(*(*row[:11], worst.statistic, *row[11:13], measures)))
+        stored = {field.name: row[field.name] for field in fields(SiteDifference) if field.name in row}
+        found.append(SiteDifference(**stored, worst=worst.statistic, measures=measures))
     return tuple(found)
 
 
-def _origin(con: DuckDBPyConnection, first: Difference, order: str) -> Origin:
-    sites: list[tuple[str, str, float]] = _rows(
-        con, f"SELECT layer_a, tensor, severity FROM judged WHERE step_a = ? {order}", [first.step_a]
-    )
-    seen = {tensor: severity for layer, tensor, severity in sites if layer == first.layer_a}
+def _origin(con: DuckDBPyConnection, first: SiteDifference, order: str) -> DivergenceOrigin:
+    """Judges by the other sites of the first divergence's step."""
+    sites = _rows(con, f"SELECT layer_a AS layer, tensor, severity FROM judged WHERE step_a = ? {order}", first.step_a)
+    own = {site["tensor"]: site["severity"] for site in sites if site["layer"] == first.layer_a}
     kind = _kind(first.tensor)
     reads = {"output": ("activation",), "dgrad": ("gradient",), "wgrad": ("gradient", "activation")}.get(kind, ())
-    read = {tensor: seen[tensor] for tensor in reads if tensor in seen}
-    own = {t: s for t, s in seen.items() if _kind(t) == "weight"} if kind in ("output", "dgrad") else {}
-    place = next(i for i, (layer, tensor, _) in enumerate(sites) if (layer, tensor) == (first.layer_a, first.tensor))
-    after = " ".join(sites[place - 1][:2]) if place else None
-    weights = tuple(dict.fromkeys(layer for layer, tensor, severity in sites if _kind(tensor) == "weight" and severity > 1))[:3]
+    read = {tensor: own[tensor] for tensor in reads if tensor in own}
+    weights = {tensor: severity for tensor, severity in own.items() if _kind(tensor) == "weight" and kind in ("output", "dgrad")}
+    names = [f"{site['layer']} {site['tensor']}" for site in sites]
+    place = names.index(f"{first.layer_a} {first.tensor}")
+    differing = dict.fromkeys(site["layer"] for site in sites if _kind(site["tensor"]) == "weight" and site["severity"] > 1)
     verdict: Literal["module", "weight", "input", "unknown"]
     if not reads:
         verdict = "weight" if kind == "weight" else "input"
     elif any(severity > 1 for severity in read.values()):
         verdict = "input"
-    elif any(severity > 1 for severity in own.values()):
+    elif any(severity > 1 for severity in weights.values()):
         verdict = "weight"
     else:
         verdict = "module" if len(read) == len(reads) else "unknown"
-    return Origin(verdict, {**read, **own}, after, weights)
+    return DivergenceOrigin(verdict, {**read, **weights}, names[place - 1] if place else None, tuple(differing)[:3])
 
 
 def _kind(tensor: str) -> str:
@@ -281,7 +279,7 @@ def _kind(tensor: str) -> str:
     return tensor.partition("[")[0]
 
 
-def _drift(con: DuckDBPyConnection, first: Difference | None, top: int) -> tuple[Drift, ...]:
+def _drift(con: DuckDBPyConnection, first: SiteDifference | None, top: int) -> tuple[Drift, ...]:
     """At the step of the first divergence: from the next one on all weights differ, and every module reads what the first one made."""
     step = "" if first is None else f"WHERE step_a = {first.step_a}"
     rows = _rows(
@@ -307,4 +305,4 @@ def _drift(con: DuckDBPyConnection, first: Difference | None, top: int) -> tuple
         SELECT * FROM most ORDER BY bits DESC, step_a, layer_a LIMIT {top}
         """,
     )
-    return tuple(Drift(*row) for row in rows)
+    return tuple(Drift(**row) for row in rows)

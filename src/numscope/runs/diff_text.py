@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numscope.report.text import escape
-from numscope.runs.difference import Diff, Difference
+from numscope.runs.difference import Diff, SiteDifference
 
 _BAD = "bold red"
 _NAME = "bold cyan"
@@ -78,7 +78,7 @@ def _steps_text(diff: Diff) -> str:
     return f"{len(steps)} steps, {steps[0].step_a} to {steps[-1].step_a}"
 
 
-def _site(difference: Difference) -> Text:
+def _site(difference: SiteDifference) -> Text:
     text = Text(f"step {difference.step_a}")
     if difference.step_b != difference.step_a:
         text.append(f" with {difference.step_b}")
@@ -122,9 +122,8 @@ def _first(diff: Diff) -> list[RenderableType]:
     for m in sorted(diff.first.measures, key=lambda m: -(m.divergence or 0.0) / m.tolerance):
         if m.statistic not in diff.stats or not m.divergence:
             continue
-        above = m.divergence > m.tolerance
-        row = [f"  {m.statistic}", _value(m.a), _value(m.b), f"{m.divergence:.2e}", f"{m.tolerance:.2e}"]
-        table.add_row(*(Text(cell, style=_BAD if above and i == 3 else "") for i, cell in enumerate(row)))
+        divergence = Text(f"{m.divergence:.2e}", style=_BAD if m.divergence > m.tolerance else "")
+        table.add_row(f"  {m.statistic}", _value(m.a), _value(m.b), divergence, f"{m.tolerance:.2e}")
     lines: list[RenderableType] = [head, table, Text("  " + escape(_story(diff)))]
     if diff.first_unequal is not None and diff.first_unequal != diff.first:
         lines.append(Text("  First unequal number, within tolerance: ", style=_QUIET) + _site(diff.first_unequal))
@@ -159,24 +158,14 @@ def _modules(diff: Diff) -> list[RenderableType]:
         return []
     when = f" at step {diff.first.step_a}" if diff.first is not None else ""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("  module", overflow="fold")
+    table.add_column("  module", style=_NAME, overflow="fold")
     table.add_column("class")
     table.add_column("way")
     for name in ("step", "read", "weight", "made", "drift"):
         table.add_column(name, justify="right", no_wrap=True)
     for m in diff.modules:
-        weight = "-" if m.weight is None else _times(m.weight)
-        cells = [
-            f"  {escape(m.layer_a)}",
-            escape(m.cls),
-            m.direction,
-            str(m.step_a),
-            _times(m.read),
-            weight,
-            _times(m.made),
-            f"{m.bits:+.1f}",
-        ]
-        table.add_row(*(Text(cell, style=_NAME if i == 0 else "") for i, cell in enumerate(cells)))
+        severities = ("-" if severity is None else _times(severity) for severity in (m.read, m.weight, m.made))
+        table.add_row(f"  {escape(m.layer_a)}", escape(m.cls), m.direction, str(m.step_a), *severities, f"{m.bits:+.1f}")
     return [
         Text(f"Modules by drift{when}", style="bold"),
         table,

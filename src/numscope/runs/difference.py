@@ -26,7 +26,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SiteDifference:
     """One site of both runs at one step.
 
     Args:
@@ -55,7 +55,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class DivergenceOrigin:
     """How the first divergence came: severities of what its layer read, None where it was not observed.
 
     Args:
@@ -143,11 +143,11 @@ class Diff:
     steps_only_b: tuple[int, ...]
     steps: tuple[StepCount, ...]
     factors: tuple[tuple[int, float], ...]
-    first_unequal: Difference | None
-    nonfinite: tuple[Difference, ...]
+    first_unequal: SiteDifference | None
+    nonfinite: tuple[SiteDifference, ...]
     num_nonfinite: int
-    first: Difference | None
-    origin: Origin | None
+    first: SiteDifference | None
+    origin: DivergenceOrigin | None
     modules: tuple[Drift, ...]
 
     @property

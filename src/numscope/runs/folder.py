@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from numscope.records.errors import UsageError
+from numscope.records.words import closest
 from numscope.sinks.parts import split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 
@@ -82,10 +83,8 @@ def _is_whole(path: str) -> bool:
 
 def _instead(path: str) -> str:
     """What to do about a folder that is not there."""
-    import difflib
-
     parent, name = os.path.split(path)
-    near = difflib.get_close_matches(name, os.listdir(parent), n=1) if os.path.isdir(parent) else []
+    near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
     return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
 
 

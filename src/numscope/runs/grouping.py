@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.config.selection import block_of
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, quoted, reading
+from numscope.runs.query import RAW, by_name, quoted, reading
 from numscope.summary.state import FIELDS, NUM_COUNTS, Summary
 from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
@@ -30,7 +31,7 @@ Value = float | int | None | list[float]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MergedGroup:
     """Sites and steps together.
 
     Args:
@@ -60,7 +61,7 @@ def group(
     *,
     steps: tuple[int | None, int | None] = (None, None),
     every_steps: int | None = None,
-) -> list[Group]:
+) -> list[MergedGroup]:
     """Statistics of groups of sites over some steps, merged exactly.
 
     Args:
@@ -78,7 +79,7 @@ def group(
     if every_steps is not None and every_steps < 1:
         raise UsageError(f"every_steps: got {every_steps}, expected a whole number of at least 1.")
 
-    def merged(connection: DuckDBPyConnection) -> list[Group]:
+    def merged(connection: DuckDBPyConnection) -> list[MergedGroup]:
         connection.execute("CREATE TEMP TABLE grouped (layer VARCHAR, cls VARCHAR, place VARCHAR)")
         places = list(zip(*_places(connection, by), strict=True))
         connection.execute("INSERT INTO grouped SELECT unnest(?), unnest(?), unnest(?)", places)  # one insert a row would take 0.1 ms each
@@ -112,10 +113,7 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex; as a regex: {error.msg}{at}.") from None
     found = [(layer, cls, _name_of(match)) for layer, cls in layers if (match := pattern.search(layer))]
     if not found:
-        import difflib
-
-        near = difflib.get_close_matches(by, [*WAYS, *(layer for layer, _ in layers)], n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else f" Such as {layers[0][0]}." if layers else ""
+        hint = nearest(by, [*WAYS, *(layer for layer, _ in layers)], 3) or (f" Such as {layers[0][0]}." if layers else "")
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex found in the name of some layer of the run.{hint}")
     return found
 
@@ -134,7 +132,7 @@ def _merged(
     stats: Sequence[Statistic],
     steps: tuple[int | None, int | None],
     every_steps: int | None,
-) -> list[Group]:
+) -> list[MergedGroup]:
     columns = _columns(connection)
     wanted = dict.fromkeys(name for s in stats for name in sorted(_extra_columns(s)) if name in columns)
     lists = [name for name in wanted if columns[name].endswith("[]")]
@@ -148,25 +146,29 @@ def _merged(
         + (f" WHERE {' AND '.join(bounds)}" if bounds else "")
         + (f" {_ONCE}" if several else "")
     )
-    found = connection.execute(
-        "SELECT place, kind, period, min(step), max(step), count(*), "
-        + ", ".join(f"sum({name})::BIGINT" for name in FIELDS[:NUM_COUNTS])
-        + ', min("min"), max("max"), min(abs_min), max(abs_max), '
-        + ", ".join(f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {_ADD.format(quoted(name))} END" for name in _MOMENTS)
-        + "".join(f", {_whole(name)}" for name in numbers)
-        + " FROM chosen GROUP BY place, kind, period ORDER BY period, min(step), min(ord), place, kind"
-    ).fetchall()
+    merged = {name: f"sum({name})::BIGINT" for name in FIELDS[:NUM_COUNTS]}
+    merged |= {"min": 'min("min")', "max": 'max("max")', "abs_min": "min(abs_min)", "abs_max": "max(abs_max)"}
+    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {_ADD.format(quoted(name))} END" for name in _MOMENTS}
+    merged |= {name: _whole(name) for name in numbers}
+    found = by_name(
+        connection.execute(
+            "SELECT place, kind, period, min(step) AS first_step, max(step) AS last_step, count(*) AS num_rows, "
+            + ", ".join(f"{sql} AS {quoted('merged_' + name)}" for name, sql in merged.items())
+            + " FROM chosen GROUP BY place, kind, period ORDER BY period, min(step), min(ord), place, kind"
+        )
+    )
     histograms = {name: _histograms(connection, name) for name in lists}
     groups = []
-    for place, tensor, part, first, last, count, *merged in found:
-        summary = Summary(*merged[: len(FIELDS)])
-        extras = {name: value for name, value in zip(numbers, merged[len(FIELDS) :], strict=True) if value is not None}
+    for row in found:
+        place, kind = row["place"], row["kind"]
+        summary = Summary(**{name: row["merged_" + name] for name in FIELDS})
+        extras = {name: row["merged_" + name] for name in numbers if row["merged_" + name] is not None}
         for name, by_group in histograms.items():
-            counts, num_rows = by_group.get((place, tensor, part), ([], 0))
-            if num_rows == count:
+            counts, num_rows = by_group.get((place, kind, row["period"]), ([], 0))
+            if num_rows == row["num_rows"]:
                 extras[name] = counts
         values = {s.name: s.value(summary, extras) if _extra_columns(s) <= set(extras) else None for s in stats}
-        groups.append(Group(place or tensor, tensor, first, last, count, summary, extras, values))
+        groups.append(MergedGroup(place or kind, kind, row["first_step"], row["last_step"], row["num_rows"], summary, extras, values))
     return groups
 
 
@@ -198,7 +200,7 @@ def _extra_columns(statistic: Statistic) -> set[str]:
     return set() if extra is None else set(extra.columns)
 
 
-def lacking(groups: Iterable[Group]) -> list[str]:
+def lacking(groups: Iterable[MergedGroup]) -> list[str]:
     """The statistics that some group lacks because not all of its rows have their columns."""
     names: dict[str, None] = {}
     for one in groups:

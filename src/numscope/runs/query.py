@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.runs.folder import Run, find_run
 from numscope.summary.statistics import STATISTICS
 
@@ -124,6 +124,12 @@ def derivable(columns: set[str]) -> dict[str, str]:
     return found
 
 
+def by_name(result: DuckDBPyConnection) -> list[dict[str, Any]]:
+    """A query's rows, each with its columns by name."""
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
 def quoted(name: str) -> str:
     """A column's name as SQL has it, whatever it holds."""
     return '"' + name.replace('"', '""') + '"'
@@ -156,8 +162,7 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
     if missing and ("not found" in message or "does not" in message):
         columns = [row[0] for row in connection.execute(f"DESCRIBE {VIEW}").fetchall()]
-        near = difflib.get_close_matches(missing[1], columns, n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = nearest(missing[1], columns, 3)
         raise UsageError(f"SQL: got the column {missing[1]!r}, expected one of {', '.join(columns)}.{hint}") from None
     table = re.search(r"Table with name (\S+) does not exist", message)
     if table:

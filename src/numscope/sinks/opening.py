@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.guard import Guarded
@@ -87,10 +88,7 @@ def _checked(loggers: Sequence[object]) -> Iterable[str | Sink | Logger]:
         if isinstance(logger, type) and hasattr(logger, "log_scalar"):
             hint = f" Make one first: {logger.__name__}(…)."
         elif isinstance(logger, str):
-            import difflib
-
-            near = difflib.get_close_matches(logger, NAMED, n=1)
-            hint = f' Did you mean "{near[0]}"?' if near else ""
+            hint = nearest(logger, NAMED)
         got = repr(logger) if isinstance(logger, str) else f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
         raise UsageError(
             f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "

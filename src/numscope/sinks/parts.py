@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from numscope.records.files import replacing
+
 SMALL_CELLS = 1 << 17  # numbers in a part that is still merged
 NUM_MERGED = 32  # small parts in a row that become one
 ABANDONED_S = 3600.0  # age from which a file that was never renamed is a killed process's
@@ -121,10 +123,8 @@ class Parts:
     def _put(self, table: Any, first: int, last: int) -> None:
         import pyarrow.parquet as pq
 
-        path = self._path(first, last)
-        aside = os.path.join(self._folder, f".{os.path.basename(path)}.tmp")  # dot: readers of whole folders pass over it
-        pq.write_table(table, aside, compression="zstd", use_dictionary=list(REPEATED))
-        os.rename(aside, path)
+        with replacing(self._path(first, last)) as aside:
+            pq.write_table(table, aside, compression="zstd", use_dictionary=list(REPEATED))
 
     def _path(self, first: int, last: int) -> str:
         numbers = f"{first:06d}" if first == last else f"{first:06d}-{last:06d}"

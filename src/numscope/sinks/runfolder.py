@@ -6,6 +6,7 @@ taken by creating its file exclusively.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numscope.records.files import write_atomically
 from numscope.version import __version__
 
 RUN_FILE = "run.json"
@@ -70,7 +72,7 @@ class RunFolder:
         """
         self._layers[whose] = [dict(layer) for layer in layers]
         self._rank_facts["layers"] = [layer for told in self._layers.values() for layer in told]
-        self._put(self._rank_file(self.attempt), self._rank_facts, over=True)
+        write_atomically(self._rank_file(self.attempt), _text(self._rank_facts))
 
     def _rank_file(self, attempt: int) -> str:
         return os.path.join(self.path, RANKS, f"rank{self.rank}-{attempt}.json")
@@ -81,7 +83,7 @@ class RunFolder:
         while True:
             try:
                 with open(self._rank_file(attempt), "x", encoding="utf-8") as file:
-                    json.dump(self._rank_facts, file, indent=1)
+                    file.write(_text(self._rank_facts))
                 return attempt
             except FileExistsError:  # another process of the same rank was quicker
                 attempt += 1
@@ -95,23 +97,15 @@ class RunFolder:
         said = {"attempt": self.attempt, "started": self.started, "versions": versions(), "command": sys.orig_argv, **run}
         attempts.append({**said, "command": without_secrets(said["command"])})
         content = {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])}
-        self._put(path, content, over=self.rank == 0)
-
-    def _put(self, path: str, content: Mapping[str, Any], over: bool) -> None:
-        """Write a JSON file aside and put it in its place, so that a reader finds it whole; ``over``: over one that is there."""
-        aside = f"{path}.rank{self.rank}.tmp"  # ranks on other machines may have the same process id
-        with open(aside, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, default=str)
-            file.write("\n")
-        if over:
-            os.replace(aside, path)
+        if self.rank == 0:
+            write_atomically(path, _text(content))
             return
-        try:
-            os.link(aside, path)
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(aside)
+        with contextlib.suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
+            file.write(_text(content))
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, default=str) + "\n"
 
 
 def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:

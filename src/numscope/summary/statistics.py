@@ -5,7 +5,6 @@ All are over the finite elements; percentages are of all elements. docs/statisti
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 
 from numscope.records.errors import UsageError
 from numscope.records.observation import TENSORS
+from numscope.records.words import nearest
 from numscope.summary import operand_casts
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, PaperCast, blockwise, format_extra
 from numscope.summary.state import Summary
@@ -159,9 +159,8 @@ def _block_options(options: Options) -> Extra:
     given = dict(options)
     unknown = sorted(set(given) - set(_BLOCK_DEFAULTS))
     if unknown:
-        near = difflib.get_close_matches(unknown[0], _BLOCK_DEFAULTS, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"max_blockwise_dynamic_range: got option {unknown[0]!r}, expected one of {', '.join(_BLOCK_DEFAULTS)}.{hint}")
+        expected = f"one of {', '.join(_BLOCK_DEFAULTS)}.{nearest(unknown[0], _BLOCK_DEFAULTS)}"
+        raise UsageError(f"max_blockwise_dynamic_range: got option {unknown[0]!r}, expected {expected}")
     chosen = {**_BLOCK_DEFAULTS, **given}
     return blockwise(chosen["block_size"], chosen["dims"], chosen["max_over_orientations"])
 
@@ -292,9 +291,7 @@ def statistic_of(name: str, statistics: Mapping[str, Statistic] = STATISTICS) ->
     try:
         return statistics[name]
     except KeyError:
-        near = difflib.get_close_matches(name, statistics, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(statistics)}.{hint}") from None
+        raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(statistics)}.{nearest(name, statistics)}") from None
 
 
 def extra_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Extra | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.config import load
 from numscope.precision.gemm.plan import GEMMS
-from numscope.precision.search.keeping import WHOLE, pattern_of, sections, text_of, write_whole
+from numscope.precision.search.keeping import WHOLE, pattern_of, sections, text_of
 
 
 def meant(tree: dict[str, object], layers: list[str]) -> set[tuple[str, str]]:
@@ -62,28 +59,5 @@ def test_head_stands_as_comments_before_the_yaml() -> None:
     assert yaml.safe_load(text) == {"a": {"enabled": True}}
 
 
-def test_file_is_written_whole_or_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "f.yaml"
-    write_whole(path, "first")
-
-    def refuse(*_: object) -> None:
-        raise OSError("no")
-
-    monkeypatch.setattr("os.replace", refuse)
-    with pytest.raises(OSError, match="no"):
-        write_whole(path, "second")
-    assert path.read_text() == "first"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_name_with_line_ends_stays_in_the_head() -> None:
     assert yaml.safe_load(text_of({"a": 1}, ["steps of x\nb: 2\rc: 3\u2028d: 4.py"])) == {"a": 1}
-
-
-def test_file_is_as_private_as_the_user_s_other_files(tmp_path: Path) -> None:
-    before = os.umask(0o077)
-    try:
-        write_whole(tmp_path / "f.yaml", "text")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "f.yaml").stat().st_mode & 0o777 == 0o600

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from numscope.records.files import replacing
 from numscope.summary.unwrap import plain
 
 FOLDER = "tensor_dumps"
@@ -61,15 +62,8 @@ class Dumps:
         folder = os.path.join(self._folder, f"iter_{step:06d}")
         path = os.path.join(folder, f"{name}{f'-{count}' if count > 1 else ''}.safetensors")
         os.makedirs(folder, exist_ok=True)
-        aside = f"{path}.{os.getpid()}.part"
-        try:
-            with open(aside, "wb") as file:
-                write_safetensors(file, parts, {"layer": layer, "tensor": tensor, "step": str(step), **about})
-            os.replace(aside, path)
-        except BaseException:
-            if os.path.exists(aside):
-                os.remove(aside)
-            raise
+        with replacing(path) as aside, open(aside, "wb") as file:
+            write_safetensors(file, parts, {"layer": layer, "tensor": tensor, "step": str(step), **about})
         return path
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 WHOLE = ""  # in place of a GEMM: the layer as one, where its GEMMs can't be told apart
@@ -53,18 +51,3 @@ def text_of(tree: Mapping[str, Any], head: Sequence[str] = ()) -> str:
     body = str(yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=10_000)) if tree else "{}\n"
     lines = (part for line in head for part in (line.splitlines() or [""]))  # a file's name may hold line ends
     return "".join(f"# {line}".rstrip() + "\n" for line in lines) + body
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """A file as a whole or not at all: written beside its place, then renamed."""
-    place = Path(path)
-    made = place.absolute().with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        with made.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, place)
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise

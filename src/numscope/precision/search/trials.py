@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numscope.precision.search.keeping import write_whole
 from numscope.records.errors import NumscopeError, UsageError
+from numscope.records.files import write_atomically
 
 STATE = "state.json"
 VERSION = 1
@@ -120,7 +120,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
     for old in place.parent.glob(f"{place.name}.rank*.json"):
         old.unlink()
     told = place.with_suffix(".spec.json")
-    write_whole(told, json.dumps(asdict(spec), indent=1))
+    write_atomically(told, json.dumps(asdict(spec), indent=1))
     log = place.with_suffix(".log")
     env = {"PYTHONHASHSEED": str(spec.seed or 0), "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ}
     with log.open("wb") as out:
@@ -232,7 +232,7 @@ class Book:
         if outcome.layers:
             told |= {"layers": outcome.layers, "suspects": outcome.suspects}
         self._trials[key] = told
-        write_whole(self.folder / STATE, json.dumps({"version": VERSION, "about": self._about, "trials": self._trials}, indent=1))
+        write_atomically(self.folder / STATE, json.dumps({"version": VERSION, "about": self._about, "trials": self._trials}, indent=1))
         return outcome
 
 
