@@ -53,7 +53,7 @@ def in_phase(phase: str, fault: str) -> str:
     """A prelude that has a fault strike when a phase begins."""
     if phase == "rendezvous":  # once it has joined
         return f"from numscope.doctor.agent import Agent\nAgent._finish_arrival = lambda self: {fault}"
-    return f"import numscope.doctor.{phase} as struck\nstruck.run = lambda context: {fault}"
+    return f"import numscope.doctor.phases.{phase} as struck\nstruck.run = lambda context: {fault}"
 
 
 class Fleet:

@@ -32,7 +32,7 @@ def test_this_hosts_facts_are_json_and_complete() -> None:
 
 def test_gathering_facts_imports_no_torch() -> None:
     code = (
-        "import os, sys; from numscope.doctor import facts; from numscope.doctor.budget import Deadline; "
+        "import os, sys; from numscope.doctor.phases import facts; from numscope.doctor.budget import Deadline; "
         "facts.gather(os.environ, Deadline(10)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -31,7 +31,7 @@ OVERTIME_S = 12.0  # what the machine may be late by before a time decides: a bo
 # Done by every Python process of a host, before anything else: a command of the shell when a phase's module is first imported.
 SITE = """
 import os, sys
-module, command = "numscope.doctor." + os.environ["NUMSCOPE_TEST_AT"], os.environ["NUMSCOPE_TEST_DO"]
+module, command = "numscope.doctor.phases." + os.environ["NUMSCOPE_TEST_AT"], os.environ["NUMSCOPE_TEST_DO"]
 if "-m" in sys.orig_argv and any(word in sys.orig_argv for word in ("numscope.doctor.rank", "doctor")):
     class Watch:
         done = False

@@ -260,7 +260,7 @@ def _listen() -> socket.socket | None:
 
 def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
     environ = dict(os.environ)
-    here = str(Path(__file__).resolve().parents[2])  # where numscope is, however this process found it
+    here = str(Path(__file__).resolve().parents[3])  # where numscope is, however this process found it
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, environ.get("PYTHONPATH", ""))))
     environ["PYTHONSAFEPATH"] = "1"  # no torch.py of the current folder
     if settings.ifname:
