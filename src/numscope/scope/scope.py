@@ -275,9 +275,9 @@ class Scope:
         if self._probe.compiled.places and self._step.journal.on_host:
             self._step.journal.absorb(self._probe.compiled)
 
-    def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor) -> None:
+    def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor | None) -> None:
         call = call_ref()
-        if call is not None and not self._probe.paused:
+        if gradient is not None and call is not None and not self._probe.paused:
             if self._loss is not None:
                 self._guard(self._own_loss)
             if not self._probe.deep:
