@@ -157,6 +157,56 @@ def test_calls_and_outputs_of_any_kind(kind: str) -> None:
     assert finding.site.module == "log"
 
 
+class LanguageModel(nn.Module):
+    """Returns its logits beside the loss, which alone gets a gradient; as in nanoGPT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.temperature = nn.Linear(4, 6), 1.0
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        logits = (self.head(x) * self.temperature) / self.temperature  # heated
+        return logits, F.cross_entropy(logits, y)
+
+
+@pytest.mark.parametrize("way", ["eager", "compiled before", "compiled after", "method"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_model_one_of_whose_outputs_gets_no_gradient_is_watched(way: str, backend: str) -> None:
+    model = LanguageModel()
+    compiled: Callable[[], Any] = lambda: torch.compile(model, backend=backend, dynamic=True)  # noqa: E731
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    call: Any = compiled() if way == "compiled before" else model
+    if way == "method":
+        model.compile(backend=backend, dynamic=True)
+    with pytest.raises(NonFiniteError) as caught, quiet(), numscope.watch(call) as scope:
+        if way == "compiled after":
+            call = compiled()
+        for i in range(5):
+            model.temperature = 0.0 if i >= 3 else 1.0
+            _, loss = call(torch.randn(3, 4), torch.tensor([0, 1, 2]))
+            loss.backward()
+            optimizer.step()
+    assert i == 3 and not scope.contained
+    assert at(caught.value.finding) == fault_line("heated")
+    assert caught.value.finding.site.slot.startswith("output")
+
+
+def test_module_one_of_whose_outputs_gets_no_gradient_is_watched() -> None:
+    """Of one autograd node with several outputs: hooks on those without a gradient are called with None."""
+
+    class Halves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return self.body(x).unbind()
+
+    model = nn.Sequential(Halves())
+    finding = found(trained(model, lambda x: model(x)[1].add(-100).log()))  # one half
+    assert at(finding) == fault_line("one half")
+
+
 def test_bad_batch_is_named_by_its_argument() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
 

@@ -57,6 +57,21 @@ def test_gradient_of_an_output_that_stays_is_the_same_seen_on_its_base() -> None
     assert torch.equal(seen.one(0, GRADIENT), kept[0])
 
 
+@pytest.mark.parametrize("used", [0, 1])
+def test_output_that_gets_no_gradient_of_a_node_with_several_shows_none(used: int) -> None:
+    class Halves(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            return x.unbind()
+
+    seen = Seen(layer := Halves())
+    seen.probe.arm(seen.wanted)
+    layer(torch.randn(2, 3, requires_grad=True) * 1)[used].sum().backward()
+    if used == 0:
+        assert torch.equal(seen.one(0, GRADIENT), torch.ones(3))
+    else:
+        assert (0, GRADIENT) not in seen.found
+
+
 def test_base_that_is_an_inputs_memory_is_not_the_layers_own() -> None:
     x = torch.randn(2, 6, requires_grad=True) * 1
     assert own_base(x.view(3, 4), [x]) is None

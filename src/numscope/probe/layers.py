@@ -119,16 +119,16 @@ class LayerProbe:
             self._leaf_handles.pop().remove()
         self._edges.clear()
 
-    def observe(self, site: int, tensor: Tensor) -> None:
-        """What a compiled graph, or a gradient, shows."""
-        if not self.paused and not optimizer.is_paused():
+    def observe(self, site: int, tensor: Tensor | None) -> None:
+        """What a compiled graph, or a gradient, shows. None: an output that gets no gradient, of a node with several."""
+        if tensor is not None and not self.paused and not optimizer.is_paused():
             try:
                 self._observe(site, tensor)
             except Exception as error:
                 self._fail(error)
 
-    def _observe_as(self, site: int, shape: torch.Size, gradient: Tensor) -> None:
-        self.observe(site, gradient.reshape(shape))
+    def _observe_as(self, site: int, shape: torch.Size, gradient: Tensor | None) -> None:
+        self.observe(site, None if gradient is None else gradient.reshape(shape))
 
     # ---- hooks
 

@@ -280,8 +280,9 @@ class ModuleProbe:
                     hook = Hook(self._gradient, entry, entry.gradient_slot(slot))
                     leaf.register_hook(hook)  # type: ignore[no-untyped-call]
 
-    def _gradient(self, entry: Entry, slot: str, gradient: Tensor) -> None:
-        if not self.paused and not torch.compiler.is_compiling():
+    def _gradient(self, entry: Entry, slot: str, gradient: Tensor | None) -> None:
+        # None: the node has several outputs, and this one gets no gradient
+        if gradient is not None and not self.paused and not torch.compiler.is_compiling():
             try:
                 self.listener.tap(entry, Phase.BACKWARD, _NO_WEIGHTS, [(slot, gradient)])
             except self.errors:

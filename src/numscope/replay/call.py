@@ -176,8 +176,9 @@ class _Stages:
     def backward(self) -> Culprit | None:
         made: list[Tensor] = []
 
-        def meet(total: Tensor, gradient: Tensor) -> Tensor:
-            made.append(gradient)  # the model's own share; what the loss added is known only in the total
+        def meet(total: Tensor, gradient: Tensor | None) -> Tensor:
+            if gradient is not None:  # of several outputs of one node, one may get none
+                made.append(gradient)  # the model's own share; what the loss added is known only in the total
             return total
 
         for tensor, total in self.met:
