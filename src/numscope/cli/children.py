@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from types import FrameType
@@ -84,6 +85,7 @@ class Children:
 
     def __init__(self, make_watch: Callable[[str], ChildWatch], folder: str = "") -> None:
         self.gaps: list[str] = []
+        self._started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
         self._make_watch = make_watch
         self._folder = folder
         self._is_root = not folder
@@ -116,6 +118,12 @@ class Children:
                         data = json.load(file)
                     yield Told(**{**data, "watched": Watched(**data["watched"])})
 
+    def running(self) -> set[int | None]:
+        """Process numbers of the watched children that Python is going to wait for when the script has ended."""
+        process = sys.modules.get("multiprocessing.process")
+        alive = [] if process is None or not self._started else process.active_children()
+        return {child.pid for child in alive if child in self._started and not child.daemon}
+
     # ---- multiprocessing
 
     def _wrap_start(self) -> None:
@@ -147,6 +155,7 @@ class Children:
             self.gaps.append(f"{process.name}: a child process could not import numscope")  # run from a source folder, say
             return
         self._make_folder()
+        self._started.add(process)
         vars(process)["run"] = ChildRun(process, self._make_watch, self._folder)
 
     def _make_folder(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from numscope.cli.uncaught import exit_status, keep_own_frames
+from numscope.cli.uncaught import exit_status, hide_our_frames, keep_own_frames
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding
 
@@ -24,13 +25,15 @@ def tell_torchrun(error: BaseException, finding: Finding | None) -> None:
     root = error
     while (before := root.__cause__ or root.__context__) is not None:
         root = before
-    if ours:
-        keep_own_frames(error)
-    elif finding is not None:
+    if finding is not None and not ours:
         root.__cause__ = NonFiniteError(finding)
     try:
         raise error
-    except BaseException:
-        get_error_handler().record_exception(error)
+    except BaseException:  # it is the error in flight that is written
+        (keep_own_frames if ours else hide_our_frames)(error)
+        try:
+            get_error_handler().record_exception(error)
+        except OSError as fault:
+            print(f"numscope: torchrun is not told the finding: {fault}", file=sys.stderr)
     finally:
         root.__cause__ = None

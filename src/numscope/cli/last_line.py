@@ -23,11 +23,11 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
     unwatched = f". Not watched: {_listed(gaps, _MAX_GAPS, '; ')}" if gaps else ""
     if not own.models and not seen:
         return f"numscope: nothing was watched: {why_nothing if not gaps else _listed(gaps, _MAX_GAPS, '; ')}"
-    parts = [_part([own])] if own.models else []
+    rank = f" on rank {own.rank} of {own.world_size}" if own.world_size > 1 else ""
+    parts = [_part([own], rank)] if own.models else []
     if seen:
         parts.append(_part(seen, f" in {count(len(seen), 'child process')}"))
-    rank = f"on rank {own.rank} of {own.world_size} " if own.models and own.world_size > 1 else ""
-    return f"numscope: watched {rank}{'; '.join(parts)}{unwatched}"
+    return f"numscope: watched {'; '.join(parts)}{unwatched}"
 
 
 def _part(processes: Sequence[Watched], where: str = "") -> str:

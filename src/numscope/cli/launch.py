@@ -76,19 +76,17 @@ def launch(target: Target, watch: Watch) -> NoReturn:
     stopped: int | None = None
     try:
         _run(target, watch)
-    except (SystemExit, KeyboardInterrupt) as ended:
-        error = ending = ended
-        if isinstance(ended, KeyboardInterrupt):
-            print_uncaught(ended)
     except BaseException as ended:
         error = ended
-        stopped = _status_of(ended, watch)
-        ending = SystemExit(1 if stopped is None else stopped)
+        try:
+            ending, stopped = _ending(ended, watch)
+        except SystemExit as asked:  # by the script's own sys.excepthook
+            ending = asked
     if os.getpid() == owner:
         completed = isinstance(ending, SystemExit) and not ending.code
         late: int | None = None
         try:
-            late = watch.finish(error)
+            late = watch.finish(None if completed else error)
         except Exception as fault:  # a fault of our own is told, and changes no status
             late = exit_status(fault)
             if late is None:
@@ -111,14 +109,16 @@ def launch(target: Target, watch: Watch) -> NoReturn:
     raise ending
 
 
-def _status_of(error: BaseException, watch: Watch) -> int | None:
-    """Prints what ended the script. Returns the status if it was the watch."""
-    status = watch.status_of(error)
-    if status is None:
-        print_uncaught(error)
-    else:
+def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardInterrupt, int | None]:
+    """Prints what ended the script. Returns what to raise, and the status where the watch has ended it."""
+    if isinstance(error, SystemExit):
+        return error, None
+    stopped = watch.status_of(error)
+    if stopped is not None:
         print_stop(error)
-    return status
+        return SystemExit(stopped), stopped
+    print_uncaught(error)
+    return error if isinstance(error, KeyboardInterrupt) else SystemExit(1), None
 
 
 def _run(target: Target, watch: Watch) -> None:

@@ -118,9 +118,9 @@ class TorchWatch:
 
     def _sum_up(self, told: list[Told]) -> str:
         own = self._watched()
-        killed = sum(not one.ended for one in told)
-        if killed and not any(one.status for one in told):  # who stops a run ends the others
-            own.gaps.append(f"the end of {count(killed, 'child process')}: still at work, or killed")
+        left = self._children.running() | {one.pid for one in told if not one.ended}
+        if left and not any(one.status for one in told):  # who stops a run ends the others
+            own.gaps.append(f"{count(len(left), 'child process')} to the end: still at work, or killed")
         rank = own.rank if own.models else int(os.environ.get("RANK") or 0)
         if rank and own.models and not own.gaps:
             return ""
@@ -142,12 +142,11 @@ def _apart(options: WatchOptions) -> WatchOptions:
     if spread():
         return options
     name = f"child{'-'.join(map(str, current_process()._identity))}"
-    folder = options.log_dir
-    if folder is None and options.config is not None:
-        from numscope.inspect.recorder import DEFAULT_LOG_DIR as folder
+    folder = options.log_dir and os.path.join(options.log_dir, name)
+    if options.log_dir is None and options.config is not None:
+        from numscope.inspect.recorder import DEFAULT_LOG_DIR
+
+        folder = os.path.join(DEFAULT_LOG_DIR, name)
+        print(f"numscope: statistics are written to {folder}", file=sys.stderr)
     stem, suffix = os.path.splitext(options.json or "")
-    return replace(
-        options,
-        json=options.json and f"{stem}-{name}{suffix}",
-        log_dir=folder and os.path.join(folder, name),
-    )
+    return replace(options, json=options.json and f"{stem}-{name}{suffix}", log_dir=folder)

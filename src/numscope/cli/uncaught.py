@@ -11,7 +11,7 @@ from types import CodeType, TracebackType
 
 _CLI = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_CLI)) + os.sep
-_STDLIB = os.path.dirname(os.__file__)
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
 def exit_status(error: BaseException) -> int | None:
@@ -76,7 +76,7 @@ def _is_ours(code: CodeType) -> bool:
 def _is_machinery(code: CodeType) -> bool:
     """Whether a line belongs to numscope, to an installed library or to the interpreter, rather than to the user."""
     name = code.co_filename
-    return _is_ours(code) or is_installed(code) or name.startswith("<frozen ") or os.path.dirname(name) == _STDLIB
+    return _is_ours(code) or is_installed(code) or name.startswith(("<frozen ", _STDLIB))
 
 
 def is_installed(code: CodeType) -> bool:
