@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from typing import NoReturn, Protocol
 
+from numscope.cli.elastic import tell_torchrun
 from numscope.cli.gone import LastHandler
 from numscope.cli.uncaught import exit_status, print_stop, print_uncaught
+from numscope.records.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,23 @@ class Watch(Protocol):
     def arm(self) -> None:
         """Called when all is ready for the script's first line."""
 
-    def finish(self, *, completed: bool) -> None:
-        """Called once the script has ended, in the process that armed; ``completed`` if with status 0."""
+    def status_of(self, error: BaseException) -> int | None:
+        """The status that the watch's own error ends the process with; None for an error of the script's."""
+
+    def finish(self, error: BaseException | None) -> int | None:
+        """Called once the script has ended, in the process that armed, with what ended it if it did not fall off its end.
+
+        Returns: the status to end with where the script has ended well and the watch has not; None for the script's.
+
+        Raises: the watch's own error for what it finds so late.
+        """
+
+    @property
+    def finding(self) -> Finding | None:
+        """The first bad value that was found in this process."""
+
+    def last_words(self) -> str:
+        """A line to print when all else has been said; "" for none."""
 
 
 def launch(target: Target, watch: Watch) -> NoReturn:
@@ -52,41 +69,52 @@ def launch(target: Target, watch: Watch) -> NoReturn:
         KeyboardInterrupt: instead, if that ended the script; the interpreter then dies of SIGINT, as a shell expects.
     """
     owner = os.getpid()
-    ending: SystemExit | KeyboardInterrupt
+    ending: SystemExit | KeyboardInterrupt = SystemExit()
+    error: BaseException | None = None
     last = LastHandler()
     try:
         _run(target, watch)
-        ending = SystemExit()
-    except SystemExit as stop:
-        ending = stop
-    except KeyboardInterrupt as stop:
-        print_uncaught(stop)
-        ending = stop
-    except BaseException as error:
-        ending = SystemExit(_status_of(error))
-        last.status = exit_status(error)
+    except BaseException as ended:
+        error = ended
+        try:
+            ending, last.status = _ending(ended, watch)
+        except SystemExit as asked:  # by the script's own sys.excepthook
+            ending = asked
     if os.getpid() == owner:
         completed = isinstance(ending, SystemExit) and not ending.code
+        late: int | None = None
         try:
-            watch.finish(completed=completed)
-        except Exception as error:  # the last step's finding; a fault of our own is told, and changes no status
-            status = _status_of(error)
-            if completed and exit_status(error) is not None:
-                ending = SystemExit(status)
-                last.status = status
+            late = watch.finish(None if completed else error)
+        except Exception as fault:  # a fault of our own is told, and changes no status
+            late = exit_status(fault)
+            if late is None:
+                print_uncaught(fault)
+            elif completed:  # the last step's finding
+                error = fault
+                print_stop(fault)
+        if completed and late is not None:
+            ending, last.status = SystemExit(late), late
+        if error is not None and isinstance(ending, SystemExit) and ending.code:
+            tell_torchrun(error, watch.finding)
+        words = watch.last_words()
+        if words:
+            print(words, file=sys.stderr)
+    del error
     if isinstance(ending, KeyboardInterrupt):
         sys.excepthook = lambda *_: None  # it has been printed
     raise ending
 
 
-def _status_of(error: BaseException) -> int:
-    """Prints what ended the script; the status to end with."""
-    status = exit_status(error)
-    if status is None:
-        print_uncaught(error)
-        return 1
-    print_stop(error)
-    return status
+def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardInterrupt, int | None]:
+    """Prints what ended the script. Returns what to raise, and the status where the watch has ended it."""
+    if isinstance(error, SystemExit):
+        return error, None
+    stopped = watch.status_of(error)
+    if stopped is not None:
+        print_stop(error)
+        return SystemExit(stopped), stopped
+    print_uncaught(error)
+    return error if isinstance(error, KeyboardInterrupt) else SystemExit(1), None
 
 
 def _run(target: Target, watch: Watch) -> None:

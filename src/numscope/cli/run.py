@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import click
 
-from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target, launch
-from numscope.cli.preparing import preparation, recipe_option
+from numscope.cli.preparing import recipe_option
+from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
-from numscope.config.environment import serve, switched_on
+from numscope.config.environment import switched_on
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
 from numscope.records.errors import UsageError
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
 OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
-
-
-class TorchWatch:
-    """Watches every model of this process, from the moment the script has imported torch."""
-
-    def __init__(self, options: WatchOptions, recipe: str | None = None) -> None:
-        self._options = options
-        self._recipe = recipe
-        self._open = ExitStack()
-        self._owner = os.getpid()
-        self._entered = False
-
-    def arm(self) -> None:
-        when_imported("torch", self._enter)
-
-    def _enter(self) -> None:
-        if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
-            return
-        from numscope.scope.autowatch import AutoWatch
-
-        prepare = preparation(self._recipe, self._options.config, self._options.features)
-        self._open.enter_context(AutoWatch(self._options, prepare=prepare))
-        serve(True)
-        self._open.callback(serve, False)
-        self._entered = True
-
-    def finish(self, *, completed: bool) -> None:
-        if completed and not self._entered:
-            click.echo("numscope: nothing was watched: this process never imported torch", err=True)
-        self._open.close()
 
 
 @click.command(

@@ -16,7 +16,9 @@ import click
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import preparation
+from numscope.cli.uncaught import exit_status
 from numscope.precision.search.trials import AUTOCAST, Spec
+from numscope.records.finding import Finding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,10 +55,21 @@ class TrialWatch:
             when_imported("numpy", lambda: sys.modules["numpy"].random.seed(seed))
         when_imported("torch", self._enter)
 
-    def finish(self, *, completed: bool) -> None:
+    @property
+    def finding(self) -> Finding | None:
+        return None
+
+    def status_of(self, error: BaseException) -> int | None:
+        return exit_status(error)
+
+    def finish(self, error: BaseException | None) -> int | None:
         self._open.close()
         if self._losses is not None:
             self._write()
+        return None
+
+    def last_words(self) -> str:
+        return ""
 
     # ---- in the script's process, once torch is there
 

@@ -6,12 +6,12 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, TracebackType
 
 _CLI = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_CLI)) + os.sep
-_STDLIB = os.path.dirname(os.__file__)
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
 def exit_status(error: BaseException) -> int | None:
@@ -26,7 +26,7 @@ def print_uncaught(error: BaseException) -> None:
     Raises:
         SystemExit: if the hook asks for it.
     """
-    _hide_our_frames(error)
+    hide_our_frames(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
@@ -38,11 +38,16 @@ def print_uncaught(error: BaseException) -> None:
     except BaseException as fault:
         broken = fault
     broken.__context__ = None  # it is the original exception, printed below
-    _hide_our_frames(broken)
+    hide_our_frames(broken)
     print("Error in sys.excepthook:", file=sys.stderr)
     sys.__excepthook__(type(broken), broken, broken.__traceback__)
     print("\nOriginal exception was:", file=sys.stderr)
     sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def keep_own_frames(error: BaseException) -> None:
+    """Leaves nothing but the user's frames in the traceback of an error that numscope has raised."""
+    _keep(error, [entry for entry in _entries(error.__traceback__) if not _is_machinery(entry.tb_frame.f_code)])
 
 
 def print_stop(error: BaseException) -> None:
@@ -53,7 +58,7 @@ def print_stop(error: BaseException) -> None:
     """
     text = str(error)
     whole = "\n" in text or text.endswith((".", "?"))  # sentences of their own
-    said = "" if hasattr(error, "finding") else f"{text}\nnumscope: " if whole else f"{text}: "
+    said = "" if hasattr(error, "finding") or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
     frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
     if not frames:
         print(f"numscope: {said}stopped at the end of the script", file=sys.stderr)
@@ -71,10 +76,15 @@ def _is_ours(code: CodeType) -> bool:
 def _is_machinery(code: CodeType) -> bool:
     """Whether a line belongs to numscope, to an installed library or to the interpreter, rather than to the user."""
     name = code.co_filename
-    return _is_ours(code) or name.startswith("<frozen ") or f"{os.sep}site-packages{os.sep}" in name or os.path.dirname(name) == _STDLIB
+    return _is_ours(code) or is_installed(code) or name.startswith(("<frozen ", _STDLIB))
 
 
-def _hide_our_frames(error: BaseException) -> None:
+def is_installed(code: CodeType) -> bool:
+    """Whether a line belongs to an installed library."""
+    return f"{os.sep}site-packages{os.sep}" in code.co_filename
+
+
+def hide_our_frames(error: BaseException) -> None:
     """Takes numscope's frames out of the tracebacks of an error and of all that hangs on it."""
     for one in _family(error):
         entries = list(_entries(one.__traceback__))
@@ -82,10 +92,14 @@ def _hide_our_frames(error: BaseException) -> None:
             del entries[0]
         if entries and not _is_ours(entries[-1].tb_frame.f_code):  # hooks between the script and torch; a fault of ours is shown
             entries = [entry for entry in entries if not _is_ours(entry.tb_frame.f_code)]
-        kept: TracebackType | None = None
-        for entry in reversed(entries):
-            kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-        one.__traceback__ = kept
+        _keep(one, entries)
+
+
+def _keep(error: BaseException, entries: Sequence[TracebackType]) -> None:
+    kept: TracebackType | None = None
+    for entry in reversed(entries):
+        kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    error.__traceback__ = kept
 
 
 def _entries(tb: TracebackType | None) -> Iterator[TracebackType]:

@@ -122,6 +122,10 @@ class Journal:
         self.call = 0
 
     @property
+    def num_tensors(self) -> int:
+        return self.ledger.num_observed + self.weights.ledger.num_observed
+
+    @property
     def nbytes(self) -> int:
         return self.ledger.nbytes + self.weights.ledger.nbytes
 

@@ -339,6 +339,7 @@ class Judge:
         self.findings.append(finding)
         self._delivery.finding(finding)
         if self._options.on_nonfinite == "raise":
+            self._ranks.wait_for_report(finding.rank == self._evidence.rank)
             self._evidence.forget()
             raise NonFiniteError(finding)
 

@@ -27,6 +27,7 @@ from numscope.distributed.megatron import layout_of
 log = logging.getLogger("numscope")
 
 PATIENCE_S = 15.0  # for other ranks to watch the same model; those that train together arrive within the same step
+REPORT_S = 5.0  # for the rank at fault to print its report
 _POLL_S = 0.02
 _WIDTH = 3  # of every question: a goodbye must fit whatever the others ask
 
@@ -116,6 +117,22 @@ class Ranks:
         self._leaving = True
         if self.together:
             self.any()
+
+    def wait_for_report(self, mine: bool) -> None:
+        """Before the ranks end: whoever started them may kill the others as soon as one has ended, in the middle of the report.
+
+        Args:
+            mine: this rank has printed it.
+        """
+        if not self.together:
+            return
+        with contextlib.suppress(Exception):  # the store goes with the rank that has it
+            store, key = dist.distributed_c10d._get_default_store(), f"{self._key}/reported"
+            if mine:
+                store.set(key, "reported")
+            end = time.monotonic() + REPORT_S
+            while not store.check([key]) and time.monotonic() < end:
+                time.sleep(_POLL_S)
 
     @contextlib.contextmanager
     def owed(self) -> Iterator[None]:

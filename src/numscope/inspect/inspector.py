@@ -66,7 +66,7 @@ class Inspector:
             if self._own_recorder is not None:
                 self._own_recorder.close()
             raise
-        self._has_failed = False
+        self.fault = ""  # the error of the tool's own that ended the statistics early
         self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._met = False  # in this step, the other ranks
         self._joint = Joint(model, wrapper, self.recorder, self._prefix)
@@ -362,7 +362,7 @@ class Inspector:
             if self._leaving:
                 self.detach()
             return
-        self._has_failed = True
+        self.fault = f"{type(error).__name__}: {error}"
         self._probe.paused = True
         self._probe.disarm()
         self._tally.reset()
@@ -370,7 +370,7 @@ class Inspector:
         with contextlib.suppress(Exception):  # it may be what has failed
             self._board.stop_statistics()
         text = "".join(traceback.format_exception(error))
-        self.recorder.say(f"no more statistics of {class_name(self._model)}: {type(error).__name__}: {error}\n{text}", logging.ERROR)
+        self.recorder.say(f"no more statistics of {class_name(self._model)}: {self.fault}\n{text}", logging.ERROR)
         self._leaving = self._joint.leave()
         if not self._leaving:
             self.detach()
@@ -401,7 +401,7 @@ class Inspector:
         self._steps.remove(self)
         self._tally.reset()
         self._dynamics.clear()
-        if not self._has_failed:
+        if not self.fault:
             self._put_back()
 
     def _put_back(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import warnings
 import weakref
@@ -20,11 +21,12 @@ from numscope.config.options import WatchOptions
 from numscope.distributed.agree import spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.dynamo import foretell_compiled
-from numscope.probe.module import in_backward
+from numscope.probe.module import can_be_hooked, in_backward
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
 from numscope.scope import scope as scopes
+from numscope.scope.coverage import Coverage
 
 if TYPE_CHECKING:
     from numscope.inspect.recorder import Recorder
@@ -75,17 +77,15 @@ class AutoWatch:
         self._lookout: Lookout | None = None
         self.scopes: list[scopes.Scope] = []
         self.num_calls = 0  # of any module, as far as torch tells of them
+        self.coverage = Coverage()
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
         self._hook: Any = None
         self._compiling: Callable[[], None] | None = None
         self._quiet: Any = None
 
     def __enter__(self) -> AutoWatch:
-        if self._recorder is None and self.options.config is not None:
-            from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
-
-            self._recorder = self._own_recorder = Recorder.of(self.options)
-        if self._recorder is not None:
+        _open.add(self)
+        if self._recorder is not None or self.options.config is not None:
             self._selection = SelectionCheck(self)
             optimizer_probe.listen(self._selection)
         self.look(True)
@@ -122,17 +122,32 @@ class AutoWatch:
         if self._selection is not None:
             self._selection.check()
 
-    def finish(self) -> None:
-        """Stop looking for models, close the watches."""
-        self.look(False)
-        for listener in (self._selection, self._lookout):
-            if listener is not None:
-                optimizer_probe.unlisten(listener)
+    def finish(self, error: BaseException | None = None) -> None:
+        """Stop looking for models, close the watches.
+
+        Args:
+            error: what ended the script, if it did not end well.
+        """
+        self._stop()
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
             if self._own_recorder is not None:
                 stack.callback(self._own_recorder.close)
             for scope in reversed(self.scopes):
-                stack.callback(scope.close)
+                stack.callback(scope.close, error)
+
+    def abandon(self) -> None:
+        """Take every hook away, judge and write nothing: in a forked child, where the watches are the parent's."""
+        self._stop()
+        for scope in self.scopes:
+            if not scope.closed:
+                scope.abandon()
+
+    def _stop(self) -> None:
+        _open.discard(self)
+        self.look(False)
+        for listener in (self._selection, self._lookout):
+            if listener is not None:
+                optimizer_probe.unlisten(listener)
 
     def _called_compiled(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         """A module whose ``compile`` was called is about to be called: dynamo would trace a global hook rather than run it."""
@@ -151,12 +166,16 @@ class AutoWatch:
             raise
         except Exception as error:
             self._seen.update(module.modules())  # nor its parts, which it calls
+            self.coverage.not_watched(type(module).__name__, f"{type(error).__name__}: {error}")
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
     def _attach(self, module: nn.Module, args: tuple[Any, ...], before: bool) -> None:
         inner = peel(module)
         known = (*self.scopes, *scopes.live())  # also what the script watches by itself
-        if any(s.owns(inner) for s in known) or next(inner.parameters(), None) is None or len(self.scopes) >= MAX_MODELS:
+        owners = [s for s in known if s.owns(inner)]
+        for owner in owners:
+            self.coverage.add(owner)
+        if owners or next(inner.parameters(), None) is None or not self._can_watch(inner):
             self._seen.add(module)
             return
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
@@ -164,11 +183,37 @@ class AutoWatch:
             scope.close()
         if self._prepare is not None:
             self._prepare(inner)
+        if self._recorder is None and self.options.config is not None:  # not before: by now the script's process group may say the rank
+            from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
+
+            self._recorder = self._own_recorder = Recorder.of(self.options)
         scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.append(scope)
+        self.coverage.add(scope)
         self._seen.add(module)
         if inner is module and not before:  # its own hooks were not there yet when this call began
             scope.adopt(args, _keyword_arguments(module))
+
+    def _can_watch(self, model: nn.Module) -> bool:
+        if not can_be_hooked(model):
+            self.coverage.not_watched(type(model).__name__, "torch.jit runs it without Python")
+        elif len(self.scopes) >= MAX_MODELS:
+            self.coverage.not_watched("other models", f"more than {MAX_MODELS} were called")
+        else:
+            return True
+        return False
+
+
+_open: weakref.WeakSet[AutoWatch] = weakref.WeakSet()  # of this process
+
+
+def _leave_parent() -> None:
+    for watch in tuple(_open):
+        watch.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_parent)
 
 
 class SelectionCheck(optimizer_probe.StepListener):

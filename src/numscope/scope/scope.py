@@ -42,6 +42,7 @@ class Scope:
     Attributes:
         batch: outermost calls so far.
         closed: nothing is watched any more.
+        fault: the error of the tool's own that ended the watch early, or "".
         inspector: collects the statistics that ``config`` asks for; None without.
     """
 
@@ -59,7 +60,7 @@ class Scope:
         self.batch = 0
         self.closed = False
         self.inspector: Inspector | None = None
-        self._has_failed = False
+        self.fault = ""
         self._model = peel(model)
         first = options.first_step if recorder is None else recorder.first_step
         self._steps = Step(self._model, first, self.failed, optimizer=optimizer, explicit=explicit)
@@ -117,6 +118,11 @@ class Scope:
     def num_steps(self) -> int:
         """Training steps that have ended."""
         return self._steps.num_steps
+
+    @property
+    def num_tensors(self) -> int:
+        """Tensors that detection has observed."""
+        return 0 if self._detection is None else self._detection.evidence.journal.num_tensors
 
     @property
     def nbytes(self) -> int:
@@ -208,16 +214,16 @@ class Scope:
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it says so once and is gone; training goes on."""
-        if self._has_failed:
+        if self.fault:
             return
-        self._has_failed = True
+        self.fault = f"{type(error).__name__}: {error}"
         detection = self._detection
         self._detach()
         if detection is not None:
             detection.part()
         self._write_files()
         text = "".join(traceback.format_exception(error))
-        log.error("numscope is off for %s: %s: %s\n%s", class_name(self._model), type(error).__name__, error, text)
+        log.error("numscope is off for %s: %s\n%s", class_name(self._model), self.fault, text)
 
     # ---- the end
 

@@ -78,9 +78,15 @@ class Ledger:
         self._cpu: _Block | None = None
         self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
         self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
+        self._num_past = 0
 
     def __len__(self) -> int:
         return len(self._meta)
+
+    @property
+    def num_observed(self) -> int:
+        """Observations since the ledger was made, those of steps that were forgotten included."""
+        return self._num_past + len(self._meta)
 
     @property
     def nbytes(self) -> int:
@@ -139,6 +145,7 @@ class Ledger:
         if block.device != tensor.device:
             return False
         block.clear(row, 1)
+        self._num_past += 1
         self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
         return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
 
@@ -181,6 +188,7 @@ class Ledger:
     def rewrite_many(self, handles: list[int], tensors: list[Tensor]) -> None:
         """``rewrite`` for lists, one native call a device."""
         groups: dict[_Block, tuple[list[Tensor], list[int]]] = {}
+        self._num_past += len(handles)
         for handle, tensor in zip(handles, tensors, strict=True):
             block, row, _, _ = self._meta[handle]
             block.clear(row, 1)
@@ -245,6 +253,7 @@ class Ledger:
             block.clear(0, len(block.handles))
             block.handles.clear()
         self._seen.clear()
+        self._num_past += len(self._meta)
         self._meta.clear()
 
 

@@ -1,0 +1,294 @@
+"""Processes that a script starts: those of ``multiprocessing`` are watched as the script is, of others it is said that they are not.
+
+A child tells the process that ``numscope run`` was called for what it has watched, in a file: it may end in any order and by any means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numscope.cli.import_hook import when_imported
+from numscope.cli.uncaught import exit_status, hide_our_frames, is_installed, print_stop, print_uncaught
+from numscope.scope.coverage import Watched
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from torch import nn
+
+_RUNNERS = ("torch.multiprocessing", "torch.distributed.elastic", "torch.distributed.launcher")  # of torch, that run a script's functions
+_SPAWN = "torch.multiprocessing.spawn"
+_PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
+_MAX_COMMAND = 60  # letters of a command that are shown
+
+
+class ChildWatch(Protocol):
+    """The watch inside a child process."""
+
+    def arm(self) -> None: ...
+
+    def finish(self, error: BaseException | None) -> int | None: ...
+
+    def tell(self, stop: BaseException | None, *, raised: bool) -> None:
+        """Say how the child ended: ``stop`` is numscope's own error, ``raised`` whether the parent gets it as an exception."""
+
+
+@dataclass
+class Told:
+    """What a child process tells.
+
+    Args:
+        watched: what it has watched.
+        status: that of numscope's own error, if one ended the child.
+        raised: whether the parent gets it as an exception.
+        ended: False while the child is at work.
+        pid: the child's process number, set when it is written.
+    """
+
+    watched: Watched
+    status: int = 0
+    raised: bool = False
+    ended: bool = True
+    pid: int = 0
+
+    def write(self, folder: str) -> None:
+        """
+        Raises:
+            OSError: the folder is gone, and with it the process that would have read it.
+        """
+        path = os.path.join(folder, str(os.getpid()))
+        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+            json.dump(asdict(self) | {"pid": os.getpid()}, file)
+        os.replace(f"{path}.tmp", f"{path}.json")
+
+
+class Children:
+    """The child processes of this process, from ``arm`` to ``close``.
+
+    Args:
+        make_watch: makes a child's watch, given the folder that it tells into. Picklable.
+        folder: that of the parent, where this process is itself a child; "": make one when the first child starts.
+    """
+
+    def __init__(self, make_watch: Callable[[str], ChildWatch], folder: str = "") -> None:
+        self.gaps: list[str] = []
+        self._started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
+        self._make_watch = make_watch
+        self._folder = folder
+        self._is_root = not folder
+        self._starting = False
+        self._closed = False
+        self._undo = contextlib.ExitStack()
+
+    def arm(self) -> None:
+        """Begin to look at the processes that start."""
+        when_imported("multiprocessing.process", self._wrap_start)
+        when_imported("subprocess", self._wrap_popen)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before_fork, after_in_child=self._in_fork)
+
+    def close(self) -> None:
+        """Leave the processes that start from now on alone, and forget what children have told."""
+        self._closed = True
+        self._undo.close()
+        if self._is_root and self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def told(self) -> Iterator[Told]:
+        """What children have told so far, each its last word."""
+        if not self._is_root or not self._folder:
+            return
+        for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                if entry.name.endswith(".json"):
+                    with open(entry.path, encoding="utf-8") as file:
+                        data = json.load(file)
+                    yield Told(**{**data, "watched": Watched(**data["watched"])})
+
+    def running(self) -> set[int | None]:
+        """Process numbers of the watched children that Python is going to wait for when the script has ended."""
+        process = sys.modules.get("multiprocessing.process")
+        alive = [] if process is None or not self._started else process.active_children()
+        return {child.pid for child in alive if child in self._started and not child.daemon}
+
+    # ---- multiprocessing
+
+    def _wrap_start(self) -> None:
+        from multiprocessing.process import BaseProcess
+
+        if self._closed:
+            return
+        start = BaseProcess.start
+
+        @functools.wraps(start)
+        def wrapped(process: BaseProcess) -> None:
+            if _is_the_scripts(process):
+                self._watch(process)
+            was_starting, self._starting = self._starting, True
+            try:
+                start(process)
+            except BaseException as error:
+                hide_our_frames(error)
+                raise
+            finally:
+                self._starting = was_starting
+                vars(process).pop("run", None)
+
+        BaseProcess.start = wrapped  # type: ignore[assignment]
+        self._undo.callback(setattr, BaseProcess, "start", start)
+
+    def _watch(self, process: BaseProcess) -> None:
+        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):
+            self.gaps.append(f"{process.name}: a child process could not import numscope")  # run from a source folder, say
+            return
+        self._make_folder()
+        self._started.add(process)
+        vars(process)["run"] = ChildRun(process, self._make_watch, self._folder)
+
+    def _make_folder(self) -> None:
+        if not self._folder:
+            self._folder = tempfile.mkdtemp(prefix="numscope-")
+
+    # ---- others
+
+    def _wrap_popen(self) -> None:
+        from subprocess import Popen
+
+        if self._closed:
+            return
+        init = Popen.__init__
+
+        @functools.wraps(init)
+        def wrapped(popen: Any, args: Any, *rest: Any, **options: Any) -> None:
+            self._note_command(args)
+            try:
+                init(popen, args, *rest, **options)
+            except BaseException as error:
+                hide_our_frames(error)
+                raise
+
+        Popen.__init__ = wrapped  # type: ignore[assignment]
+        self._undo.callback(setattr, Popen, "__init__", init)
+
+    def _note_command(self, args: Any) -> None:
+        with contextlib.suppress(Exception):  # it is the script's, and may be wrong
+            words = (
+                shlex.split(args)
+                if isinstance(args, str)
+                else [os.fsdecode(word) for word in ([args] if hasattr(args, "__fspath__") else args)]
+            )
+            name = os.path.basename(words[0])
+            asker = _asker()
+            if not _PYTHON.fullmatch(name) or any("numscope" in word for word in words) or asker is None:
+                return
+            if not is_installed(asker.f_code):
+                command = " ".join([name, *words[1:]])
+                shown = command if len(command) <= _MAX_COMMAND else f"{command[:_MAX_COMMAND]}…"
+                self.gaps.append(f"`{shown}`: a process of its own, put numscope run into its command")
+
+    def _before_fork(self) -> None:
+        if not self._closed and not self._starting and "torch" in sys.modules:
+            with contextlib.suppress(OSError):
+                self._make_folder()
+
+    def _in_fork(self) -> None:
+        """A child that ``multiprocessing`` has started gets a watch of its own; another one runs bare, and tells when it calls a model."""
+        by_hand = not self._closed and not self._starting
+        self._closed, self._is_root = True, False
+        self._undo.close()
+        if by_hand and self._folder and "torch" in sys.modules:
+            _note_model(self._folder)
+
+
+class ChildRun:
+    """Stands for the ``run`` of a process object, in the child: the same under watch. Goes through pickle with the process object."""
+
+    def __init__(self, process: BaseProcess, make_watch: Callable[[str], ChildWatch], folder: str) -> None:
+        self._process = process
+        self._make_watch = make_watch
+        self._folder = folder
+
+    def __call__(self) -> None:
+        watch = self._make_watch(self._folder)
+        watch.arm()
+        error: BaseException | None = None
+        try:
+            type(self._process).run(self._process)
+        except BaseException as ended:
+            error = ended
+        stop = error if error is None or exit_status(error) is not None else _told_by_torch(error)
+        try:
+            watch.finish(error)
+        except Exception as late:
+            if exit_status(late) is None:
+                print_uncaught(late)
+            elif error is None:
+                error = stop = late
+        watch.tell(stop, raised=stop is not error)
+        status = None if stop is None else exit_status(stop)
+        if stop is not None and stop is error:
+            print_stop(stop)
+        if status == 0 or (stop is not None and stop is error):
+            raise SystemExit(min(status or 0, 1)) from None  # that of a process whose target has raised
+        if error is not None:
+            try:
+                raise error
+            except BaseException:
+                hide_our_frames(error)
+                raise
+
+
+def _note_model(folder: str) -> None:
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    def note(module: nn.Module, _: object) -> None:
+        if next(module.parameters(), None) is not None:
+            handle.remove()
+            with contextlib.suppress(OSError):
+                Told(Watched(gaps=[f"{type(module).__name__}: called in a process made by os.fork"])).write(folder)
+
+    handle = register_module_forward_pre_hook(note)
+
+
+def _told_by_torch(error: BaseException) -> BaseException | None:
+    """numscope's own error, where ``torch.multiprocessing.spawn`` has put it into a file for the parent and ended the child."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    cause = error.__context__
+    if not isinstance(error, SystemExit) or last is None or last.tb_frame.f_globals.get("__name__") != _SPAWN:
+        return None
+    return cause if cause is not None and exit_status(cause) is not None else None
+
+
+def _is_the_scripts(process: BaseProcess) -> bool:
+    """Not a data loader's worker, a manager, or another of the processes that torch and Python start for themselves."""
+    if "run" in vars(process) or getattr(getattr(process, "_target", None), "__module__", "") == "multiprocessing.managers":
+        return False
+    asker = _asker()
+    return asker is None or str(asker.f_globals.get("__name__")).partition(".")[0] != "torch"
+
+
+def _asker() -> FrameType | None:
+    """Who starts a process: the innermost frame outside of numscope, of Python's own library, and of what runs a script's functions."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        top = name.partition(".")[0]
+        if top != "numscope" and top not in sys.stdlib_module_names and not name.startswith(_RUNNERS):
+            return frame
+        frame = frame.f_back
+    return None

@@ -1,0 +1,152 @@
+"""The watch of ``numscope run``: on every model of a process and of its child processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from numscope.cli.children import Children, Told
+from numscope.cli.import_hook import when_imported
+from numscope.cli.last_line import count, last_line
+from numscope.cli.uncaught import exit_status
+from numscope.config.options import WatchOptions
+from numscope.records.finding import Finding, Kind
+from numscope.scope.coverage import Watched
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from numscope.scope.autowatch import AutoWatch
+
+
+class TorchWatch:
+    """Watches every model of this process, from the moment the script has imported torch.
+
+    Args:
+        recipe: what the models' linear layers are converted to.
+        folder: where a child process tells what it has watched; "" in the process that was called for.
+    """
+
+    def __init__(self, options: WatchOptions, recipe: str | None = None, folder: str = "") -> None:
+        self._options = options
+        self._recipe = recipe
+        self._folder = folder
+        self._owner = os.getpid()
+        self._children = Children(partial(TorchWatch, options, recipe), folder)
+        self._auto: AutoWatch | None = None
+        self._armed = False
+        self._met_any = False
+        self._words = ""
+
+    def arm(self) -> None:
+        self._armed = True
+        self._children.arm()
+        when_imported("torch", self._enter)
+
+    def _enter(self) -> None:
+        if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
+            return
+        from numscope.cli.preparing import preparation
+        from numscope.config.environment import serve
+        from numscope.scope.autowatch import AutoWatch
+
+        self._prepare = preparation(self._recipe, self._options.config, self._options.features)
+        self._auto = AutoWatch(self._options, prepare=self._met)
+        self._auto.__enter__()
+        serve(True)
+
+    def _met(self, model: nn.Module) -> None:
+        if self._folder and not self._met_any:
+            self._met_any = True
+            self._write(Told(Watched(), ended=False))
+            assert self._auto is not None
+            self._auto.options = _apart(self._options)
+        if self._prepare is not None:
+            self._prepare(model)
+
+    def status_of(self, error: BaseException) -> int | None:
+        """The status that numscope's own error ends the process with, also one that a child process has raised; None for another error."""
+        status = exit_status(error)
+        pid = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
+        if status is None and pid is not None:
+            return next((told.status for told in self._children.told() if told.pid == pid and told.status), None)
+        return status
+
+    @property
+    def finding(self) -> Finding | None:
+        """The first one of this process that is about a value that is not finite."""
+        findings = [] if self._auto is None else self._auto.coverage.findings
+        return next((finding for finding in findings if finding.kind != Kind.DEAD_GRADIENTS), None)
+
+    def finish(self, error: BaseException | None) -> int | None:
+        try:
+            if self._auto is not None:
+                from numscope.config.environment import serve
+
+                serve(False)
+                self._auto.finish(error)
+        finally:
+            told = list(self._children.told())
+            self._words = self._sum_up(told) if self._armed else ""
+            self._children.close()
+        return next((one.status for one in told if one.status and not one.raised), None)
+
+    def last_words(self) -> str:
+        """What was watched, in one line; "" on another rank than the first, where it has nothing of its own to add."""
+        return self._words
+
+    def tell(self, stop: BaseException | None, *, raised: bool) -> None:
+        watched = self._watched()
+        status = 0 if stop is None else exit_status(stop) or 0
+        if watched.models or watched.gaps or status:
+            self._write(Told(watched, status, raised))
+
+    def _write(self, told: Told) -> None:
+        try:
+            told.write(self._folder)
+        except OSError:  # the script has ended before
+            if told.ended:
+                print(last_line(told.watched, (), ""), file=sys.stderr)
+
+    def _watched(self) -> Watched:
+        watched = Watched() if self._auto is None else self._auto.coverage.watched()
+        watched.gaps += self._children.gaps
+        return watched
+
+    def _sum_up(self, told: list[Told]) -> str:
+        own = self._watched()
+        left = self._children.running() | {one.pid for one in told if not one.ended}
+        if left and not any(one.status for one in told):  # who stops a run ends the others
+            own.gaps.append(f"{count(len(left), 'child process')} to the end: still at work, or killed")
+        rank = own.rank if own.models else int(os.environ.get("RANK") or 0)
+        if rank and own.models and not own.gaps:
+            return ""
+        if self._auto is None:
+            why = "this process never imported torch"
+        elif self._auto.num_calls:
+            why = "the modules that were called have no parameters"
+        else:
+            why = "no torch.nn.Module was called"
+        return last_line(own, [one.watched for one in told], why)
+
+
+def _apart(options: WatchOptions) -> WatchOptions:
+    """For a child process that trains by itself, as rank 0: its files have names of their own."""
+    from multiprocessing import current_process
+
+    from numscope.distributed.agree import spread
+
+    if spread():
+        return options
+    name = f"child{'-'.join(map(str, current_process()._identity))}"
+    folder = options.log_dir and os.path.join(options.log_dir, name)
+    if options.log_dir is None and options.config is not None:
+        from numscope.inspect.recorder import DEFAULT_LOG_DIR
+
+        folder = os.path.join(DEFAULT_LOG_DIR, name)
+        print(f"numscope: statistics are written to {folder}", file=sys.stderr)
+    stem, suffix = os.path.splitext(options.json or "")
+    return replace(options, json=options.json and f"{stem}-{name}{suffix}", log_dir=folder)
