@@ -44,6 +44,7 @@ class Detection:
         delivery: told of findings.
         wrapper: what the user gave, perhaps a DDP around the model.
         failed: told of an error of the tool's own; it must not raise.
+        called: False where there is no model to call: all that runs is watched op by op.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Detection:
         delivery: Delivery,
         wrapper: nn.Module,
         failed: Callable[[Exception], None],
+        called: bool,
     ) -> None:
         self._probe = probe
         self._options = options
         self._steps = steps
         self._delivery = delivery
         self._failed = failed
+        self._called = called
         self.closed = False
         self.events: list[tuple[int, str]] = []
         self._modules = tuple(probe.names)
@@ -97,6 +100,11 @@ class Detection:
             self.evidence.outside.release(id(self.evidence))
             self.evidence.outside.pause()
             self.evidence.forget()
+
+    @property
+    def expects_backward(self) -> bool:
+        """Whether the step at work has calls of the model."""
+        return bool(self.evidence.calls) and not self._stale
 
     def part(self) -> None:
         """This watch has failed: the other ranks hear of it when they ask next."""
@@ -142,12 +150,14 @@ class Detection:
         live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
         call_ref = weakref.ref(call)
         for slot, t in live:
-            t.register_hook(Hook(self._keep_gradient, call_ref, entry, slot))  # type: ignore[no-untyped-call]
+            hook = Hook(self._keep_gradient, call_ref, entry, slot)
+            t.register_hook(hook)  # type: ignore[no-untyped-call]
+            call.graph.append(weakref.ref(hook))
         call.awaits_backward = bool(live)
         evidence.outside.call_ends(id(evidence), found, watch=bool(live))
         if not live and not call.grad_enabled and evidence.journal.on_host:
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
-            self._drop_last(call)
+            self._drop(call)
 
     def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
         """A module was called, or the gradient of one of its outputs came."""
@@ -180,16 +190,18 @@ class Detection:
         evidence = self.evidence
         last = evidence.calls[-1]
         if not last.had_backward:
-            if all(ref() is None for _, ref in last.outputs):  # nobody can call backward on it any more
+            gone = [call for call in evidence.calls if not call.had_backward and all(ref() is None for ref in call.graph)]
+            if gone:  # nobody can call backward on them any more
                 self.judge.alone()
-                self._drop_last(last)
+            for call in gone:
+                self._drop(call)
         elif evidence.journal.on_host and not evidence.journal.any_bad():
             evidence.journal.reset()
             evidence.roots.clear()
             while len(evidence.calls) > 1 and sum(c.nbytes for c in evidence.calls) > REPLAY_BYTES:
                 del evidence.calls[0]
 
-    def _drop_last(self, call: Call) -> None:
+    def _drop(self, call: Call) -> None:
         """A call that is judged, and after which no backward can come; earlier ones of the step may still wait for theirs."""
         evidence = self.evidence
         evidence.calls.remove(call)
@@ -198,7 +210,9 @@ class Detection:
 
     # ---- what the step tells
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        if not self._called:
+            self._guard(self._watch_all)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         calls = self.evidence.calls
@@ -222,9 +236,15 @@ class Detection:
         """The step is over: judge it, where no optimizer's step had it judged."""
         self._guard(self._end, closing)
 
+    def _watch_all(self) -> None:
+        key = id(self.evidence)
+        self.evidence.outside = outside.current()
+        self.evidence.outside.call_begins(key, self._failed)
+        self.evidence.outside.call_ends(key, (), watch=True)
+
     def _see_loss(self, roots: Sequence[Tensor]) -> None:
         """Among several models it is known by the first gradient whose loss it is."""
-        if not self.evidence.calls and not self._journals_anything():
+        if self._called and not self.evidence.calls and not self._journals_anything():
             return
         self._loss = Loss.look_at(roots, self.evidence)
         if len(_live) == 1 or not self.evidence.calls:

@@ -18,6 +18,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 class StepListener:
     """What the optimizer probe tells; a listener overrides what it needs."""
 
+    def made(self, optimizer: Optimizer) -> None:
+        """An optimizer was made."""
+
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors; their graphs are whole."""
 
@@ -113,6 +116,7 @@ def _install() -> None:
     _patch(torch.autograd, "backward", _backward)
     _patch(torch.autograd, "grad", _grad)
     _patch(torch.amp.GradScaler, "step", _scaler_step)
+    _patch(Optimizer, "__init__", _make)
 
 
 def _skips_inside(optimizer: Optimizer) -> bool:
@@ -170,6 +174,15 @@ def _announce(roots: Any) -> None:
         )
         for listener in told:
             listener.before_backward(found)
+
+
+def _make(original: Callable[..., Any]) -> Callable[..., Any]:
+    def make(self: Optimizer, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        for listener in _told():
+            listener.made(self)
+
+    return make
 
 
 def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -163,6 +163,7 @@ class Call:
     inference: bool
     caller: Stack  # of the script's frames
     outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
+    graph: list[Any] = field(default_factory=list)  # weak references to what lives as long as the outputs' graphs do
     gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
     gradients_dropped: bool = False
     had_backward: bool = False

@@ -63,8 +63,8 @@ class Delivery:
         self._share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
 
     def contained(self, finding: Finding) -> None:
-        """Note what went nowhere, quietly."""
-        log.info("%s", one_line(finding))
+        """Note what went nowhere, quietly; with its line where the script skipped a batch for it."""
+        log.log(logging.WARNING if finding.note else logging.INFO, "%s", one_line(finding))
 
     def event(self, step: int, text: str) -> None:
         """Note what is no finding."""

@@ -48,9 +48,10 @@ def one_line(finding: Finding) -> str:
     """A finding in one line, for logs and for notes on what was contained."""
     where = f"{finding.site} ({finding.phase.value}) at step {finding.step}, rank {finding.rank}"
     if finding.contained:
-        line = f"contained: {finding.kind.value} in {where}; it never reached the loss, a gradient, a weight or the optimizer's state"
-        if finding.culprit is not None:
-            line += f"; {finding.culprit.op} at {finding.culprit.file}:{finding.culprit.line}"
+        line = f"contained: {finding.kind.value} in {where}; "
+        line += finding.note or "it never reached the loss, a gradient, a weight or the optimizer's state"
+        if (culprit := finding.culprit) is not None:
+            line += f"; {culprit.op} at {culprit.file}:{culprit.line} `{culprit.code}` — {culprit.reason.value}: {culprit.detail}"
     elif finding.kind in (Kind.SCALER_SKIPS, Kind.DEAD_GRADIENTS):
         line = f"{finding.kind.value}: {finding.note} (step {finding.step}, rank {finding.rank})"
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import register_module_forward_pre_hook, register_module_module_registration_hook
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
@@ -27,6 +27,7 @@ from numscope.probe.optimizers import ids_of
 from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
 from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
+from numscope.scope.tensors import TensorWatch
 
 if TYPE_CHECKING:
     from numscope.inspect.recorder import Recorder
@@ -36,7 +37,6 @@ log = logging.getLogger("numscope")
 STRANGE_STEPS = 3  # after which an optimizer's other parameters are those of no module that is called
 # torch warns of global hooks at each call of a compiled module: ours sees nothing twice by it
 _HOOKS_AROUND_COMPILED = r"Using `torch\.compile\(module\)` when there are global hooks"
-MAX_MODELS = 16  # a script that calls more models than this calls modules one by one
 
 
 class AutoWatch:
@@ -75,20 +75,27 @@ class AutoWatch:
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._selection: SelectionCheck | None = None
         self._lookout: Lookout | None = None
+        self._tensors: TensorWatch | None = None
         self.scopes: list[scopes.Scope] = []
         self.num_calls = 0  # of any module, as far as torch tells of them
         self.coverage = Coverage()
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
+        self._parents: weakref.WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
         self._hook: Any = None
+        self._registering: Any = None
         self._compiling: Callable[[], None] | None = None
         self._quiet: Any = None
 
     def __enter__(self) -> AutoWatch:
         _open.add(self)
+        self._registering = register_module_module_registration_hook(self._registered)
         if self._recorder is not None or self.options.config is not None:
             self._selection = SelectionCheck(self)
             optimizer_probe.listen(self._selection)
         self.look(True)
+        if self.options.on_nonfinite is not None and not self.options.trace:
+            self._tensors = TensorWatch(self._watch_tensors, scopes.live)
+            optimizer_probe.listen(self._tensors)
         if self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None:
             self._lookout = Lookout(self)
             optimizer_probe.listen(self._lookout)
@@ -145,7 +152,9 @@ class AutoWatch:
     def _stop(self) -> None:
         _open.discard(self)
         self.look(False)
-        for listener in (self._selection, self._lookout):
+        if self._registering is not None:
+            self._registering.remove()
+        for listener in (self._selection, self._lookout, self._tensors):
             if listener is not None:
                 optimizer_probe.unlisten(listener)
 
@@ -156,6 +165,11 @@ class AutoWatch:
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], before: bool = False) -> None:
         if torch.compiler.is_compiling():
+            return
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            self.coverage.not_watched(
+                f"{type(module).__name__} inside torch.func transforms (grad, vmap)", "its tensors have no values there"
+            )
             return
         self.num_calls += 1
         if any(s.active for s in scopes.live()) or module in self._seen or in_backward():
@@ -169,8 +183,31 @@ class AutoWatch:
             self.coverage.not_watched(type(module).__name__, f"{type(error).__name__}: {error}")
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
+    def _watch_tensors(self, model: nn.Module) -> scopes.Scope:
+        scope = scopes.Scope(model, self.options, called=False)
+        self.scopes.append(scope)
+        self.coverage.add(scope)
+        return scope
+
+    def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
+        if child is not None:
+            self._parents[child] = weakref.ref(parent)
+
+    def _whole(self, module: nn.Module) -> nn.Module:
+        """The model that a module was made a part of: an agent's actor is called, never the agent."""
+        while (ref := self._parents.get(module)) is not None and (parent := ref()) is not None:
+            if not any(child is module for child in parent._modules.values()) or type(parent).__name__ == "OptimizedModule":
+                break
+            module = parent
+        return module
+
     def _attach(self, module: nn.Module, args: tuple[Any, ...], before: bool) -> None:
         inner = peel(module)
+        whole = self._whole(inner)
+        if peel(whole) is not inner:
+            module = whole
+            inner = peel(whole)
+            before = True  # the call on its way is of a part
         known = (*self.scopes, *scopes.live())  # also what the script watches by itself
         owners = [s for s in known if s.owns(inner)]
         for owner in owners:
@@ -197,11 +234,8 @@ class AutoWatch:
     def _can_watch(self, model: nn.Module) -> bool:
         if not can_be_hooked(model):
             self.coverage.not_watched(type(model).__name__, "torch.jit runs it without Python")
-        elif len(self.scopes) >= MAX_MODELS:
-            self.coverage.not_watched("other models", f"more than {MAX_MODELS} were called")
-        else:
-            return True
-        return False
+            return False
+        return True
 
 
 _open: weakref.WeakSet[AutoWatch] = weakref.WeakSet()  # of this process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -55,6 +55,7 @@ class Scope:
         recorder: Recorder | None = None,
         strict: bool = True,
         explicit: bool = False,
+        called: bool = True,
     ) -> None:
         self.options = options
         self.batch = 0
@@ -80,7 +81,7 @@ class Scope:
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
         if detecting:
-            self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed)
+            self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
         if recorder is not None or options.config is not None:
             from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
@@ -182,6 +183,19 @@ class Scope:
     def owns(self, module: nn.Module) -> bool:
         """Whether a module is part of the watched model."""
         return module in self._probe.names
+
+    def trains(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer has parameters of the model."""
+        return self._steps.optimizers.owns(optimizer)
+
+    @property
+    def expects_backward(self) -> bool:
+        """Whether a backward that begins now may be the model's."""
+        return self._detection is None or self._detection.expects_backward
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        """A backward that began before the watch did."""
+        self._steps.before_backward(roots)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin with the outermost call that is already on its way."""

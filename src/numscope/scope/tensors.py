@@ -1,0 +1,60 @@
+"""Training without a module: a loss that no watched model made, an optimizer of bare tensors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.module import in_backward
+from numscope.replay import outside
+from numscope.scope.scope import Scope
+
+
+class Tensors(nn.Module):
+    """The tensors of one optimizer, named as the optimizer holds them; never called.
+
+    Args:
+        optimizer: None for a loss without one.
+    """
+
+    def __init__(self, optimizer: Optimizer | None) -> None:
+        super().__init__()
+        for number, group in enumerate(() if optimizer is None else optimizer.param_groups):
+            for place, tensor in enumerate(group["params"]):
+                self._parameters[f"param_groups[{number}]['params'][{place}]"] = tensor
+
+
+class TensorWatch(optimizer_probe.StepListener):
+    """Opens a scope for each optimizer whose tensors belong to no watched model, and one for losses where there is no optimizer.
+
+    What runs outside modules is watched from the moment an optimizer is made, so that the first step's line is known too.
+
+    Args:
+        watch: opens a scope on a model.
+        live: the scopes at work.
+    """
+
+    def __init__(self, watch: Callable[[nn.Module], Scope], live: Callable[[], Sequence[Scope]]) -> None:
+        self._watch = watch
+        self._live = live
+        self._optimizers: weakref.WeakKeyDictionary[Optimizer, bool] = weakref.WeakKeyDictionary()  # and whether it is watched
+        self._has_no_optimizer = False  # a scope for losses without one is open
+
+    def made(self, optimizer: Optimizer) -> None:
+        self._optimizers[optimizer] = False
+        outside.current().begin()
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if in_backward() or any(scope.expects_backward for scope in self._live()):
+            return
+        unknown = [o for o, is_watched in self._optimizers.items() if not is_watched and not any(s.trains(o) for s in self._live())]
+        for optimizer in unknown:
+            self._optimizers[optimizer] = True
+            self._watch(Tensors(optimizer)).before_backward(roots)
+        if not self._optimizers and not self._has_no_optimizer:
+            self._has_no_optimizer = True
+            self._watch(Tensors(None)).before_backward(roots)
