@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 import numscope
 from numscope.distributed import agree
 from numscope.distributed.reduce import Reduced
-from numscope.records.observation import Observation
-from numscope.summary.state import FIELDS, Summary
+from numscope.records.observation import FIELDS, Observation
+from numscope.summary.state import Summary
 from tests.distributed.ranks import RankPool, Told
 from tests.distributed.wholes import MLP, batches, check, check_data, check_whole, writers
 

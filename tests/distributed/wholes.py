@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from numscope.distributed.reduce import Reduced
+from numscope.records.observation import FIELDS
 from numscope.summary.dispatch import summarize
-from numscope.summary.state import FIELDS, Groups
+from numscope.summary.state import Groups
 from tests.distributed.ranks import Told
 
 

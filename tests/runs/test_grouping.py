@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from numscope.records.errors import UsageError
+from numscope.records.observation import FIELDS
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import MergedGroup, available, group, lacking
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
 from numscope.summary.extras import EXPONENTS, Layout, blockwise, format_extra
-from numscope.summary.state import FIELDS
 from tests.runs.tensors import Place, joined, observe, two_layers, write
 
 EXACT = FIELDS[:10]  # counts and extrema

@@ -9,10 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from numscope.records.observation import Observation
+from numscope.records.observation import FIELDS, Observation
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
-from numscope.summary.state import FIELDS
 
 
 class Block(nn.Module):

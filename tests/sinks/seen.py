@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numscope.records.observation import Observation
-from numscope.summary.state import FIELDS, Summary
+from numscope.records.observation import FIELDS, Observation
+from numscope.summary.state import Summary
 
 
 def fields_of(summary: Summary) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numscope.records.observation import FIELDS
 from numscope.summary import native, reference
-from numscope.summary.state import EMPTY_ROW, FIELDS, ROW_BYTES, Groups, Summary
+from numscope.summary.state import EMPTY_ROW, ROW_BYTES, Groups, Summary
 from tests.summary.oracle import EXACT, FLOAT_IDS, FLOATS, SUMS, assert_same, summary_of
 
 kernel = native.module

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from numscope.precision.gemm.on_paper import cast_on_paper
 from numscope.records.errors import UsageError
-from numscope.records.observation import TENSORS
+from numscope.records.observation import FIELDS, TENSORS
 from numscope.summary import operand_casts
 from numscope.summary.dispatch import summarize
 from numscope.summary.extra_kernels import observe_extras
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, blockwise, format_extra
-from numscope.summary.state import FIELDS, Summary
-from numscope.summary.statistics import STATISTICS, Value, extra_of, extras_of, sql_of, statistic_of, value_of
+from numscope.summary.state import Summary
+from numscope.summary.statistics import STATISTICS, Value, extra_of, formula_of, statistic_of
 
 OPERANDS = list(operand_casts.EXTRAS.values())
 ON_PAPER = list(operand_casts.PAPER_EXTRAS.values())
@@ -49,7 +49,7 @@ def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Sum
 
 
 def value(name: str, tensor: Tensor, dynamics: list[float] | None = None) -> Value:
-    return value_of(Asked(name), *numbers_of(tensor, dynamics))
+    return formula_of(Asked(name))(*numbers_of(tensor, dynamics))
 
 
 def outliers() -> Tensor:
@@ -137,8 +137,7 @@ def test_block_options_choose_their_column() -> None:
         layout = Layout([extra])
         cells = torch.zeros(1, dtype=torch.float64)
         assert observe_extras(x, cells, layout)
-        assert value_of(asked, summary, layout.named(cells.tolist())) == expected
-        assert extra.columns[0] in str(sql_of(asked))
+        assert formula_of(asked)(summary, layout.named(cells.tolist())) == expected
 
 
 def test_an_exponent_histogram_is_a_list_of_counts() -> None:
@@ -163,7 +162,7 @@ def test_weight_dynamics_are_ratios_to_the_weight() -> None:
 @pytest.mark.parametrize("tensor", [torch.empty(0), torch.zeros(3), torch.full((3,), math.nan)], ids=["empty", "zeros", "nan"])
 def test_what_is_undefined_is_absent_never_an_error(tensor: Tensor) -> None:
     numbers = numbers_of(tensor)
-    values = {name: value_of(Asked(name), *numbers) for name in STATISTICS}
+    values = {name: formula_of(Asked(name))(*numbers) for name in STATISTICS}
     assert values["grad_weight_ratio"] is values["lost_updates_pct"] is values["skewness"] is values["e4m3_sqnr_db"] is None
     assert not any(isinstance(x, float) and not math.isfinite(x) for x in values.values())
 
@@ -172,7 +171,7 @@ def test_extras_that_were_not_collected_give_nothing() -> None:
     summary = summarize(outliers())
     for name, statistic in STATISTICS.items():
         if statistic.extra(()) is not None:
-            assert value_of(Asked(name), summary, {}) is None
+            assert formula_of(Asked(name))(summary, {}) is None
 
 
 # ---- the table
@@ -190,10 +189,8 @@ def test_the_table_holds_what_configurations_may_ask_for() -> None:
     assert all(set(statistic.tensors) <= set(TENSORS) and statistic.formula for statistic in STATISTICS.values())
 
 
-def test_what_several_statistics_need_is_named_once() -> None:
-    asked = [Asked("e4m3_mse"), Asked("mean"), Asked("e4m3_sqnr_db"), Asked("exponent_histogram")]
-    assert extras_of(asked) == (format_extra("e4m3"), EXPONENTS)
-    assert extra_of(Asked("mean")) is None
+def test_what_a_statistic_needs_beside_the_summary_is_named() -> None:
+    assert [extra_of(Asked(name)) for name in ("e4m3_mse", "mean", "exponent_histogram")] == [format_extra("e4m3"), None, EXPONENTS]
 
 
 def test_an_unknown_statistic_suggests_the_nearest() -> None:
@@ -245,7 +242,7 @@ def test_sql_gives_the_value(name: str) -> None:
         summary, extras = numbers_of(tensor, dynamics)
         row = [getattr(summary, field) for field in FIELDS] + list(extras.values())
         database.execute(f"INSERT INTO stats VALUES ({', '.join('?' * len(row))})", row)
-        expected.append(value_of(Asked(name), summary, extras))
+        expected.append(formula_of(Asked(name))(summary, extras))
     got = [row[0] for row in database.execute(f"SELECT {STATISTICS[name].sql} FROM stats").fetchall()]
     for label, theirs, mine in zip(ROWS, got, expected, strict=True):
         if mine is None or isinstance(mine, list):

@@ -85,9 +85,10 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
 
 def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe: str | None) -> None:
     """What each layer's GEMMs run in, where a switch or the question asks for it."""
-    from numscope.cli.plans import SWITCHES, table_of
+    from numscope.cli.plans import table_of
+    from numscope.config.plan import PLAN_SWITCHES
 
-    if recipe is None and not any(switch.feature in SWITCHES for switch, _ in resolved.switches):
+    if recipe is None and not any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
         return
     try:
         table = table_of(resolved, subject, recipe)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numscope.precision.gemm.switching import Phase
 
 DEFAULT_RECIPE = "delayed"  # of fp8 training where nothing else is said
-SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # as precision/switching.py, which loads torch
 _MOST_SPANS = 3
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -13,8 +13,8 @@ from numscope.records.words import nearest
 Level = Literal["modules", "sentinel"]
 OnNonfinite = Literal["raise", "warn"]
 
-LEVELS: tuple[Level, ...] = ("modules", "sentinel")
-ON_NONFINITE: tuple[OnNonfinite, ...] = ("raise", "warn")
+LEVELS: tuple[Level, ...] = get_args(Level)
+ON_NONFINITE: tuple[OnNonfinite, ...] = get_args(OnNonfinite)
 
 
 @dataclass(frozen=True)

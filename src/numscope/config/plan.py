@@ -47,6 +47,9 @@ class Collect:
     evaluation: bool = False
 
 
+PLAN_SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # of a layer's GEMMs, by precedence
+
+
 @dataclass(frozen=True, slots=True)
 class Switch:
     """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/switching.py`` says what it does.

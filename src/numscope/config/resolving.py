@@ -9,10 +9,10 @@ from itertools import product
 from typing import Any, TypeVar
 
 from numscope.config.plan import Collect, Custom, Plan, Switch
-from numscope.config.schema import GEMMS, MERGES
+from numscope.config.schema import MERGES
 from numscope.config.selection import Selection, is_of_type, number_of
 from numscope.config.wording import Errors, shown
-from numscope.records.layer import Layer
+from numscope.records.layer import GEMMS, Layer
 from numscope.records.observation import TENSORS
 from numscope.records.words import closest
 

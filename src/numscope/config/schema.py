@@ -12,12 +12,14 @@ from pydantic_core import PydanticCustomError
 
 from numscope.config.plan import Asked
 from numscope.config.wording import listed, one_of, shown
+from numscope.records.layer import GEMMS
 from numscope.records.observation import TENSORS
 from numscope.summary.extras import MAX_BLOCK_SIZE
+from numscope.summary.operand_casts import COLUMNWISE, ON_PAPER, ROWS, ROWWISE
+from numscope.summary.operand_casts import TENSORS as OPERANDS
 
-GEMMS = ("fprop", "dgrad", "wgrad")
-FP8_STATS = ("underflows_pct", "overflows_pct", "scale_inv_min", "scale_inv_max", "mse")
-FP8_RECIPES = ("fp8_delayed_scaling", "fp8_current_scaling", "fp8_block_scaling", "mxfp8", "nvfp4")
+FP8_STATS = tuple(name.removeprefix(f"{ROWWISE.key}_") for name, *_ in ROWS if not name.startswith(COLUMNWISE.key))
+FP8_RECIPES = ("fp8_delayed_scaling", *ON_PAPER)
 QUANT_FORMATS = ("FP8E4M3", "FP8E5M2", "MXFP8E4M3", "MXFP8E5M2")
 CHOICES = ("layer_name_regex_pattern", "layer_names", "layer_numbers", "layer_types")
 MERGES = ("layer", "type", "all")
@@ -329,10 +331,10 @@ def _quant_format(value: object) -> object:
 
 
 _Tensors = Annotated[Any, PlainValidator(_words(TENSORS, "tensors"))]
-_Operands = Annotated[Any, PlainValidator(_words(("activation", "gradient", "weight"), "tensors"))]
+_Operands = Annotated[Any, PlainValidator(_words(OPERANDS, "tensors"))]
 _Gemms = Annotated[Any, PlainValidator(_words(GEMMS, "GEMMs"))]
 _TENSOR_RULE = f"a list of tensors: {', '.join(TENSORS)}"
-_OPERAND_RULE = "a list of tensors: activation, gradient, weight"
+_OPERAND_RULE = f"a list of tensors: {', '.join(OPERANDS)}"
 _GEMM_RULE = f"a list of GEMMs: {', '.join(GEMMS)}"
 
 

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from numscope.distributed import agree
 from numscope.distributed.copies import Copies, Groups
 from numscope.distributed.place import At, Kind, Places, Refused, members
-from numscope.summary.state import EMPTY_ROW, FIELDS
+from numscope.records.observation import FIELDS
+from numscope.summary.state import EMPTY_ROW
 
 __all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
 

@@ -13,9 +13,9 @@ from numscope.inspect.tally import Seen
 from numscope.plugins.guarded import Plugins
 from numscope.probe.layers import LayerSites
 from numscope.records.layer import Layer
-from numscope.records.observation import TENSORS, Histogram, Observation, Value
+from numscope.records.observation import FIELDS, TENSORS, Histogram, Observation, Value
 from numscope.summary.extras import Extra, Layout
-from numscope.summary.state import FIELDS, Summary
+from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, formula_of
 
 Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor, nn
 
-from numscope.config.plan import Asked, Collect, Custom, Switch
+from numscope.config.plan import PLAN_SWITCHES, Asked, Collect, Custom, Switch
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Site
 from numscope.inspect.unmatched import IN_HIGH, unmet
@@ -25,7 +25,7 @@ from numscope.precision.gemm.dumps import Dumps
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision
 from numscope.precision.gemm.state import ATTRIBUTE, LayerState, state_of
-from numscope.precision.gemm.switching import SWITCHES, by_layer, fake_results, switched
+from numscope.precision.gemm.switching import by_layer, fake_results, switched
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.summary import operand_casts
@@ -134,7 +134,7 @@ class Switchboard:
         """
         found = {layer: list(lines) for layer, lines in collected.items()}
         for switch, layers in self._all:
-            if switch.feature in SWITCHES:
+            if switch.feature in PLAN_SWITCHES:
                 settings = {key: value for key, value in switch.settings.items() if value not in (None, ())}
                 words = "".join(f", {key} {' '.join(v) if isinstance(v, tuple) else v}" for key, v in settings.items())
                 for layer in layers:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from numscope.records.errors import UsageError
 from numscope.records.observation import TENSORS
@@ -22,9 +22,8 @@ Kind = Literal["statistic", "feature", "logger", "rule"]
 Of = Literal["summary", "tensor"]
 Merge = Literal["sum", "max", "min", "mean"]
 
-KINDS: tuple[Kind, ...] = ("statistic", "feature", "logger", "rule")
-OFS: tuple[Of, ...] = ("summary", "tensor")
-MERGES: tuple[Merge, ...] = ("sum", "max", "min", "mean")
+OFS: tuple[Of, ...] = get_args(Of)
+MERGES: tuple[Merge, ...] = get_args(Merge)
 SETTING_TYPES: tuple[type, ...] = (bool, int, float, str, list, dict)  # what YAML can say
 
 C = TypeVar("C", bound=Callable[..., Any])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+GEMMS: Final = ("fprop", "dgrad", "wgrad")  # y = x Wᵀ, dx = dy W, dW = dyᵀ x
 
 
 @dataclass(frozen=True, slots=True)

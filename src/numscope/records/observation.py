@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 
 TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
 
+# A summary's stored fields, in the order of its row.
+COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
+EXTREMA = ("min", "max", "abs_min", "abs_max")
+SUMS = ("sum", "abs_sum", "square_sum", "cube_sum", "fourth_sum")
+FIELDS = (*COUNTS, *EXTREMA, *SUMS)
+
 Value = float | int | None
 Histogram = Sequence[float]
 

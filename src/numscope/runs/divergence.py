@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from numscope.records.formats import FORMATS
 from numscope.runs.folder import Run
 from numscope.runs.query import RAW, connect
 
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 STATS = ("rms", "mean", "std", "amax", "abs_min", "num_zero", "num_nan", "num_inf")
 
 # One rounding step at 1.0. What is not here (integers, several dtypes merged) counts as bfloat16.
-EPSILON = {
-    "float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23, "float16": 2.0**-10, "complex32": 2.0**-10,
-    "bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e4m3fnuz": 2.0**-3, "float8_e5m2": 2.0**-2, "float8_e5m2fnuz": 2.0**-2,
-}  # fmt: skip
+_FLOATS = [form for form in FORMATS.values() if form.torch_name and form.exponent_bits and form.fraction_bits]
+EPSILON = {form.torch_name: 2.0**-form.fraction_bits for form in _FLOATS}
+EPSILON |= {"float64": 2.0**-52, "complex128": 2.0**-52, "complex64": 2.0**-23, "complex32": 2.0**-10}
 UNKNOWN_EPSILON = EPSILON["bfloat16"]
 
 LEAST = 1e-7  # below it, differences are those of the float64 sums themselves (std beside a mean a thousand times as large)

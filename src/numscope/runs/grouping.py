@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.config.selection import block_of
 from numscope.records.errors import UsageError
+from numscope.records.observation import COUNTS, FIELDS, SUMS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run
 from numscope.runs.query import RAW, by_name, quoted, reading
-from numscope.summary.state import FIELDS, NUM_COUNTS, Summary
+from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ EVERYTHING = "all"
 
 # Sums of the parts' sums by compensated addition; where one of them has overflowed, compensation would make nan of infinity.
 _ADD = "CASE WHEN isfinite(sum({0})) THEN fsum({0}) ELSE sum({0}) END"
-_MOMENTS = FIELDS[10:15]
 _WITHOUT_MOMENTS = "coalesce(bool_or(abs_min IS NOT NULL AND abs_sum = 0), false)"
 _LARGEST = re.compile(r"block\d+(_rows|x\d+)?_dynamic_range")  # the one kind of column that merges to the larger, see summary/extras.py
 
@@ -146,9 +146,9 @@ def _merged(
         + (f" WHERE {' AND '.join(bounds)}" if bounds else "")
         + (f" {_ONCE}" if several else "")
     )
-    merged = {name: f"sum({name})::BIGINT" for name in FIELDS[:NUM_COUNTS]}
+    merged = {name: f"sum({name})::BIGINT" for name in COUNTS}
     merged |= {"min": 'min("min")', "max": 'max("max")', "abs_min": "min(abs_min)", "abs_max": "max(abs_max)"}
-    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {_ADD.format(quoted(name))} END" for name in _MOMENTS}
+    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {_ADD.format(quoted(name))} END" for name in SUMS}
     merged |= {name: _whole(name) for name in numbers}
     found = by_name(
         connection.execute(

@@ -10,15 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from numscope.records.observation import Histogram, Observation
+from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Histogram, Observation
 from numscope.sinks.parts import Parts, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
 from numscope.version import __version__
 
-COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
-EXTREMA = ("min", "max", "abs_min", "abs_max")
-SUMS = ("sum", "abs_sum", "square_sum", "cube_sum", "fourth_sum")
-STORED = COUNTS + EXTREMA + SUMS  # a summary's fields; a test compares with its table, which stands on this floor
 SITE = ("layer", "cls", "tensor", "dtype")
 WHOLE = ("step", "ord", "ranks", "calls", "time")
 
@@ -89,7 +85,7 @@ class ParquetSink:
                     self._held += extra.append(len(places), value)
             places.append(sites.setdefault((seen.layer, seen.cls, seen.tensor, seen.dtype), len(sites)))
             whole.extend((seen.step, seen.order, seen.ranks, seen.calls, milliseconds))
-            fields.extend([_ABSENT if x is None else x for x in map(seen.fields.get, STORED)])
+            fields.extend([_ABSENT if x is None else x for x in map(seen.fields.get, FIELDS)])
 
     def flush(self) -> None:
         """Write a part if one is due."""
@@ -130,8 +126,8 @@ class ParquetSink:
             columns[name] = _arrow(kind, self._whole[index :: len(WHOLE)])
         for name, value in (("rank", self._rank), ("attempt", self.folder.attempt)):
             columns[name] = _arrow(pa.int64(), array("q", repeat(value, num_rows)))
-        for index, name in enumerate(STORED):
-            column = _arrow(pa.float64(), self._fields[index :: len(STORED)])
+        for index, name in enumerate(FIELDS):
+            column = _arrow(pa.float64(), self._fields[index :: len(FIELDS)])
             if name in COUNTS:
                 column = column.cast(pa.int64())
             elif name in EXTREMA:
@@ -139,7 +135,7 @@ class ParquetSink:
             columns[name] = column
         for name, extra in self._extras.items():
             columns[name] = extra.column(num_rows)
-        order = ("step", *SITE, "ord", "rank", "attempt", "ranks", "calls", "time", *STORED, *self._extras)
+        order = ("step", *SITE, "ord", "rank", "attempt", "ranks", "calls", "time", *FIELDS, *self._extras)
         metadata = {"numscope": __version__, "numscope_format": str(FORMAT)}
         return pa.table({name: columns[name] for name in order}, metadata=metadata)
 

@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from enum import IntFlag
 from functools import lru_cache
 
-FIELDS = (
-    "numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal",
-    "min", "max", "abs_min", "abs_max",
-    "sum", "abs_sum", "square_sum", "cube_sum", "fourth_sum",
-)  # fmt: skip
+from numscope.records.observation import COUNTS, FIELDS
+
 ROW_WIDTH = 16  # one spare: a row is two cache lines
 ROW_BYTES = ROW_WIDTH * 8
-NUM_COUNTS = 6  # FIELDS[:6] are counts
 EMPTY_ROW: tuple[float, ...] = (0.0,) * 6 + (math.inf, -math.inf, math.inf, -math.inf) + (0.0,) * 6
 
 
@@ -87,7 +83,7 @@ class Summary:
             row: at least ``len(FIELDS)`` numbers in the order of ``FIELDS``, such as ``block[i].tolist()``.
         """
         extrema = (None if math.isinf(x) else x for x in row[6:10])  # a finite element's extremum is finite
-        return cls(*(int(x) for x in row[:NUM_COUNTS]), *extrema, *row[10:15])
+        return cls(*(int(x) for x in row[: len(COUNTS)]), *extrema, *row[10:15])
 
     def to_row(self) -> list[float]:
         """The row: ``from_row(s.to_row()) == s``."""

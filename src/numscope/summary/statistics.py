@@ -6,8 +6,8 @@ All are over the finite elements; percentages are of all elements. docs/statisti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -49,7 +49,6 @@ class Statistic:
         extra: the columns that it needs beside the summary, by its options; None: none.
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
         tensors: which tensors it is of.
-        defaults: its options and their defaults.
     """
 
     name: str
@@ -59,7 +58,6 @@ class Statistic:
     extra: Callable[[Options], Extra | None] = _no_extra
     sql: str | None = None
     tensors: tuple[str, ...] = TENSORS
-    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 # ---- SQL: the same formulas over columns. min, max and sum are functions' names, so they are quoted.
@@ -263,8 +261,7 @@ _LIST: list[Statistic] = [
     Statistic("exponent_histogram", "finite elements by the exponent bits of float32; zeros and what is below 2^-126 in bin 0", "counts",
               _exponents, lambda options: EXPONENTS, "exponents"),
     Statistic("max_blockwise_dynamic_range", "max over blocks of log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
-              _block_value("block32_dynamic_range"), _block_options, _where("numel > 0", "block32_dynamic_range"),
-              defaults=_BLOCK_DEFAULTS),
+              _block_value("block32_dynamic_range"), _block_options, _where("numel > 0", "block32_dynamic_range")),
     *(statistic for cast in CASTS.values() for statistic in _casts(cast)),
     *(statistic for key in operand_casts.ON_PAPER for statistic in _paper_casts(key)),
     _dynamics("grad_weight_ratio", "l2_norm(gradient) / l2_norm(weight)", "ratio",
@@ -299,51 +296,17 @@ def extra_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) 
     return statistic_of(asked.statistic, statistics).extra(asked.options)
 
 
-def extras_of(stats: Collection[AskedFor], statistics: Mapping[str, Statistic] = STATISTICS) -> tuple[Extra, ...]:
-    """What several statistics need, each once, in the order of first asking."""
-    wanted = (extra_of(asked, statistics) for asked in stats)
-    return tuple(dict.fromkeys(extra for extra in wanted if extra is not None))
-
-
-def value_of(asked: AskedFor, summary: Summary, extras: Named, statistics: Mapping[str, Statistic] = STATISTICS) -> Value:
-    """A statistic of merged numbers.
-
-    Args:
-        asked: which, and its options.
-        summary: of the site, or of several merged.
-        extras: its columns by name, as ``Layout.named`` gives them.
-
-    Returns:
-        None where it is undefined, a list of counts for a histogram.
+def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Callable[[Summary, Named], Value]:
+    """What makes a statistic of a summary and its extra columns, as ``Layout.named`` gives them.
 
     Raises:
         UsageError: of a statistic that is not known, or options out of range.
 
-    *Cost:* a microsecond; some ten for the first of std, skewness and kurtosis of a summary, which share their work.
+    *Cost:* a call takes a microsecond; the first of std, skewness and kurtosis of a summary some ten, the others share its work.
     """
-    return formula_of(asked, statistics)(summary, extras)
-
-
-def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Callable[[Summary, Named], Value]:
-    """What ``value_of`` calls, for those who ask the same of many summaries."""
     statistic = statistic_of(asked.statistic, statistics)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":
         return _block_value(_block_options(asked.options).columns[0])
     if asked.options and (key := operand_casts.way_of(statistic.name)) is not None:
         return operand_casts.turned(key, statistic.value, asked.options)
     return statistic.value
-
-
-def sql_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> str | None:
-    """A statistic as an expression over a run folder's columns, in DuckDB's SQL; None where there is none."""
-    statistic = statistic_of(asked.statistic, statistics)
-    if asked.options and statistic.name == "max_blockwise_dynamic_range":
-        return _where("numel > 0", _block_options(asked.options).columns[0])
-    if asked.options and statistic.sql is not None and (key := operand_casts.way_of(statistic.name)) is not None:
-        return statistic.sql.replace(f"{key}_", f"{operand_casts.on_paper(key, asked.options).key}_")
-    return statistic.sql
-
-
-def names(statistics: Mapping[str, Statistic] = STATISTICS) -> Sequence[str]:
-    """All canonical names, in the order of the table."""
-    return tuple(statistics)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from numscope.config.options import ON_NONFINITE, OnNonfinite
 from numscope.config.plan import Collect
 from numscope.config.planning import plan_of
 from numscope.config.schedule import Schedule
@@ -13,7 +14,6 @@ from numscope.plugins.guarded import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
-OnNonfinite = Literal["warn", "raise"]
 _OURS = ("on_nonfinite",)
 _ALARM = {"stats": ["num_nan", "num_inf"]}
 
@@ -50,8 +50,8 @@ def asked(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) 
     """
     settings = {key: value for key, value in config.items() if key not in ("enabled", "tensor", "tensors", "tensors_struct", *_OURS)}
     on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
-    if alarm and on_nonfinite not in ("warn", "raise"):
-        raise UsageError(f"{feature}.on_nonfinite: got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(str(on_nonfinite), _WAYS)}")
+    if alarm and on_nonfinite not in ON_NONFINITE:
+        raise UsageError(f"{feature}.on_nonfinite: got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}")
     if not alarm and "on_nonfinite" in config:
         raise UsageError(f"{feature}.on_nonfinite: unknown here. Use NumscopeNonFinite.")
     section = {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "statistics": {"enabled": True, **settings}}
@@ -62,9 +62,6 @@ def asked(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) 
         raise UsageError(str(error).replace(f"config: {feature}.statistics", feature)) from None
     (collect,) = plan.collects
     return Asked(collect, plugins, on_nonfinite)
-
-
-_WAYS = ("warn", "raise")
 
 
 def next_step(schedule: Schedule, after: int) -> int | None:

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 from numscope.precision.casting.scaling import How
 from numscope.records.errors import UsageError
+from numscope.records.layer import GEMMS
 from numscope.records.words import nearest
 
 __all__ = ["GEMMS", "OPERANDS", "LayerPlan"]
 
-# fprop: y = x Wᵀ.  dgrad: dx = dy W.  wgrad: dW = dyᵀ x.
-GEMMS: Final = ("fprop", "dgrad", "wgrad")
 OPERANDS: Final = (
     ("fprop", "activation"),
     ("fprop", "weight"),

@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from numscope.config.plan import Switch
+from numscope.config.plan import PLAN_SWITCHES, Switch
 from numscope.precision.casting.scaling import PER_TENSOR, How, Scaling
 from numscope.precision.gemm.plan import GEMMS, OPERANDS, LayerPlan
 from numscope.records.formats import format_of
 from numscope.records.layer import Layer
 
-SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # those of a layer's plan, in order
 RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # what fake_quant may also cast: the GEMMs' results
 Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of its GEMMs' results
 MX = Scaling("block", (1, 32), power_of_two=True, scale_format="e8m0")
@@ -32,7 +31,7 @@ def layer_plan(default: LayerPlan, switches: Sequence[Switch], step: int) -> Lay
 
     Args:
         default: its recipe's.
-        switches: those that select the layer; others than ``SWITCHES`` are passed over.
+        switches: those that select the layer; others than ``PLAN_SWITCHES`` are passed over.
 
     Returns: ``default`` itself where no switch is on its schedule or none changes anything.
     """
@@ -100,7 +99,7 @@ def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, 
     """For each layer the switches of its plan that select it."""
     found: dict[Layer, list[Switch]] = {}
     for switch, layers in resolved:
-        if switch.feature in SWITCHES:
+        if switch.feature in PLAN_SWITCHES:
             for layer in layers:
                 found.setdefault(layer, []).append(switch)
     return found
