@@ -70,9 +70,8 @@ class TorchWatch:
     def status_of(self, error: BaseException) -> int | None:
         """The status that numscope's own error ends the process with, also one that a child process has raised; None for another error."""
         status = exit_status(error)
-        pid = getattr(error, "error_pid", None)  # of torch.multiprocessing.ProcessException
-        if status is None and pid is not None:
-            return next((told.status for told in self._children.told() if told.pid == pid and told.status), None)
+        if status is None and hasattr(error, "error_pid"):  # torch.multiprocessing.ProcessException
+            return next((told.status for told in self._children.told() if told.status), None)
         return status
 
     @property
@@ -82,6 +81,7 @@ class TorchWatch:
         return next((finding for finding in findings if finding.kind != Kind.DEAD_GRADIENTS), None)
 
     def finish(self, error: BaseException | None) -> int | None:
+        before = self.finding
         try:
             if self._auto is not None:
                 from numscope.config.environment import serve
@@ -90,7 +90,8 @@ class TorchWatch:
                 self._auto.finish(error)
         finally:
             told = list(self._children.told())
-            self._words = self._sum_up(told) if self._armed else ""
+            alone = self.finding is not before  # at the end, other ranks are not asked
+            self._words = self._sum_up(told, alone) if self._armed else ""
             self._children.close()
         return next((one.status for one in told if one.status and not one.raised), None)
 
@@ -116,13 +117,13 @@ class TorchWatch:
         watched.gaps += self._children.gaps
         return watched
 
-    def _sum_up(self, told: list[Told]) -> str:
+    def _sum_up(self, told: list[Told], alone: bool) -> str:
         own = self._watched()
         left = self._children.running() | {one.pid for one in told if not one.ended}
         if left and not any(one.status for one in told):  # who stops a run ends the others
             own.gaps.append(f"{count(len(left), 'child process')} to the end: still at work, or killed")
         rank = own.rank if own.models else int(os.environ.get("RANK") or 0)
-        if rank and own.models and not own.gaps:
+        if rank and own.models and not own.gaps and not alone:
             return ""
         if self._auto is None:
             why = "this process never imported torch"

@@ -129,7 +129,7 @@ class Step(optimizer_probe.StepListener):
                 reader.end(closing)
         finally:
             self.number += 1
-            self.num_steps += 1
+            self.num_steps += not closing or self.had_backward or self.has_stepped
             self.had_backward = self._heard_forward = False
             self._stepped.clear()
         if not closing:

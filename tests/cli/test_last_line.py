@@ -1,0 +1,48 @@
+"""The last line of ``numscope run``, word by word."""
+
+from __future__ import annotations
+
+import pytest
+
+from numscope.cli.last_line import last_line
+from numscope.scope.coverage import Watched
+
+NET = Watched(["Net"], steps=120, tensors=14160)
+BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])
+
+
+@pytest.mark.parametrize(
+    ("own", "children", "said"),
+    [
+        (NET, [], "watched Net, 120 steps, 14,160 tensors: no finding"),
+        (
+            Watched(["A", "B", "C", "D", "E"], 1, 1, ["x", "y"], contained=1, skipped=3),
+            [],
+            "watched A, B, C and 2 more, 1 step, 1 tensor: 2 findings, 1 contained note, 3 skipped steps",
+        ),
+        (Watched(["Net"], 2, detecting=False), [], "watched Net, 2 steps: detection was off"),
+        (
+            Watched(["Net"], 2, 5, gaps=["a: x", "b: y"]),
+            [],
+            "watched Net, 2 steps, 5 tensors: no finding. Not watched: a: x; b: y",
+        ),
+        (Watched(["Net"], 2, 5, world_size=8), [], "watched Net on rank 0 of 8, 2 steps, 5 tensors: no finding"),
+        (Watched(), [], "nothing was watched: no reason"),
+        (BLIND, [Watched()], "nothing was watched: Net: torch.jit runs it without Python"),
+        (Watched(), [NET], "watched Net in 1 child process, 120 steps, 14,160 tensors: no finding"),
+        (Watched(), [NET, NET], "watched Net in 2 child processes, 120 steps each, 28,320 tensors: no finding"),
+        (
+            NET,
+            [Watched(["Net"], 2, 5, ["x"]), Watched(["Net"], 3, 5, ["x"]), BLIND],
+            "watched Net, 120 steps, 14,160 tensors: no finding; Net in 2 child processes, up to 3 steps each, 10 tensors: 1 finding. "
+            "Not watched: Net: torch.jit runs it without Python",
+        ),
+        (
+            Watched(gaps=[f"{letter}: why" for letter in "abcdefg"]),
+            [],
+            "nothing was watched: a: why; b: why; c: why; d: why; e: why and 2 more",
+        ),
+    ],
+)
+def test_last_line_says_what_was_watched_and_what_was_not(own: Watched, children: list[Watched], said: str) -> None:
+    assert last_line(own, children, "no reason") == f"numscope: {said}"
