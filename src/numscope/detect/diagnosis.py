@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.growth import growth, with_growth
 from numscope.distributed.agree import Ranks
 from numscope.probe import walk
 from numscope.probe.naming import class_name
@@ -17,6 +19,7 @@ from numscope.replay.culprit import find_culprit
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.outside import MODEL_OUTPUT
 from numscope.replay.pending import pending_states
+from numscope.replay.reasons.explain import NEVER_WRITTEN
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
@@ -86,7 +89,10 @@ def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
     journal = evidence.journal
     numbers = journal.numbers(index, slot)
     event = journal.events[index]
-    return Finding(
+    culprit = replay.culprit
+    if culprit is not None and culprit.reason == Reason.BAD_PARAMETER and evidence.step == 0:
+        culprit = replace(culprit, advice=NEVER_WRITTEN)
+    finding = Finding(
         step=evidence.step,
         batch=event.call,
         phase=event.phase,
@@ -94,12 +100,13 @@ def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
         site=journal.site(index, slot),
         kind=kind_of(numbers),
         contained=False,
-        culprit=replay.culprit,
+        culprit=culprit,
         replay=replay.status,
         frames=journal.frames(index, evidence.frames),
         model=evidence.model,
         numbers=numbers,
     )
+    return with_growth(finding, growth(evidence))
 
 
 def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import nn
+from torch.optim import Optimizer
 
 from numscope.detect.journal import Journal
 from numscope.distributed import agree
@@ -41,6 +42,7 @@ class Evidence:
     calls: list[Call] = field(default_factory=list)
     roots: list[State] = field(default_factory=list)
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
+    rates: dict[int, float] = field(default_factory=dict)  # learning rates of the last update, by the parameter's id
 
     @classmethod
     def of(cls, probe: ModuleProbe, frames: int, steps: Step) -> Evidence:
@@ -70,6 +72,12 @@ class Evidence:
         self.roots.clear()
         self.past = self.outside.backward, len(self.outside.backward)
         self.outside.step_ends(id(self))
+
+    def updated_by(self, optimizer: Optimizer) -> None:
+        """An optimizer has stepped. A learning rate that is a tensor may lie on a device, and is not read."""
+        for group in optimizer.param_groups:
+            if isinstance(rate := group.get("lr"), float | int):
+                self.rates.update((id(p), rate) for p in group["params"])
 
     def forget(self) -> None:
         """The step is over, and no backward through its calls can follow."""

@@ -55,6 +55,7 @@ class Weights:
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
+        self.amax_before: dict[int, float] = {}  # by handle: the largest magnitude before the row was last written
         self._rows: dict[int, _WeightRow] = {}  # by id(parameter)
         self._gone: list[weakref.ref[Tensor]] = []  # of parameters that live no more, as functional_call's stand-ins
         self._free: list[int] = []  # their rows
@@ -73,6 +74,7 @@ class Weights:
             reference = weakref.ref(parameter, self._gone.append)
         else:
             handle, reference = known[0], known[3]
+            self.amax_before[handle] = self.ledger.amax([handle])[0]
             if not self.ledger.rewrite(handle, parameter):
                 handle = UNOBSERVED
         self._rows[id(parameter)] = (handle, version, address, reference)
@@ -88,7 +90,9 @@ class Weights:
         known_set = {id(p) for p in known}
         fresh = [p for p in parameters if id(p) not in known_set]
         if known:
-            self.ledger.rewrite_many([self._rows[id(p)][0] for p in known], known)
+            rows = [self._rows[id(p)][0] for p in known]
+            self.amax_before.update(zip(rows, self.ledger.amax(rows), strict=True))
+            self.ledger.rewrite_many(rows, known)
         handles = self.ledger.observe_many(fresh) if fresh else []
         for p, handle in (*((p, self._rows[id(p)][0]) for p in known), *zip(fresh, handles, strict=True)):
             row = self._rows.get(id(p))
@@ -109,6 +113,7 @@ class Weights:
                     del self._rows[key]
                     if handle != UNOBSERVED:
                         self.ledger.empty(handle)
+                        self.amax_before.pop(handle, None)
                         self._free.append(handle)
 
 

@@ -207,6 +207,7 @@ class Judge:
         Args:
             places: for each parameter its module, slot, row's handle and id.
         """
+        self._evidence.updated_by(optimizer)
         weights = self._evidence.journal.weights.ledger
         bad = set(weights.bad())
         named = [(entry.parameter(slot), handle, key) for entry, slot, handle, key in places]

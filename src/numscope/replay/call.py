@@ -284,6 +284,8 @@ def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
     slots = {id(t): slot for slot, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))}
     for module, slot, tensor in named_state(dict(names)):
         slots[id(tensor)] = f"{module}.{slot}" if module else slot
+        if isinstance(shard := getattr(tensor, "_local_tensor", None), Tensor):  # FSDP2 gathers from a view of this storage
+            slots[shard.untyped_storage()._cdata] = slots[id(tensor)]
     for slot, grads in call.gradients.items():
         for gradient in grads:
             slots[id(gradient)] = f"grad {slot}"

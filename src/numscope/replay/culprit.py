@@ -1,46 +1,26 @@
-"""From what escaped back to the operation where it began.
-
-The tape is walked forward once. Each non-finite result gets one origin: the operation at fault, a tensor that was bad before, or an
-infinity that was written on purpose (a mask). Results that never reach what escaped are never asked for.
-"""
+"""From what escaped to a culprit: the operation at fault, its line, the reason, and what to do about it."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from numscope.records.finding import Culprit, Numbers, Operand
+import torch
+
+from numscope.records.finding import Culprit, Operand
 from numscope.records.site import Phase
-from numscope.replay.op import UNINITIALIZED, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, nonfinite_number
-from numscope.replay.reasons.gradients import MASKED, Case, explain
+from numscope.replay.op import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
+from numscope.replay.origin import Origin, Origins, concerns, source_of
+from numscope.replay.reasons.case import Case, Root, Rounded
+from numscope.replay.reasons.explain import explain
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_ENTRIES = ("input", "args", "kwargs", "target", "batch")  # how the names of what the user passes in begin
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a non-finite value began.
-
-    Args:
-        index: the operation at fault; for a tensor bad before, the first operation that read it.
-        output: which of its results, or None with ``root``.
-        root: the operand that was bad before the tape began.
-        deliberate: an infinity written on purpose; harmless as long as no nan comes of it.
-        contained_until: a backward operation that met this forward value, which the loss had never seen; -1 for none.
-        written: the operation that wrote the infinity which this one made a nan of; -1 for none.
-    """
-
-    index: int
-    output: OperandRecord | None = None
-    root: OperandRecord | None = None
-    deliberate: bool = False
-    contained_until: int = -1
-    written: int = -1
+_FSDP = os.path.join("torch", "distributed", "fsdp", "")
 
 
 def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> Culprit | None:
@@ -54,149 +34,39 @@ def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) ->
     Returns: the culprit; None when nothing that escaped was made bad on this tape.
     *Cost:* one walk over the records in plain Python; no tensor is touched.
     """
-    trace = _Trace(tape, rows)
-    origins: list[Origin] = []
+    origins = Origins(tape, rows)
+    found: list[Origin] = []
     for tensor in escaped:
         state = tensor if isinstance(tensor, State) else tape.state_of(tensor)
-        if state is None or (state.row != UNOBSERVED and not trace.bad(state)):
+        if state is None or (state.row != UNOBSERVED and not origins.bad(state)):
             continue
-        origin = trace.written(state)
+        origin = origins.of(state)
         if origin is not None:
-            origins.append(origin)
-    if not origins:
+            found.append(origin)
+    if not found:
         return None
-    faults = [o for o in origins if not o.deliberate]
-    return trace.culprit(min(faults or origins, key=lambda o: o.index))
+    faults = [o for o in found if not o.deliberate]
+    return _Writer(origins).culprit(min(faults or found, key=lambda o: o.index))
 
 
-class _Trace:
-    def __init__(self, tape: OpTape, rows: Rows) -> None:
-        self.tape, self.rows = tape, rows
-        self._numbers: dict[int, Numbers] = {}
-        self._origins: dict[int, list[tuple[OperandRecord, Origin]]] = {}  # by record: of each of its bad results
-        for record in tape.records:
-            found = [(out, self._origin(record, out)) for out in record.outputs if out.state is not None and self.bad(out.state)]
-            if found:
-                self._origins[record.index] = found
+class _Writer:
+    """Writes the culprit of an origin."""
 
-    def numbers(self, state: State | None) -> Numbers | None:
-        if state is None or state.row == UNOBSERVED:
-            return None
-        known = self._numbers.get(state.row)
-        if known is None:
-            known = self._numbers[state.row] = self.rows.numbers(state.row)
-        return known
-
-    def bad(self, state: State | None) -> bool:
-        numbers = self.numbers(state)
-        return numbers is not None and numbers.num_nonfinite > 0
-
-    def nan(self, state: State | None) -> bool:
-        numbers = self.numbers(state)
-        return numbers is not None and numbers.num_nan > 0
-
-    def written(self, state: State) -> Origin | None:
-        """The origin of a bad state among the records that wrote it; None when no record made it bad."""
-        wants_nan = self.nan(state)
-        found: list[tuple[bool, Origin]] = []
-        for index in state.writers:
-            made = self._origins.get(index, ())
-            exact = [o for out, o in made if out.state is state]
-            if exact:
-                return exact[0]
-            found += [(self.nan(out.state), o) for out, o in made]
-        same = [o for is_nan, o in found if is_nan == wants_nan] or [o for _, o in found]
-        return min(same, key=lambda o: (o.deliberate, o.index), default=None)
-
-    def _of_operand(self, record: OpRecord, operand: OperandRecord) -> Origin:
-        state = operand.state
-        assert state is not None
-        origin = self.written(state)
-        if origin is not None:
-            return origin
-        blank = [i for i in state.writers if i in self.tape and self.tape[i].name in UNINITIALIZED]
-        if blank:
-            return Origin(blank[0], output=self.tape[blank[0]].outputs[0])
-        numbers = self.numbers(state)
-        assert numbers is not None
-        # -inf only: an attention mask that was passed in
-        mask = not operand.parameter and numbers.num_nan == 0 and numbers.num_pos_inf == 0
-        return Origin(record.index, root=operand, deliberate=mask)
-
-    def _origin(self, record: OpRecord, out: OperandRecord) -> Origin:
-        here = Origin(record.index, output=out)
-        inputs = [o for o in record.inputs if self.bad(o.state) and _concerns(o, out)]
-        on_purpose = record.phase != Phase.OPTIMIZER and any(o.state is None and nonfinite_number(o.value) for o in record.inputs)
-        if record.name in ("lift_fresh", "lift"):
-            return replace(here, deliberate=True)
-        found = [(o, self._of_operand(record, o)) for o in inputs]
-        if self.nan(out.state):
-            nans = [(o, origin) for o, origin in found if self.nan(o.state)]
-            if not nans and (not found or all(origin.deliberate for _, origin in found)):
-                data = [origin for _, origin in found if origin.root is not None and _is_input(origin.root)]
-                if data and record.name not in MASKED:
-                    return replace(data[0], deliberate=False)  # an inf in the data is a mask only where masks are used
-                written = min((origin.index for _, origin in found if origin.root is None), default=-1)
-                return replace(here, deliberate=on_purpose and record.name in _FILLS, written=written)
-            if not nans and record.phase == Phase.BACKWARD:
-                return self._contained(record, here, found)
-            found = nans or found
-        else:
-            if record.name in _SIGN_KEEPING:
-                found = [(o, origin) for o, origin in found if self._same_sign(o.state, out.state)]
-            if not found:
-                return replace(here, deliberate=on_purpose)
-        if record.phase == Phase.BACKWARD:
-            found = [(o, self._crossing(record, found, origin)) for o, origin in found]
-        return min((origin for _, origin in found), key=lambda o: (o.deliberate, o.index))
-
-    def _same_sign(self, source: State | None, result: State | None) -> bool:
-        a, b = self.numbers(source), self.numbers(result)
-        return a is None or b is None or bool((a.num_pos_inf and b.num_pos_inf) or (a.num_neg_inf and b.num_neg_inf))
-
-    def _from_backward(self, operand: OperandRecord) -> bool:
-        index = operand.producer
-        return index is not None and index in self.tape and self.tape[index].phase == Phase.BACKWARD
-
-    def _crossing(self, record: OpRecord, found: list[tuple[OperandRecord, Origin]], origin: Origin) -> Origin:
-        """Mark an origin that lies in the forward and is met only here, by a gradient that was finite."""
-        if any(self._from_backward(o) for o, _ in found) or origin.contained_until >= 0 or origin.root is not None:
-            return origin
-        return replace(origin, contained_until=record.index)
-
-    def _contained(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
-        """A nan born in a backward from an inf. Where its own forward made that, 0 * inf is the fault; else the inf's origin is."""
-        origin = min((o for _, o in found), key=lambda o: (o.deliberate, o.index))
-        if any(self._from_backward(o) for o, _ in found):
-            return origin
-        if record.forward is not None and self._same_place(self.tape[origin.index], record.forward):
-            return here
-        return self._crossing(record, found, origin)
-
-    @staticmethod
-    def _same_place(a: OpRecord, b: OpRecord) -> bool:
-        """Whether two records are one operation: checkpointing runs it twice, and the second has made what the gradient meets."""
-        return a is b or (a.op == b.op and a.stack.recompute and a.stack.frames[:1] == b.stack.frames[:1])
+    def __init__(self, origins: Origins) -> None:
+        self.origins, self.tape = origins, origins.tape
 
     def culprit(self, origin: Origin) -> Culprit:
-        record = self.tape[origin.index]
+        record = self._user_of(origin)
         out = origin.output
-        inputs = [o for o in record.inputs if out is None or o.state is None or _concerns(o, out)]
-        case = Case(
-            op=record.name,
-            phase=record.phase,
-            module=record.module,
-            inputs=tuple(self._operand(o) for o in inputs),
-            values={o.name: _value(o, out) for o in inputs if o.state is None},
-            output=self.numbers(out.state) if out is not None else None,
-            outputs=tuple(self._operand(o) for o in record.outputs),
-            forward=self._forward_case(record),
-            node=record.node,
+        inputs = [o for o in record.inputs if out is None or o.state is None or concerns(o, out)]
+        case = replace(
+            self._case(record, inputs, out),
+            forward=self._case(record.forward, record.forward.inputs) if record.forward is not None else None,
             accumulates=self._accumulates(record),
             deliberate=origin.deliberate,
-            root=(_root_name(origin.root), self.numbers(origin.root.state), _is_input(origin.root)) if origin.root is not None else None,
+            root=self._root(origin.root, record.phase) if origin.root is not None else None,
             uninitialized=out is not None and out.state is not None and out.state.row == UNOBSERVED,
-            contained=origin.contained_until >= 0,
+            contained=origin.contained,
         )
         reason, detail, advice = explain(case)
         stack = self._stack(record)
@@ -218,22 +88,37 @@ class _Trace:
             stack=stack,
         )
 
-    def _forward_case(self, record: OpRecord) -> Case | None:
-        forward = record.forward
-        if forward is None:
-            return None
+    def _case(self, record: OpRecord, inputs: Sequence[OperandRecord], out: OperandRecord | None = None) -> Case:
+        result = out if out is not None or not record.outputs else record.outputs[0]
         return Case(
-            op=forward.name,
-            phase=forward.phase,
-            module=forward.module,
-            inputs=tuple(self._operand(o) for o in forward.inputs),
-            values={o.name: o.value for o in forward.inputs if o.state is None},
-            output=self.numbers(forward.outputs[0].state) if forward.outputs else None,
-            outputs=tuple(self._operand(o) for o in forward.outputs),
+            op=record.name,
+            phase=record.phase,
+            module=record.module,
+            inputs=tuple(self._operand(o) for o in inputs),
+            values={o.name: _value(o, out) for o in inputs if o.state is None},
+            output=self.origins.numbers(result.state) if result is not None else None,
+            outputs=tuple(self._operand(o) for o in record.outputs),
+            rounded=self._rounded(record, inputs),
         )
 
+    def _root(self, root: OperandRecord, phase: Phase) -> Root:
+        assert root.state is not None
+        return Root(root.state.name or root.name, self.origins.numbers(root.state), source_of(root, phase))
+
+    def _user_of(self, origin: Origin) -> OpRecord:
+        """The operation to name. FSDP gathers a bad weight before the module that owns it can use it: that use is named."""
+        record = self.tape[origin.index]
+        if origin.root is None or origin.root.state is None or not _in_fsdp(record):
+            return record
+        owner = origin.root.state.name.rpartition(".")[0]
+
+        def uses(later: OpRecord) -> bool:
+            return later.module == owner and not _in_fsdp(later) and any(o.parameter and self.origins.bad(o.state) for o in later.inputs)
+
+        return next((r for r in self.tape.records if r.index > record.index and uses(r)), record)
+
     def _accumulates(self, record: OpRecord) -> str:
-        """Of a sum that the engine makes of several gradients: of what."""
+        """What a sum of several gradients is the gradient of; "" for any other operation."""
         if record.accumulates:
             return record.accumulates
         if record.phase != Phase.BACKWARD or record.op not in ("aten.add", "aten.add_") or record.stack.frames:
@@ -259,25 +144,50 @@ class _Trace:
             return Operand(name, None, repr(operand.value))
         if operand.state.name and operand.state.name != name:
             name = f"{name} ({operand.state.name})"
-        numbers = self.numbers(operand.state)
+        numbers = self.origins.numbers(operand.state)
         if numbers is not None:
             return Operand(name, replace(numbers, shape=operand.shape) if math.prod(operand.shape) == numbers.numel else numbers)
         return Operand(name, None, f"{str(operand.dtype).removeprefix('torch.')}{list(operand.shape)}")
 
+    def _rounded(self, record: OpRecord, inputs: Sequence[OperandRecord]) -> Rounded | None:
+        """A small number that was added to what is 0 among some operands, and that is 0 itself in their dtype."""
+        if record.name.startswith("_fused_"):  # a whole optimizer step in one operation
+            eps = next((o.value for o in inputs if o.name == "eps"), None)
+            return next((r for o in inputs if (r := _rounded_to_zero(eps, o.dtype)) is not None), None)
+        todo = list(inputs)
+        for _ in range(_STEPS_BACK):
+            earlier: list[OperandRecord] = []
+            for operand in todo:
+                numbers, at = self.origins.numbers(operand.state), operand.producer
+                if numbers is None or not numbers.num_zero or at is None or at not in self.tape:
+                    continue
+                writer = self.tape[at]
+                if writer.name in _ADDS:
+                    for other in writer.inputs:
+                        found = _rounded_to_zero(_value(other, operand), operand.dtype) if other.name != "alpha" else None
+                        if found is not None:
+                            return found
+                elif writer.name in _KEEP_ZEROS:
+                    earlier += [o for o in writer.inputs if concerns(o, operand)]
+            todo = earlier
+        return None
 
-_FILLS = frozenset(
-    {"full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "constant_pad_nd", "index_fill", "lift_fresh", "where"}
-)  # fmt: skip
 
-# An inf from these comes of an inf of the same sign, or was born there: exp(-inf) is 0, so exp's inf never stems from a mask.
-_SIGN_KEEPING = _FILLS | {"_to_copy", "add", "amax", "amin", "cat", "clamp", "clone", "copy", "exp", "exp2", "expm1", "gather", "index",
-                          "index_put", "logaddexp", "logsumexp", "max", "maximum", "mean", "min", "minimum", "relu", "softplus", "stack",
-                          "sum"}  # fmt: skip
+_STEPS_BACK = 6
+_ADDS = frozenset({"add", "clamp", "clamp_min"})
+_KEEP_ZEROS = frozenset({"sqrt", "div", "maximum", "amax", "cat", "copy", "clone"})  # what is 0 in their results was 0 before
 
 
-def _concerns(operand: OperandRecord, out: OperandRecord) -> bool:
-    """Whether an operand bears on a result: in an operation over lists, only the one at its place."""
-    return operand.position < 0 or out.position < 0 or operand.position == out.position
+def _in_fsdp(record: OpRecord) -> bool:
+    """Whether torch's own gathering of sharded parameters runs the operation."""
+    inner = record.stack.inner
+    return record.op.startswith("fsdp.") or (inner is not None and _FSDP in inner[0].co_filename)
+
+
+def _rounded_to_zero(value: Any, dtype: torch.dtype | None) -> Rounded | None:
+    if not isinstance(value, float) or value <= 0 or dtype is None or not dtype.is_floating_point:
+        return None
+    return None if torch.tensor(value, dtype=dtype, device="cpu") else Rounded(value, dtype)
 
 
 def _value(operand: OperandRecord, out: OperandRecord | None) -> Any:
@@ -286,12 +196,3 @@ def _value(operand: OperandRecord, out: OperandRecord | None) -> Any:
     if out is not None and out.position >= 0 and isinstance(value, list | tuple) and out.position < len(value):
         return value[out.position]
     return value
-
-
-def _is_input(root: OperandRecord) -> bool:
-    name = root.state.name if root.state is not None else ""
-    return not root.parameter and (not name or name.startswith(_ENTRIES))
-
-
-def _root_name(root: OperandRecord) -> str:
-    return (root.state.name if root.state is not None else "") or f"{root.name}, a tensor from outside"

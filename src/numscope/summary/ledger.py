@@ -7,6 +7,7 @@ on CPU the rows are host memory already; from another device each block comes ov
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.records.finding import Numbers
 from numscope.summary import dispatch, native
-from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH, Groups, Summary
+from numscope.summary.state import EMPTY_ROW, FIELDS, ROW_BYTES, ROW_WIDTH, Groups, Summary
 
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
 
@@ -225,6 +226,14 @@ class Ledger:
             for handle, numbers in zip(block.handles, block.host[: len(block.handles)].tolist(), strict=True):
                 found[handle] = numbers
         return found
+
+    def amax(self, handles: Sequence[int]) -> list[float]:
+        """Largest finite magnitudes as of the last read; 0 where nothing was read. *Cost:* some 20 ns a row."""
+        columns = {
+            block: block.host[:, FIELDS.index("abs_max")].tolist() if block.host.dim() > 1 else [] for block in self._blocks.values()
+        }
+        places = [(columns[block], row) for block, row, _, _ in map(self._meta.__getitem__, handles)]
+        return [max(column[row], 0.0) if row < len(column) else 0.0 for column, row in places]
 
     def summary(self, handle: int) -> Summary:
         return Summary.from_row(self.row(handle))

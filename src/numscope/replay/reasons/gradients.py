@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from numscope.records.finding import Reason
-from numscope.replay.reasons.case import FORWARD, GRADIENT, MASKED, Case, Verdict, attribute, explain, explains, number, of, overflow
-from numscope.replay.reasons.forward import DOMAINS, domain, exponential, first, x_log_y
-
-__all__ = ["FORWARD", "GRADIENT", "MASKED", "Case", "explain"]  # with all rules registered
+from numscope.replay.reasons.case import GRADIENT, Case, Verdict, attribute, explains, number, of, overflow
+from numscope.replay.reasons.functions import DOMAINS, domain, exponential, x_log_y
 
 
 def _advice_gradient(op: str) -> str:
@@ -39,7 +37,7 @@ def _coinciding_values(case: Case) -> Verdict | None:
     return (
         Reason.DIVISION_BY_ZERO,
         f"Two eigenvalues or singular values coincide: the gradient of {op} divides by their difference 0.",
-        "Avoid a loss on vectors of coinciding values, or perturb the matrix a little before.",
+        "Avoid a loss on vectors of coinciding values, or perturb the matrix slightly first.",
     )
 
 
@@ -102,7 +100,7 @@ def _gradient_at_the_end(case: Case) -> Verdict | None:
 @explains("div", "reciprocal", "rsqrt", "addcdiv", registry=GRADIENT)
 def _gradient_of_quotient(case: Case) -> Verdict | None:
     forward = case.forward
-    divisor = first(forward, "other", "tensor2") if forward is not None and forward.op in ("div", "addcdiv") else None
+    divisor = forward.operand("other", "tensor2") if forward is not None and forward.op in ("div", "addcdiv") else None
     if forward is not None and divisor is None:
         divisor = forward.operand("self")
     if forward is None or divisor is None:
@@ -110,7 +108,7 @@ def _gradient_of_quotient(case: Case) -> Verdict | None:
     if divisor.num_zero:
         return (
             Reason.DIVISION_BY_ZERO,
-            f"{of(divisor.num_zero, divisor.numel, f'divisors of {forward.op}')} 0, and so its gradient is not finite.",
+            f"{of(divisor.num_zero, divisor.numel, f'divisors of {forward.op}')} 0, so its gradient is not finite.",
             "Add a small eps to the divisor, or clamp it. A torch.where around it hides the value, not the gradient.",
         )
     if not case.nonfinite_input and divisor.abs_min:

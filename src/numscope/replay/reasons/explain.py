@@ -1,0 +1,139 @@
+"""Why an operation made a non-finite value, and what to do about it."""
+
+from __future__ import annotations
+
+import torch
+
+from numscope.records.finding import Reason
+from numscope.records.site import Phase
+from numscope.replay.reasons import arithmetic, functions, gradients, losses, optimizers  # registers their rules
+from numscope.replay.reasons.case import FORWARD, GRADIENT, Case, Root, Rounded, Source, Verdict, counts, overflow, zeros_and_ones
+
+__all__ = ["explain"]
+_RULES = (arithmetic, functions, gradients, losses, optimizers)
+_MASK_ADVICE = "Mask with a large finite number (torch.finfo(dtype).min) instead of an infinity, which becomes nan here."
+_HIDDEN_ADVICE = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
+
+
+def explain(case: Case) -> Verdict:
+    """Reason, detail and advice for one case; never fails."""
+    try:
+        reason, detail, advice = _explain(case)
+        return reason, f"T{detail[1:]}" if detail.startswith("the ") else detail, advice
+    except (ArithmeticError, ValueError, TypeError):
+        return Reason.UNKNOWN, "No rule explains these numbers.", "Look at the operands' ranges."
+
+
+def _explain(case: Case) -> Verdict:
+    if case.root is not None:
+        return _bad_before(case.root)
+    if case.uninitialized:
+        detail = f"Memory that {case.op} left uninitialized was read before it was written."
+        return Reason.UNKNOWN, detail, "Use torch.zeros, or write all of it before reading."
+    if case.deliberate:
+        return _written_on_purpose(case)
+    if case.phase == Phase.OPTIMIZER:
+        return optimizers.update(case, _by_rule(case))
+    reason, detail, advice = _by_rule(case)
+    if case.accumulates:
+        return reason, f"Gradient accumulation of {case.accumulates}: {detail}", advice
+    if case.contained:
+        detail += " The loss never saw it, but its gradient did."
+        advice += (
+            " What hides it later hides the value, not the gradient; with torch.where, write torch.where(ok, f(torch.where(ok, x, 1)), 0)."
+        )
+    return reason, detail, advice
+
+
+def _by_rule(case: Case) -> Verdict:
+    verdict: Verdict | None = None
+    if case.phase == Phase.BACKWARD and case.forward is not None and not case.accumulates and case.forward.op in GRADIENT:
+        verdict = GRADIENT[case.forward.op](case)
+        if verdict is not None and case.forward.rounded is not None:
+            verdict = _rounded(case.forward.rounded, verdict)
+    if verdict is None and case.op in FORWARD:
+        verdict = FORWARD[case.op](case)
+        if verdict is not None and case.rounded is not None:
+            verdict = _rounded(case.rounded, verdict)
+    return verdict or _from_infinities(case) or overflow(case) or _unknown(case)
+
+
+def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
+    """An operand is 0 although something was added to it: that was too small for the dtype."""
+    reason, detail, _ = verdict
+    if reason not in (Reason.DIVISION_BY_ZERO, Reason.DOMAIN, Reason.GRADIENT_AT_ZERO):
+        return verdict
+    limits = torch.finfo(small.dtype)
+    dtype = str(small.dtype).removeprefix("torch.")
+    detail += (
+        f" The {small.value:g} that should prevent this rounds to 0 in {dtype}, "
+        f"whose smallest positive number is {limits.smallest_normal * limits.eps:.3g}."
+    )
+    return reason, detail, f"Use a larger number than {small.value:g}, such as 1e-4, or compute this in float32."
+
+
+def _bad_before(root: Root) -> Verdict:
+    name, what = root.name, counts(root.numbers)
+    nan = root.numbers is not None and root.numbers.num_nan > 0
+    whence = "" if nan else " An infinity comes from an overflow, log(0) or a division by zero there: normalize or clip."
+    if root.source is Source.ARGUMENT:
+        advice = "Check the batch: how it was loaded, normalized and augmented, or what computed it before the model was called."
+        return Reason.BAD_INPUT, f"{name} held {what} before any operation.", advice
+    if root.source is Source.OUTPUT:
+        return Reason.BAD_INPUT, f"{name} held {what}.", "Check the model, whose output the loss was given."
+    if root.source is Source.LOSS:
+        detail = f"{name}, an input of the loss that the model did not make, held {what}."
+        return Reason.BAD_INPUT, detail, f"It may be a target, a return, an advantage or a weight: check where it was computed.{whence}"
+    if root.source is Source.OUTSIDE:
+        detail = f"{name}, which is no argument, parameter or buffer of the model, held {what} before the model was called."
+        return Reason.BAD_INPUT, detail, f"Check where it was computed.{whence}"
+    if root.source is Source.GRADIENT:
+        if name.startswith("gradient["):
+            advice = "Check the loss that torch.autograd.grad was given."
+            return Reason.BAD_INPUT, f"{name} of torch.autograd.grad held {what}.", advice
+        advice = "The loss's own backward made it: check the loss function."
+        return Reason.BAD_INPUT, f"{name} held {what} when it reached the model.", advice
+    return Reason.BAD_PARAMETER, f"{name} held {what} before this step.", WRITTEN_SINCE
+
+
+WRITTEN_SINCE = "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
+NEVER_WRITTEN = (
+    "No optimizer step has run since the watch began: check the checkpoint that was loaded, and whether it was ever initialized "
+    "(to_empty() and torch.empty leave memory as it was)."
+)
+
+
+def _written_on_purpose(case: Case) -> Verdict:
+    written = case.nonfinite_value.partition(" = ")[2] or counts(case.output)
+    if case.has_nan:
+        advice = "Write a finite number, or keep these positions out of the loss."
+    else:
+        advice = (
+            "Use a large finite number (torch.finfo(dtype).min), or keep masked positions, and targets that point at them, out of the loss."
+        )
+    return Reason.UNKNOWN, f"The code itself wrote {written} here, and it reached what must be finite.", advice
+
+
+def _from_infinities(case: Case) -> Verdict | None:
+    tensors = case.tensors
+    infinite = [n for n in tensors if n.num_nonfinite]
+    if case.op in ("lift_fresh", "lift"):
+        detail = f"The Python numbers that this tensor is made of held {counts(case.output)}."
+        return Reason.BAD_INPUT, detail, "Check where these numbers were computed."
+    if case.nonfinite_value and not infinite and not all(map(zeros_and_ones, tensors)):
+        return Reason.BAD_INPUT, f"{case.op} was given {case.nonfinite_value}.", "Check where this number was computed."
+    if not case.nonfinite_input or not case.has_nan:
+        return None
+    if case.op in ("div", "divide", "true_divide") and len(infinite) > 1 and not any(n.num_nan for n in infinite):
+        detail = f"inf was divided by inf: {counts(infinite[0])} by {counts(infinite[1])}."
+        return Reason.INF_MINUS_INF, detail, "Divide finite numbers: subtract the maximum before exp, or clamp both."
+    zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
+    advice = _HIDDEN_ADVICE if case.phase == Phase.BACKWARD else _MASK_ADVICE
+    if zeros or case.op in ("mul", "mv", "dot") or not infinite:
+        what = f"a tensor that holds {counts(infinite[0])}" if infinite else case.nonfinite_value.partition(" = ")[2]
+        return Reason.ZERO_TIMES_INF, f"0 was multiplied by {what}.", advice
+    return Reason.INF_MINUS_INF, f"Infinities cancelled each other to nan: {' against '.join(map(counts, infinite))}.", advice
+
+
+def _unknown(case: Case) -> Verdict:
+    return Reason.UNKNOWN, f"{case.op} of finite operands gave {counts(case.output)}.", "Look at the operands' ranges."

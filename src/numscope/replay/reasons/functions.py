@@ -1,0 +1,84 @@
+"""The rules for functions with a domain, and for exponentials."""
+
+from __future__ import annotations
+
+import math
+
+from numscope.records.finding import Reason
+from numscope.replay.reasons.case import Case, Range, Verdict, explains, number, of
+
+DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, advice
+    "log": (0.0, math.inf, False, "Clamp the argument: torch.log(x.clamp_min(eps)); for log(softmax(x)) use F.log_softmax."),
+    "log2": (0.0, math.inf, False, "Clamp the argument: torch.log2(x.clamp_min(eps))."),
+    "log10": (0.0, math.inf, False, "Clamp the argument: torch.log10(x.clamp_min(eps))."),
+    "log1p": (-1.0, math.inf, False, "Keep the argument above -1: torch.log1p(x.clamp_min(-1 + eps))."),
+    "logit": (0.0, 1.0, False, "Give logit an eps: torch.logit(p, eps=1e-6)."),
+    "sqrt": (0.0, math.inf, True, "Clamp the argument to >= 0 before the root: rounding can make a variance negative."),
+    "acos": (-1.0, 1.0, True, "Clamp the argument to [-1, 1]: rounding can carry a cosine beyond."),
+    "asin": (-1.0, 1.0, True, "Clamp the argument to [-1, 1]."),
+    "atanh": (-1.0, 1.0, False, "Clamp the argument to within (-1, 1)."),
+    "acosh": (1.0, math.inf, True, "Clamp the argument to >= 1."),
+    "lgamma": (0.0, math.inf, False, "lgamma has poles at 0 and the negative integers: clamp the argument above 0."),
+    "digamma": (0.0, math.inf, False, "digamma has poles at 0 and the negative integers: clamp the argument above 0."),
+    "special_log_ndtr": (-math.inf, math.inf, True, "Clamp the argument."),
+    "erfinv": (-1.0, 1.0, False, "Clamp the argument to within (-1, 1)."),
+    "special_ndtri": (0.0, 1.0, False, "Clamp the argument to within (0, 1)."),
+}
+
+
+def _outside(case: Case, x: Range, op: str) -> Verdict | None:
+    low, high, inside, advice = DOMAINS[op]
+    # nan comes of what lies beyond an end; at an open end itself the result is infinite
+    if x.low < low or (not inside and (x.low == low or (low == 0 and x.num_zero))):
+        value = min(x.low, low)
+        bound = f" < {number(low)}" if value < low else ""
+    elif x.high > high or (not inside and x.high == high):
+        value = x.high
+        bound = f" > {number(high)}" if value > high else ""
+    else:
+        return None
+    zeros = f"; {of(x.num_zero, x.numel, 'arguments')} 0" if x.num_zero and low == 0 else ""
+    extreme = "Smallest" if value <= low else "Largest"
+    return Reason.DOMAIN, f"{extreme} argument of {op} is {number(value, low if value <= low else high)}{bound}{zeros}.", advice
+
+
+@explains(*DOMAINS)
+def domain(case: Case) -> Verdict | None:
+    x = case.operand("self", "input")
+    return _outside(case, x, case.op) if x is not None else None
+
+
+@explains("xlogy", "special_xlogy", "special_xlog1py", "binary_cross_entropy")
+def x_log_y(case: Case) -> Verdict | None:
+    y = case.operand("self") if case.op == "binary_cross_entropy" else case.operand("other")
+    return _outside(case, y, "log1p" if case.op == "special_xlog1py" else "log") if y is not None else None
+
+
+@explains("rsqrt")
+def _inverse_root(case: Case) -> Verdict | None:
+    x = case.operand("self")
+    if x is None:
+        return None
+    if case.has_nan and x.low < 0:
+        advice = "Clamp the argument to >= 0 and add eps: rounding can make a variance negative."
+        return Reason.DOMAIN, f"Smallest argument of rsqrt is {number(x.low)} < 0.", advice
+    if x.num_zero:
+        advice = "Add eps inside the root: torch.rsqrt(x + eps)."
+        return Reason.DIVISION_BY_ZERO, f"{of(x.num_zero, x.numel, 'arguments of rsqrt')} 0.", advice
+    return None
+
+
+@explains("exp", "exp2", "expm1", "sinh", "cosh", "special_expit", "softplus", "elu", "logaddexp")
+def exponential(case: Case) -> Verdict | None:
+    x = case.operand("self")
+    even = case.op in ("sinh", "cosh")
+    # a masked score's -inf gives 0 here and explains nothing
+    if x is None or case.has_nan or any(n.num_nan or n.num_pos_inf or (even and n.num_neg_inf) for n in case.tensors):
+        return None
+    largest = x.abs_max if even else x.high
+    bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
+    return (
+        Reason.EXP_OVERFLOW,
+        f"Largest argument of {case.op} {number(largest)}; {case.dtype} holds results up to {number(bound)}.",
+        "Subtract the maximum first (softmax, logsumexp), use F.softplus or log-probabilities, or clamp the argument.",
+    )

@@ -1,0 +1,35 @@
+"""The rules for optimizer steps."""
+
+from __future__ import annotations
+
+from numscope.records.finding import Reason
+from numscope.replay.reasons.case import Case, Verdict, explains, of
+
+_IN_FLOAT32 = "Keep the weights and the optimizer's state in float32 (torch.autocast instead of a model in half precision)"
+
+
+@explains("_fused_adagrad", "_fused_adam", "_fused_adamw")
+def _fused(case: Case) -> Verdict | None:
+    squares, eps = case.operand("state_sums", "exp_avg_sqs"), case.operand("eps")
+    if squares is None or eps is None or not squares.num_zero or not case.has_nan or case.nonfinite_input:
+        return None
+    if eps.high and case.rounded is None:
+        return None
+    return Reason.DIVISION_BY_ZERO, f"{of(squares.num_zero, squares.numel, 'sums of squared gradients')} 0 (0/0 is nan).", ""
+
+
+def update(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict on an operation of an optimizer's step, given the one on the operation alone."""
+    reason, detail, advice = verdict
+    if case.nonfinite_value:
+        advice = "Check the learning rate, its schedule, and the other numbers given to the optimizer."
+        return Reason.OPTIMIZER_UPDATE, f"The update was computed with {case.nonfinite_value}.", advice
+    if reason == Reason.DIVISION_BY_ZERO and case.rounded is not None:
+        advice = f"{_IN_FLOAT32}, or give the optimizer an eps of at least 1e-4."
+    elif reason == Reason.DIVISION_BY_ZERO:
+        advice = "Give the optimizer a positive eps, added to what it divides by."
+    elif reason == Reason.OVERFLOW:
+        advice = f"{_IN_FLOAT32}, or clip gradients and lower the learning rate."
+    elif reason not in (Reason.DOMAIN, Reason.EXP_OVERFLOW):  # their own advice fits here too
+        advice = "Check the learning rate, eps and weight decay, and clip gradients."
+    return Reason.OPTIMIZER_UPDATE, f"{reason.value}: {detail}", advice
