@@ -241,7 +241,7 @@ FAULTS = (
     Fault(
         "hub-port-taken",
         "a silent listener has rank 0's port, said by rank 0's node",
-        "hub-port-taken",
+        "hub-port-in-use",
         MEETING_S + START_S,
         hosts=("node0",),
         inject=_served(),

@@ -24,7 +24,7 @@ def corrupted_then_dead() -> Iterator[dict[int, list[Told]]]:
 
 def test_corrupt_payload_is_found_with_its_offset_and_bits(corrupted_then_dead: dict[int, list[Told]]) -> None:
     told = corrupted_then_dead[5]
-    assert "rank 0 got 8 B from rank 1 with 3 wrong bits in 2 bytes, the first at offset 6" in told[0].error
+    assert "rank 0 received 8 B from rank 1 with 3 wrong bits in 2 bytes, the first at offset 6" in told[0].error
     assert told[0].pair(1)["status"] == "corrupt"
     assert [entry["corrupt"] for entry in told[0].pair(1)["received"]] == [
         {"first_offset": 6, "num_bytes": 2, "num_bits": 3},
@@ -49,7 +49,7 @@ def test_wrong_result_of_a_collective_is_told_by_its_rank_alone(corrupted_then_d
 
 def test_death_of_a_child_is_told_by_its_agent_and_named_by_the_others(corrupted_then_dead: dict[int, list[Told]]) -> None:
     told = corrupted_then_dead[6]
-    assert told[2].error.startswith("rank 2's torch process died in collectives: ended by SIGKILL, while it did: broadcast, ")
+    assert told[2].error.startswith("rank 2's torch process died in collectives: ended by SIGKILL, during: broadcast, ")
     assert (told[2].data["child"]["hung"], told[2].data["child"]["how"]) == (False, "ended by SIGKILL")
     for rank in (0, 1):
         last = told[rank].data["collectives"][-1]
@@ -138,7 +138,7 @@ def test_hang_in_collectives_is_killed_with_its_name_and_named_by_the_others(sto
     _, told = stories["hang_in_collectives"]
     assert told[1].error.startswith("rank 1's torch process hung in collectives: allocate memory on cpu, for ")
     assert told[0].data["missing"] == [1]
-    assert told[0].error == "rank 1 did not come to the collectives"
+    assert told[0].error == "rank 1 did not join the collectives"
 
 
 def test_stopped_host_of_the_store_is_killed_and_named_by_the_others(stories: Stories) -> None:
@@ -153,7 +153,7 @@ def test_rank_that_does_not_come_to_the_store_is_named(stories: Stories) -> None
     told, after = stories["stay_away"]
     for rank in (0, 2):
         assert told[rank].data["missing"] == [1]
-        assert told[rank].error == "rank 1 did not come to torch's store at rank 0"
+        assert told[rank].error == "rank 1 did not join torch's store at rank 0"
     assert after[0].error == "rank 0 has no process group: its backend did not start"
 
 

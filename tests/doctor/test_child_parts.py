@@ -17,7 +17,7 @@ from numscope.doctor.child.desk import sentence, size_name
 from numscope.doctor.child.faults import Faults
 from numscope.doctor.child.patterns import difference, digest, pattern
 from numscope.doctor.child.report import Report, StepTimeout
-from numscope.doctor.child.tournament import num_rounds, opponent, rounds_to_play
+from numscope.doctor.phases.tournament import num_rounds, opponent, rounds_to_play
 
 
 @pytest.mark.parametrize("num", [*range(1, 18), 31, 64])

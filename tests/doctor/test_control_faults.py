@@ -80,7 +80,7 @@ def test_healthy_ranks_each_print_their_own_line_and_exit_with_0() -> None:
 def test_rank_that_never_starts_is_named(end_of: Ends) -> None:
     ended, seconds = end_of("absent 2")
     assert {one.code for one in ended.values()} == {1}
-    assert "Rank 2 never came to the rendezvous" in ended[0].out
+    assert "Rank 2 never joined" in ended[0].out
     assert seconds < share(BRISK, 1) + 2 + OVERHEAD_S
 
 
@@ -131,7 +131,7 @@ def test_two_ranks_with_one_number_are_both_named() -> None:
         ended = ranks.end()
     assert {one.code for one in ended.values()} == {1}, ended
     assert "rank-duplicate" in ended[0].out
-    assert [one.out for one in ended.values() if "was not let in: rank 1 is said by" in one.out]
+    assert [one.out for one in ended.values() if "was not admitted: " in one.out and "both claim rank 1" in one.out]
     assert ranks.seconds < BRISK.deadline_s  # nobody is waited for who can't come any more
 
 
@@ -140,13 +140,13 @@ def test_world_sizes_that_disagree_are_told() -> None:
         ended = ranks.end()
     assert {one.code for one in ended.values()} == {1}, ended
     assert "world-size-differs" in ended[0].out
-    assert "says world size 4, rank 0's is 3" in ended[2].out
+    assert "has world size 4, rank 0 has 3" in ended[2].out
 
 
 def test_other_token_is_another_job(end_of: Ends) -> None:
     ended, _ = end_of("token")
     assert {one.code for one in ended.values()} == {1}, ended
-    assert "hub-of-another-job" in ended[1].out
+    assert "hub-wrong-job" in ended[1].out
     assert "does not hold this job's token" in ended[0].out
 
 

@@ -1,0 +1,42 @@
+"""Files that readers find whole, in their old state or in their new one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+
+def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
+    """Write a file whole, in place of one that may stand there.
+
+    Args:
+        path: in a folder that exists.
+        data: text is written as UTF-8, with its line ends as they are.
+
+    Raises:
+        OSError: the file cannot be written; the one that stood there is untouched.
+        UnicodeEncodeError: the text holds a lone surrogate; likewise.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    with replacing(path) as aside, open(aside, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
+    """The name of a file to write in place of ``path``: it is renamed when the block ends, and deleted if the block raises.
+
+    It stands in the same folder as ``.<name>.<random>.tmp``: readers of whole folders pass over names with a dot, and ranks on several
+    machines may share the folder and a process id.
+    """
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name[:50]}.{os.urandom(8).hex()}.tmp")  # file systems allow 255 bytes
+    try:
+        yield aside
+        os.replace(aside, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
