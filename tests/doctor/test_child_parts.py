@@ -97,6 +97,13 @@ def test_faults_of_other_ranks_and_phases_leave_alone() -> None:
     assert payload.tolist() == [0, 0, 0, 0, 0, 0, 5, 128]
 
 
+def test_unknown_fault_is_refused_with_those_known() -> None:
+    with pytest.raises(
+        ValueError, match="NUMSCOPE_DOCTOR_FAULT: got 'corupt:rank=0', expected corrupt:peer,phase,rank; slow:factor,rank; "
+    ):
+        Faults("corupt:rank=0", 0)
+
+
 def test_step_that_was_left_behind_says_nothing_any_more() -> None:
     reading, writing = os.pipe()
     report = Report(writing)

@@ -133,7 +133,7 @@ def test_dropped_ephemeral_ports_are_told_from_a_node_that_is_gone(tmp_path: Pat
         assert cell(results, 0, 2)["known"] in ("dropped", "unreachable")
         assert words(results)[1, 0] == "ok"
         assert results[0]["heard"].get("1", 0) > 0
-        assert "node0 to node1 (192.168.77.2:" in results[0]["phase_error"] and "no answer within" in results[0]["phase_error"]
+        assert results[0]["phase_error"].startswith("node0 to node2 (192.168.77.3:")  # whom it meets first
         assert max(result["seconds"] for result in results) < 30.0
 
 

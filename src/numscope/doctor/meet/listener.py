@@ -12,6 +12,7 @@ Datagrams to the same port number are counted by sender: TCP needs both directio
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import socket
@@ -64,6 +65,8 @@ class Listener:
         self._datagrams = socket.socket(self._listening.family, socket.SOCK_DGRAM)
         if self._listening.family == socket.AF_INET6:
             self._datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        with contextlib.suppress(OSError):  # if another socket has this number, no datagrams arrive here
+            self._datagrams.bind(("", self.port))
         for loop, kind in ((self._accept, "accept"), (self._hear, "hear")):
             threading.Thread(target=loop, name=f"doctor-{kind}", daemon=True).start()
 
@@ -71,17 +74,11 @@ class Listener:
         """Stops listening; connections in progress end at their own deadlines."""
         self._closed.set()
         for each in (self._listening, self._datagrams):
-            try:
+            with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)  # wakes the waiting thread, which close() does not
-            except OSError:
-                pass
             each.close()
 
     def _hear(self) -> None:
-        try:
-            self._datagrams.bind(("", self.port))
-        except OSError:
-            return  # another socket has this number, so there are no datagrams
         while not self._closed.is_set():
             try:
                 data = self._datagrams.recv(_DATAGRAM.size + 1)
