@@ -27,12 +27,15 @@ def refusal(*words: str, **environ: str) -> str:
         (["--phases", "linsk"], "numscope doctor: --phases: got 'linsk', expected one of 0 (facts), 1 (rendezvous), 2 (compare), "),
         (["--deadline", "3"], "numscope doctor: --deadline: got '3', expected seconds, at least 10."),
         (["--timeout-scale", "x"], "numscope doctor: --timeout-scale: got 'x', expected a factor, at least 0.01."),
-        (["--sizes", "1M,z"], "numscope doctor: --sizes: got '1M,z', expected sizes from 8 bytes to 4G with commas in between"),
+        (["--sizes", "1M,z"], "numscope doctor: --sizes: got '1M,z', expected comma-separated sizes from 8 bytes to 4G, such as"),
         (["--backend", "ncl"], "numscope doctor: --backend: got 'ncl', expected gloo, nccl or both"),
         (["--node-rank", "1"], "numscope doctor: --node-rank: got 1 without --nnodes, expected both. Add --nnodes N."),
-        (["--nnodes", "2", "--node-rank", "2"], "numscope doctor: --node-rank: got 2, expected one of 0 to 1, as --nnodes 2 says."),
+        (["--nnodes", "2", "--node-rank", "2"], "numscope doctor: --node-rank: got 2, expected 0 to 1, since --nnodes is 2."),
         (["--nproc", "0"], "numscope doctor: --nproc: got 0, expected a whole number, at least 1."),
-        (["--baseline", "absent.json"], "numscope doctor: --baseline: got 'absent.json', expected a file that numscope doctor --json has"),
+        (
+            ["--baseline", "absent.json"],
+            "numscope doctor: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
+        ),
         (["--quik"], "numscope doctor: got '--quik', expected one of --backend, "),
         (["explian", "x"], "numscope doctor: got 'explian', expected one of explain."),
     ],
@@ -66,14 +69,14 @@ def test_contradicting_launchers_are_refused() -> None:
 
 def test_batch_script_without_srun_is_refused() -> None:
     said = refusal(SLURM_JOB_ID="1", SLURM_PROCID="0", SLURM_NTASKS="4")
-    assert "Say srun numscope doctor" in said
+    assert "Use srun numscope doctor" in said
 
 
 def test_baseline_that_is_no_report_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps([1]))
-    assert "It holds no JSON object" in refusal("--baseline", str(tmp_path / "list.json"))
+    assert "It does not contain a JSON object" in refusal("--baseline", str(tmp_path / "list.json"))
     (tmp_path / "text.json").write_text("nothing")
-    assert "It is no JSON" in refusal("--baseline", str(tmp_path / "text.json"))
+    assert "It is not JSON" in refusal("--baseline", str(tmp_path / "text.json"))
     for values in ({}, {"measured": 1}):
         (tmp_path / "other.json").write_text(json.dumps(values))
-        assert 'It holds no "measured"' in refusal("--baseline", str(tmp_path / "other.json"))
+        assert 'It does not contain "measured"' in refusal("--baseline", str(tmp_path / "other.json"))

@@ -41,18 +41,22 @@ class Crew:
 
     Args:
         fault: as NUMSCOPE_DOCTOR_FAULT.
+        absent: ranks without a child.
     """
 
-    def __init__(self, num: int, fault: str = "", **settings: Any) -> None:
+    def __init__(self, num: int, fault: str = "", absent: tuple[int, ...] = (), **settings: Any) -> None:
         self.num = num
         self.settings = Settings(**settings)
         self.identities = [Identity(rank=rank, world_size=num, local_rank=rank, local_world_size=num) for rank in range(num)]
         with _ENVIRON, mock.patch.dict(os.environ, {"NUMSCOPE_DOCTOR_FAULT": fault}):
-            children = [Child(identity, self.settings) for identity in self.identities]
-        self.kept: list[dict[str, Any]] = [{"child": child} for child in children]
+            children = {rank: Child(self.identities[rank], self.settings) for rank in range(num) if rank not in absent}
+        self.kept: dict[int, dict[str, Any]] = {rank: {"child": child} for rank, child in children.items()}
         self.roster: dict[int, Any] = {
-            rank: {"address": "127.0.0.1", "listen": {"address": "", "port": 0, "store_port": child.store_port}}
-            for rank, child in enumerate(children)
+            rank: {
+                "address": "127.0.0.1",
+                "listen": {"address": "", "port": 0, "store_port": children[rank].store_port if rank in children else 0},
+            }
+            for rank in range(num)
         }
         self.groups: set[int] = set()
 
@@ -67,7 +71,7 @@ class Crew:
 
     def warm_up(self) -> None:
         """Waits until torch is imported, so that a busy host's time for it is not the test's."""
-        for rank, kept in enumerate(self.kept):
+        for rank, kept in self.kept.items():
             with contextlib.suppress(PhaseFailed):
                 kept["child"].run(0, {"rank": rank}, Deadline(100.0), lambda what: None)  # it knows no such phase
 
@@ -90,17 +94,17 @@ class Crew:
             except PhaseFailed as failed:
                 told[rank].error, told[rank].data = failed.sentence, failed.data
 
-        threads = [threading.Thread(target=one, args=(rank,)) for rank in ranks or range(self.num)]
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in ranks or self.kept]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.groups |= {self.child(rank).process_group for rank in range(self.num)}
+        self.groups |= {self.child(rank).process_group for rank in self.kept}
         return told
 
     def close(self) -> None:
-        self.groups |= {self.child(rank).process_group for rank in range(self.num)}
-        for kept in self.kept:
+        self.groups |= {self.child(rank).process_group for rank in self.kept}
+        for kept in self.kept.values():
             kept["child"].close()
 
 

@@ -121,7 +121,7 @@ def _links(*, rank: int, num_nodes: int, per_node: int, links: Cells, heard: Cal
             data["heard"][str(other * per_node)] = 3
         own = links.get((node, other), {})
         cell = {
-            "from": node, "to": other, "from_rank": rank, "to_rank": other * per_node, "from_host": f"node{node}",
+            "from_node": node, "to_node": other, "from_rank": rank, "to_rank": other * per_node, "from_host": f"node{node}",
             "to_host": f"node{other}", "address": f"10.0.0.{other + 1}", "port": 40000 + other * per_node,
             "round": 0, "status": "ok", "error": "",
         }  # fmt: skip

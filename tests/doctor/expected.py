@@ -11,8 +11,9 @@ from tests.doctor.netns import Host, Network, silent_server
 PORT = 29517  # outside of the range that the kernel hands out; the hosts are empty, so it is free
 DEADLINE_S = 60.0
 TORCH_DEADLINE_S = 120.0  # several processes that import torch at once need more than a second
-# With those: ranks are waited for 14 s, a phase of links has 8 s, one of torch's 16 to 20 s. Two more seconds each are promised.
-MEETING_S, LINKS_S, TORCH_S = 14.2, 7.9, 20.0
+# Missing ranks are waited for; a phase of links has 8 s, one of torch's 16 to 20 s. Two more seconds each are promised.
+MEETING_SCALE = 0.5  # of time limits, where only the rendezvous matters: it then takes 7 s
+MEETING_S, LINKS_S, TORCH_S = 7.2, 7.9, 20.0
 START_S = 6.0  # processes to start, phases that are not concerned, and a machine that does other things too
 
 
@@ -34,8 +35,8 @@ class Fault:
         absent: hosts where nothing is started.
         stopped: hosts whose processes do not end by themselves.
         told_by: hosts that must say the finding: 0 hosts the hub.
-        torchrun: ranks get torchrun's environment, so that rank 0's own process hosts the hub.
-        phases, deadline_s: of the doctor.
+        torchrun: ranks get torchrun's environment, so that rank 0's own process hosts the hub, and each host has one process.
+        phases, deadline_s, scale: of the doctor; the scale is that of time limits.
         of_network: torch's own words for it are recorded too.
         also: findings that may stand beside it.
     """
@@ -57,9 +58,10 @@ class Fault:
     absent: tuple[int, ...] = ()
     stopped: tuple[int, ...] = ()
     told_by: tuple[int, ...] = (0,)
-    torchrun: bool = False
+    torchrun: bool = True
     phases: str = "links"
     deadline_s: float = DEADLINE_S
+    scale: float = 1.0
     of_network: bool = True
     also: tuple[str, ...] = ()
 
@@ -91,9 +93,17 @@ _STOP, _KILL = "kill -STOP $PPID", "kill -KILL $PPID"
 _CUT = "iptables -w -I INPUT -i eth0 -j DROP; iptables -w -I OUTPUT -o eth0 -j DROP"
 
 FAULTS = (
-    Fault("healthy", "nothing", "", 20.0, code=0),
+    Fault("healthy", "nothing", "", 20.0, code=0, torchrun=False),
     # who comes and who stays
-    Fault("rank-never-starts", "a rank never starts", "rank-missing", MEETING_S + START_S, ranks=(2,), absent=(2,)),
+    Fault(
+        "rank-never-starts",
+        "a rank never starts",
+        "rank-missing",
+        MEETING_S + START_S,
+        ranks=(2,),
+        absent=(2,),
+        scale=MEETING_SCALE,
+    ),
     Fault(
         "rank-dies",
         "a rank's process dies in the middle of a phase",
@@ -102,6 +112,7 @@ FAULTS = (
         ranks=(2,),
         hosts=("node2",),
         during={2: ("links", _KILL)},
+        torchrun=False,
     ),
     *(
         Fault(
@@ -117,22 +128,19 @@ FAULTS = (
         )
         for number, phase in ((2, "compare"), (3, "links"))
     ),
-    *(
-        Fault(
-            f"rank-stops-in-{phase}",
-            f"a rank's process hangs (SIGSTOP) in phase {number} ({phase})",
-            "rank-silent",
-            MEETING_S + 2 * TORCH_S + START_S,
-            ranks=(1,),
-            hosts=("node1",),
-            during={1: (phase, _STOP)},
-            stopped=(1,),
-            phases=phase,
-            deadline_s=180.0 if phase == "compute" else TORCH_DEADLINE_S,  # a silent heart is known after 5 s
-            num_hosts=2,
-            of_network=False,
-        )
-        for number, phase in ((4, "backend"), (5, "pairs"), (6, "collectives"), (7, "compute"))
+    Fault(
+        "rank-stops-in-backend",
+        "a rank's process hangs (SIGSTOP) in phase 4 (backend)",
+        "rank-silent",
+        2 * MEETING_S + TORCH_S + START_S,
+        ranks=(1,),
+        hosts=("node1",),
+        during={1: ("backend", _STOP)},
+        stopped=(1,),
+        phases="backend",
+        deadline_s=TORCH_DEADLINE_S,  # a silent rank is noticed after 5 s
+        num_hosts=2,
+        of_network=False,
     ),
     Fault(
         "rank-0-dies",
@@ -143,7 +151,6 @@ FAULTS = (
         during={0: ("links", _KILL)},
         stopped=(0,),
         told_by=(1, 2),
-        torchrun=True,
     ),
     Fault(
         "rank-0-stops",
@@ -154,7 +161,6 @@ FAULTS = (
         during={0: ("links", _STOP)},
         stopped=(0,),
         told_by=(1, 2),
-        torchrun=True,
     ),
     Fault(
         "two-claim-one-rank",
@@ -162,10 +168,9 @@ FAULTS = (
         "rank-duplicate",
         MEETING_S + START_S,
         hosts=("node1", "node2"),
-        words={2: ("--node-rank", "1")},
         also=("rank-missing",),
-        torchrun=True,
         environment={2: {"RANK": "1"}},
+        scale=MEETING_SCALE,
     ),
     Fault(
         "world-sizes-disagree",
@@ -174,8 +179,8 @@ FAULTS = (
         MEETING_S + START_S,
         hosts=("node2",),
         also=("rank-missing",),
-        torchrun=True,
         environment={2: {"WORLD_SIZE": "4"}},
+        scale=MEETING_SCALE,
     ),
     # the way to the hub
     Fault(
@@ -187,6 +192,8 @@ FAULTS = (
         inject=lambda network, stack: network.hosts[1].resolve("node0", "127.0.1.1"),
         told_by=(1,),
         num_hosts=2,
+        torchrun=False,
+        scale=MEETING_SCALE,
     ),
     Fault(
         "name-is-unknown",
@@ -197,6 +204,8 @@ FAULTS = (
         inject=lambda network, stack: network.hosts[1].resolve("node0", None),
         told_by=(1,),
         num_hosts=2,
+        torchrun=False,
+        scale=MEETING_SCALE,
     ),
     Fault(
         "hub-refused",
@@ -207,6 +216,8 @@ FAULTS = (
         inject=_each(lambda host: host.refuse(PORT), 0),
         told_by=(1,),
         num_hosts=2,
+        torchrun=False,
+        scale=MEETING_SCALE,
     ),
     Fault(
         "hub-dropped",
@@ -217,6 +228,8 @@ FAULTS = (
         inject=_each(lambda host: host.drop(PORT), 0),
         told_by=(1,),
         num_hosts=2,
+        torchrun=False,
+        scale=MEETING_SCALE,
     ),
     Fault(
         "hub-port-silent",
@@ -227,6 +240,8 @@ FAULTS = (
         inject=_served(),
         told_by=(1,),
         num_hosts=2,
+        torchrun=False,
+        scale=MEETING_SCALE,
     ),
     Fault(
         "hub-port-http",
@@ -237,17 +252,20 @@ FAULTS = (
         inject=_served(_HTTP),
         told_by=(1,),
         num_hosts=2,
+        torchrun=False,
+        scale=MEETING_SCALE,
     ),
     Fault(
         "hub-port-taken",
         "a silent listener has rank 0's port, said by rank 0's node",
-        "hub-port-taken",
+        "hub-port-in-use",
         MEETING_S + START_S,
         hosts=("node0",),
         inject=_served(),
         num_hosts=2,
         absent=(1,),
         of_network=False,
+        torchrun=False,
     ),
     # links
     Fault(
@@ -417,8 +435,9 @@ FAULTS = (
         "rank-slow",
         2 * TORCH_S + START_S,
         code=0,
-        ranks=(2,),
-        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "slow:rank=2,factor=4"} for number in range(3)},
+        ranks=(1,),
+        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "slow:rank=1,factor=6"} for number in range(2)},
+        num_hosts=2,
         phases="compute",
         deadline_s=180.0,
         of_network=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from numscope.doctor.diagnose import baseline, diagnose
+from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.report import to_json
 from tests.doctor.examples import examination
 
@@ -39,4 +40,4 @@ def test_odd_values_in_a_baseline_are_left_out() -> None:
     examined = examination(2)
     names = baseline.measured(examined)
     odd = json.loads(json.dumps({"measured": {name: [None, "x", -1, 0][at % 4] for at, name in enumerate(names)}}))
-    assert baseline.slower(examined, odd) == []
+    assert baseline.slower(examined, odd, Blame({})) == []

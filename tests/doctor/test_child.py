@@ -89,14 +89,6 @@ def test_compute_measures_both_probes_as_often(healthy: dict[int, list[Told]]) -
         assert told.data["threads"] == max(1, len(os.sched_getaffinity(0)) // NUM)
 
 
-def test_one_rank_alone_is_healthy_and_leaves_no_process() -> None:
-    with Crew(1, sizes=(8, 4096)) as crew:
-        assert [crew.run(phase, 60.0)[0].error for phase in (4, 5, 6)] == ["", "", ""]
-        groups = crew.groups
-    assert len(groups) == 1
-    assert all(is_gone(group) for group in groups)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_child_dies_with_its_agent_even_while_it_hangs() -> None:
     code = (

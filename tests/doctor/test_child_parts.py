@@ -17,7 +17,7 @@ from numscope.doctor.child.desk import sentence, size_name
 from numscope.doctor.child.faults import Faults
 from numscope.doctor.child.patterns import difference, digest, pattern
 from numscope.doctor.child.report import Report, StepTimeout
-from numscope.doctor.child.tournament import num_rounds, opponent, rounds_to_play
+from numscope.doctor.phases.tournament import num_rounds, opponent, rounds_to_play
 
 
 @pytest.mark.parametrize("num", [*range(1, 18), 31, 64])
@@ -95,6 +95,13 @@ def test_faults_of_other_ranks_and_phases_leave_alone() -> None:
     assert payload.sum() == 0
     faults.corrupt(5, payload, peer=2)
     assert payload.tolist() == [0, 0, 0, 0, 0, 0, 5, 128]
+
+
+def test_unknown_fault_is_refused_with_those_known() -> None:
+    with pytest.raises(
+        ValueError, match="NUMSCOPE_DOCTOR_FAULT: got 'corupt:rank=0', expected corrupt:peer,phase,rank; slow:factor,rank; "
+    ):
+        Faults("corupt:rank=0", 0)
 
 
 def test_step_that_was_left_behind_says_nothing_any_more() -> None:

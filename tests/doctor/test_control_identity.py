@@ -127,7 +127,7 @@ def test_torchrun_in_a_slurm_step_of_one_task_a_node_is_torchruns() -> None:
 def test_torchrun_started_once_a_rank_is_refused() -> None:
     with pytest.raises(UsageError, match=r"torchrun: got 2 node\(s\) of 4 rank\(s\), but srun started torchrun 8 times.*--nnodes 2"):
         identify({**SLURM, "SLURM_NTASKS": "8", **TORCHRUN}, "h")
-    with pytest.raises(UsageError, match=r"4 times on 2 node\(s\), .*\. Say srun --ntasks=2 --ntasks-per-node=1 torchrun --nnodes 2"):
+    with pytest.raises(UsageError, match=r"4 times on 2 node\(s\), .*\. Use srun --ntasks=2 --ntasks-per-node=1 torchrun --nnodes 2"):
         identify({**SRUN_STEP, **TORCHRUN, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1"}, "h")
 
 
@@ -135,7 +135,7 @@ def test_ranks_set_by_hand_agree_with_sruns_or_are_refused() -> None:
     by_hand = {"RANK": "3", "WORLD_SIZE": "4"}
     identity = identify({**SLURM, **by_hand}, "h")
     assert identity is not None and (identity.rank, identity.world_size) == (3, 4)
-    with pytest.raises(UsageError, match="RANK: got rank 2 of 4, but srun says rank 3 of 4, expected the same"):
+    with pytest.raises(UsageError, match="RANK: got rank 2 of 4, but srun sets rank 3 of 4, expected the same"):
         identify({**SLURM, "RANK": "2", "WORLD_SIZE": "4"}, "h")
 
 
@@ -155,7 +155,7 @@ def test_srun_with_its_pmi_plugin_is_sruns() -> None:
         ({"RANK": "1"}, "WORLD_SIZE: got nothing, but RANK=1, expected both or neither"),
         ({"WORLD_SIZE": "1"}, "RANK: got nothing, but WORLD_SIZE=1"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK: got 'x', expected a whole number"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK: got 2, expected one of 0 to 1, as WORLD_SIZE=2 says"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK: got 2, expected 0 to 1, since WORLD_SIZE=2"),
         ({**SLURM, "SLURM_JOB_NODELIST": "gpu[07-"}, "a bracket does not close"),
     ],
 )

@@ -81,7 +81,7 @@ def test_silent_listener_is_told_from_a_hub() -> None:
     with silent_listener() as port:
         found = way_to("127.0.0.1", port)
     assert found.kind == "silent"
-    assert "takes connections, but it said nothing" in found.sentence
+    assert "accepts connections, but it sent nothing" in found.sentence
 
 
 def test_http_server_gives_itself_away() -> None:
@@ -114,7 +114,7 @@ def test_name_that_means_this_host_is_loopback_when_the_hub_is_elsewhere(monkeyp
     monkeypatch.setattr(socket, "getaddrinfo", as_in_etc_hosts)
     found = way_to("node0", free_port(), elsewhere=True)
     assert found.kind == "loopback"
-    assert "node0 is 127.0.1.1 here, this host itself, but the hub is on another host" in found.sentence
+    assert "node0 is 127.0.1.1 here, that is, this host itself, but the hub is on another host" in found.sentence
     assert way_to("node0", free_port(), elsewhere=False).kind == "refused"
 
 
@@ -141,12 +141,12 @@ def test_resolver_that_hangs_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> No
     assert way_to("node0", 29400).kind == "unresolved"
 
 
-@pytest.mark.parametrize(("listener", "words"), [(silent_listener, "it said nothing"), (http_server, "it speaks HTTP")])
+@pytest.mark.parametrize(("listener", "words"), [(silent_listener, "it sent nothing"), (http_server, "it speaks HTTP")])
 def test_taken_port_is_told_by_every_rank_with_the_same_exit_code(listener: object, words: str) -> None:
     with listener() as port, fleet(2, settings=HASTY, endpoint=f"localhost:{port}") as ranks:  # type: ignore[operator]
         ended = ranks.end()
     assert {one.code for one in ended.values()} == {1}, ended
-    assert "hub-port-taken" in ended[0].out
+    assert "hub-port-in-use" in ended[0].out
     assert all(words in one.out for one in ended.values()), ended
     assert ranks.seconds < OVERHEAD_S
 
@@ -219,7 +219,7 @@ def test_hub_survives_strangers_in_the_middle_of_a_run() -> None:
         for one in (*half_open, first):
             one.close()
     assert {one.code for one in ended.values()} == {0}, ended
-    assert "hub-strangers" in ended[0].out
+    assert "hub-unauthenticated" in ended[0].out
 
 
 def test_token_never_crosses_the_wire() -> None:
@@ -298,7 +298,7 @@ def test_no_rank_is_past_the_deadline_whatever_hangs() -> None:
     ) as ranks:
         ended = ranks.end()
     assert ended[0].code == 5
-    assert "incomplete: not done at the deadline of 1 s" in ended[0].out
+    assert "is incomplete: not done at the deadline of 1 s" in ended[0].out
     assert ranks.seconds < settings.deadline_s + OVERHEAD_S
 
 

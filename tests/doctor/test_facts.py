@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.doctor.budget import Deadline
+from numscope.doctor.meet.sockets import is_loopback
 from numscope.doctor.phases import facts
 from numscope.doctor.phases.gpus import GpuQuery, parse
 
@@ -92,7 +93,7 @@ def test_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     ("address", "loopback"), [("127.0.1.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("10.0.0.1", False), ("odd", False)]
 )
 def test_loopback_addresses(address: str, loopback: bool) -> None:
-    assert facts.is_loopback(address) is loopback
+    assert is_loopback(address) is loopback
 
 
 def test_infiniband_devices_are_read_port_by_port(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -14,37 +13,37 @@ from typing import Any, NoReturn
 import click
 
 from numscope.cli.values import OutputFile, Real, Whole, _Value
-from numscope.doctor.records import PHASES, Settings
+from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 
 BACKENDS = ("gloo", "nccl")
 DEFAULT = Settings()
 LEAST_DEADLINE_S = 10.0
+LABELS = [phase.label for phase in Phase]
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Phases(_Value):
-    """Numbers or names of phases, with commas in between."""
+    """Phases by number or name, comma-separated."""
 
     name = "N,N…"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Phase, ...]:
         if isinstance(value, tuple):
             return value
-        names = {word: number for number, name in enumerate(PHASES) for word in (name, str(number))}
+        names = {word: phase for phase in Phase for word in (phase.label, str(phase.value))}
         found = []
         for word in str(value).split(","):
             if word.strip() not in names:
-                near = difflib.get_close_matches(word, PHASES, 1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                known = ", ".join(f"{number} ({name})" for number, name in enumerate(PHASES))
-                self.fail(f"got {word!r}, expected one of {known}.{hint}", param, ctx)
+                known = ", ".join(f"{phase.value} ({phase.label})" for phase in Phase)
+                self.fail(f"got {word!r}, expected one of {known}.{nearest(word, LABELS)}", param, ctx)
             found.append(names[word.strip()])
         return tuple(sorted(set(found)))
 
 
 class Sizes(_Value):
-    """Bytes, with units of 1024 and commas in between."""
+    """Numbers of bytes, comma-separated, with units of 1024."""
 
     name = "BYTES,…"
 
@@ -55,13 +54,13 @@ class Sizes(_Value):
         for word in str(value).split(","):
             match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", word.strip().lower())
             if match is None or not 8 <= int(match[1]) * _UNITS[match[2]] <= 4 << 30:
-                self.refuse(value, "sizes from 8 bytes to 4G with commas in between, such as 8,1M,64M", param, ctx)
+                self.refuse(value, "comma-separated sizes from 8 bytes to 4G, such as 8,1M,64M", param, ctx)
             found.append(int(match[1]) * _UNITS[match[2]])
         return tuple(found)
 
 
 class Backends(_Value):
-    """Backends of torch.distributed, with a comma in between."""
+    """Backends of torch.distributed, comma-separated."""
 
     name = "|".join((*BACKENDS, ",".join(BACKENDS)))
 
@@ -69,12 +68,12 @@ class Backends(_Value):
         words = str(value).split(",") if value else []
         for word in words:
             if word not in BACKENDS:
-                self.refuse(value, f"{', '.join(BACKENDS)} or both with a comma in between", param, ctx)
+                self.refuse(value, f"{', '.join(BACKENDS)} or both, comma-separated", param, ctx)
         return ",".join(words)
 
 
 class JsonFile(_Value):
-    """An earlier report."""
+    """An earlier JSON report."""
 
     name = "FILE"
 
@@ -84,13 +83,13 @@ class JsonFile(_Value):
         try:
             report = json.loads(Path(str(value)).read_text(encoding="utf-8"))
         except OSError as error:
-            self.refuse(value, f"a file that numscope doctor --json has written. {error.strerror}", param, ctx)
+            self.refuse(value, f"a file written by numscope doctor --json. {error.strerror}", param, ctx)
         except ValueError as error:
-            self.refuse(value, f"a file that numscope doctor --json has written. It is no JSON: {error}", param, ctx)
+            self.refuse(value, f"a file written by numscope doctor --json. It is not JSON: {error}", param, ctx)
         if not isinstance(report, dict):
-            self.refuse(value, "a file that numscope doctor --json has written. It holds no JSON object", param, ctx)
+            self.refuse(value, "a file written by numscope doctor --json. It does not contain a JSON object", param, ctx)
         if not isinstance(report.get("measured"), dict):
-            self.refuse(value, 'a file that numscope doctor --json has written. It holds no "measured"', param, ctx)
+            self.refuse(value, 'a file written by numscope doctor --json. It does not contain "measured"', param, ctx)
         return report
 
 
@@ -100,26 +99,26 @@ class JsonFile(_Value):
     subcommand_metavar="[explain PATH…]",
     short_help="Find the rank, host or link that is broken.",
 )
-@click.option("--quick", is_flag=True, help="The smallest sizes, no compute phase, fewer links.")
-@click.option("--phases", type=Phases(), help=f"Only these, by number or name, and what they need: {', '.join(PHASES)}.")
+@click.option("--quick", is_flag=True, help="Use the smallest sizes, fewer links and no compute phase.")
+@click.option("--phases", type=Phases(), help=f"Run only these, by number or name, and the phases they need: {', '.join(LABELS)}.")
 @click.option(
     "--deadline",
     "deadline_s",
     type=Real(f"seconds, at least {LEAST_DEADLINE_S:g}", LEAST_DEADLINE_S),
-    help=f"Seconds for all ({DEFAULT.deadline_s:g}).",
+    help=f"Seconds for the whole examination ({DEFAULT.deadline_s:g}).",
 )
-@click.option("--timeout-scale", type=Real("a factor, at least 0.01", 0.01), help="Of each phase's time: 2 for a slow network.")
+@click.option("--timeout-scale", type=Real("a factor, at least 0.01", 0.01), help="Factor on every time limit: 2 for a slow network.")
 @click.option("--ifname", metavar="NAME", help="The network interface to use, such as eth0.")
-@click.option("--backend", type=Backends(), help="Of torch.distributed: gloo always, nccl where there are GPUs.")
-@click.option("--sizes", type=Sizes(), help="Of the payloads between ranks (8,1M,64M).")
-@click.option("--json", "json_path", type=OutputFile(), help="Write the report to this file, for other programs; - for standard output.")
+@click.option("--backend", type=Backends(), help="Backends of torch.distributed (gloo, and nccl if there are GPUs).")
+@click.option("--sizes", type=Sizes(), help="Payload sizes between ranks (8,1M,64M).")
+@click.option("--json", "json_path", type=OutputFile(), help="Write the report to this file as JSON; - for standard output.")
 @click.option("--baseline", type=JsonFile(), help="Compare with this earlier report (--json).")
-@click.option("--strict", is_flag=True, help="Exit with 4 for what works but is degraded.")
-@click.option("--redact", is_flag=True, help="Print no host names and addresses.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
+@click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 @click.option("--nproc", type=Whole(), help="Ranks to start on this node (one per GPU, else 2).")
-@click.option("--nnodes", type=Whole(), help="Nodes; start this command on each, with the same --endpoint.")
-@click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: a host among them and a free port.")
-@click.option("--node-rank", type=Whole(), help="This node's number, 0 on the endpoint's host; given out if absent.")
+@click.option("--nnodes", type=Whole(), help="Number of nodes; run this command on each, with the same --endpoint.")
+@click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
+@click.option("--node-rank", type=Whole(), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -133,7 +132,7 @@ def doctor(
 ) -> Callable[[], NoReturn] | None:
     """Find the rank, host or link that is broken, in seconds, without ever hanging.
 
-    Alone it starts ranks on this node. Under a launcher it is one of the launcher's ranks:
+    By itself it starts ranks on this node. Under a launcher it is one of the launcher's ranks:
 
     \b
     numscope doctor
@@ -142,8 +141,8 @@ def doctor(
     mpirun … numscope doctor --endpoint HOST:PORT
     numscope doctor --nnodes 2 --endpoint HOST:PORT     on each node
 
-    Exit status: 0 healthy; 1 a fault is named; 2 wrong usage; 3 a fault that could not be attributed; 4 degraded (with --strict);
-    5 incomplete; 70 an error of the doctor itself.
+    Exit status: 0 healthy; 1 a fault was found; 2 wrong usage; 3 something failed, and the cause is unknown; 4 degraded (with --strict);
+    5 incomplete; 70 an internal error.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -154,17 +153,17 @@ def doctor(
     if node_rank is not None and nnodes is None:
         _refuse(ctx, "node_rank", f"got {node_rank} without --nnodes, expected both. Add --nnodes N.")
     if node_rank is not None and nnodes is not None and node_rank >= nnodes:
-        _refuse(ctx, "node_rank", f"got {node_rank}, expected one of 0 to {nnodes - 1}, as --nnodes {nnodes} says.")
+        _refuse(ctx, "node_rank", f"got {node_rank}, expected 0 to {nnodes - 1}, since --nnodes is {nnodes}.")
     return partial(_examine, settings, json_path or "", baseline or {}, nproc, nnodes, node_rank)
 
 
-@doctor.command(short_help="Say what logs of NCCL, flight recorder and torchrun mean.")
+@doctor.command(short_help="Explain logs of NCCL and torchrun, and flight-recorder dumps.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--json", "json_path", type=OutputFile(), help="Write the findings to this file, for other programs.")
-@click.option("--strict", is_flag=True, help="Exit with 4 for what works but is degraded.")
-@click.option("--redact", is_flag=True, help="Print no host names and addresses.")
+@click.option("--json", "json_path", type=OutputFile(), help="Write the findings to this file as JSON; - for standard output.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
+@click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 def explain(paths: tuple[str, ...], json_path: str | None, strict: bool, redact: bool) -> Callable[[], NoReturn]:
-    """Say what NCCL's logs (NCCL_DEBUG=INFO), flight-recorder dumps and torchrun's output mean. Files or folders."""
+    """Explain NCCL's logs (NCCL_DEBUG=INFO), flight-recorder dumps and torchrun's output. PATH: files or folders."""
     return partial(_explain, paths, json_path or "", strict, redact)
 
 
@@ -206,18 +205,18 @@ def _explain(paths: tuple[str, ...], json_path: str, strict: bool, redact: bool)
 
 
 def _end(code: int) -> NoReturn:
-    """Ends the process now: threads that hang in something are left behind."""
+    """Ends the process at once, without waiting for threads that hang."""
     import sys
 
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # nobody reads any more
+        except (OSError, ValueError):  # the reader has gone
             pass
     os._exit(code)
 
 
 def _refuse(ctx: click.Context, name: str, message: str) -> NoReturn:
-    """Refuses an option's value that is wrong beside another option."""
+    """Refuses an option's value that contradicts another option."""
     param = next(param for param in ctx.command.params if param.name == name)
     raise click.BadParameter(message, ctx=ctx, param=param)

@@ -1,15 +1,24 @@
-"""How long each phase may take, and how much of it is left."""
+"""Time limits: how long each phase may take, and how much of that is left."""
 
 from __future__ import annotations
 
 import time
 
-from numscope.doctor.records import Settings
+from numscope.doctor.records import Phase, Settings
 
-# Seconds of the default deadline of 180; a shorter deadline shortens all alike. Waiting for ranks that come late is part of the rendezvous.
-SHARES_S = {0: 10.0, 1: 45.0, 2: 5.0, 3: 25.0, 4: 30.0, 5: 25.0, 6: 25.0, 7: 10.0}
-DEFAULT_DEADLINE_S = 180.0
-VERDICT_S = 5.0  # kept back, so that the verdict reaches everybody
+# Seconds at the default deadline of 180 s; a shorter deadline shortens all of them. The rendezvous includes waiting for late ranks.
+_BUDGETS_S = {
+    Phase.FACTS: 10.0,
+    Phase.RENDEZVOUS: 45.0,
+    Phase.COMPARE: 5.0,
+    Phase.LINKS: 25.0,
+    Phase.BACKEND: 30.0,
+    Phase.PAIRS: 25.0,
+    Phase.COLLECTIVES: 25.0,
+    Phase.COMPUTE: 10.0,
+}
+_DEFAULT_DEADLINE_S = 180.0
+VERDICT_S = 5.0  # reserved for delivering the verdict
 
 
 class Deadline:
@@ -33,10 +42,10 @@ class Deadline:
         return self.left == 0.0
 
     def within(self, seconds: float) -> Deadline:
-        """An earlier deadline, or this one's end."""
+        """A deadline after ``seconds``, but not later than this one."""
         return Deadline(min(seconds, self.left))
 
 
-def share(settings: Settings, phase: int) -> float:
+def share(settings: Settings, phase: Phase) -> float:
     """Seconds that a phase may take."""
-    return SHARES_S[phase] * min(1.0, (settings.deadline_s - VERDICT_S) / (DEFAULT_DEADLINE_S - VERDICT_S)) * settings.timeout_scale
+    return _BUDGETS_S[phase] * min(1.0, (settings.deadline_s - VERDICT_S) / (_DEFAULT_DEADLINE_S - VERDICT_S)) * settings.timeout_scale

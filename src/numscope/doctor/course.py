@@ -1,6 +1,6 @@
-"""The course of an examination, as the hub's process conducts it: who came, then phase after phase, then the verdict.
+"""The examination as the hub's process conducts it: who joined, then phase after phase, then the verdict.
 
-A phase that failed on a rank skips, for that rank, the phases that depend on it; the other ranks go on.
+A phase that failed on a rank skips, for that rank, the phases that need it; the other ranks go on.
 """
 
 from __future__ import annotations
@@ -14,29 +14,27 @@ from typing import Any
 from numscope.doctor.budget import VERDICT_S, Deadline, share
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.member import Member
-from numscope.doctor.records import DEPENDS, PHASES, Examined, PhaseResult, Settings, Verdict, to_json
+from numscope.doctor.records import Examined, Phase, PhaseResult, Settings, Status, Verdict, to_json
 
-GRACE_S = 1.0  # after a phase's budget, for the ranks' own word that they were not done
 INTERNAL = 70
+_GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
 _BYES_S = 2.0
 _ALL_ABOUT_ALL = 1024  # ranks
 
 
-def chosen(settings: Settings) -> tuple[int, ...]:
-    """The phases to run: those asked for, and those that they depend on."""
-    wanted = {0, 1, *settings.phases} - ({7} if settings.quick else set())
-    while True:
-        more = wanted.union(*(DEPENDS.get(phase, ()) for phase in wanted))
-        if more == wanted:
-            return tuple(sorted(wanted))
-        wanted = more
+def chosen(settings: Settings) -> tuple[Phase, ...]:
+    """The phases to run: those asked for, and those they need."""
+    wanted = {Phase.FACTS, Phase.RENDEZVOUS, *settings.phases} - ({Phase.COMPUTE} if settings.quick else set())
+    return tuple(sorted(wanted.union(*(phase.needs for phase in wanted))))
 
 
 def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Which ranks are told about which: all about all; in a large job, the first rank of each node about the first ranks of all nodes,
-    and everybody about its own node and the very first rank, which is all that phases ask for.
+    """Which ranks receive which part of the roster: (receivers, ranks in it).
 
-    *Cost:* a roster of 32,768 ranks is 400 kB packed, which all of them would be told: 13 GB.
+    Normally everyone receives all of it. In a large job, the first rank of each node receives its own node and the first ranks of all
+    nodes, and the others their own node and the very first rank, which is all that phases use.
+
+    *Cost:* a roster of 32,768 ranks is 400 kB compressed; sent to all of them, that would be 13 GB.
     """
     if len(roster) <= _ALL_ABOUT_ALL:
         yield tuple(roster), tuple(roster)
@@ -52,14 +50,14 @@ def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int,
 
 
 class Course:
-    """Conducts in a thread of its own, from ``start`` to the verdict's delivery.
+    """Conducts the examination in a thread of its own, from ``start`` until the verdict is delivered.
 
     Args:
-        judge: from all that was seen to the verdict.
-        for_ranks: from the verdict to the one that ranks are told.
+        judge: makes the verdict from all observations.
+        for_ranks: makes, from the verdict, the one that ranks receive.
 
     Attributes:
-        departed: the launcher's word of ranks that ended before they came, with what it saw.
+        departed: set by the launcher: how ranks ended that never joined.
     """
 
     def __init__(
@@ -75,8 +73,8 @@ class Course:
         self._deadline = deadline
         self._judge = judge
         self._for_ranks = for_ranks
-        self._results: list[PhaseResult] = []
-        self._told: tuple[int, ...] = ()  # the ranks in the roster that was sent last
+        self._results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
+        self._told: tuple[int, ...] = ()  # the ranks in the last roster that was sent
         self.departed: dict[int, str] = {}
         self.examined: Examined | None = None
         self.verdict: Verdict | None = None
@@ -97,63 +95,62 @@ class Course:
 
     def release(self) -> None:
         """Lets the ranks end, and closes the hub."""
-        self._hub.send({"kind": "end"}, onlookers=True)
+        self._hub.send_to_all({"kind": "end"})
         self._hub.close()
 
     def _conduct(self) -> None:
         try:
             for phase in chosen(self._settings):
-                if phase == 0:
-                    continue  # the ranks do it while they come
+                if phase is Phase.FACTS:
+                    continue  # the ranks gather facts while they join
                 if self._hub.hurry:
-                    self._skip(phase, f"the examination was ended early by {self._hub.hurry}")
-                elif phase == 1:
+                    for rank in range(self._hub.world_size):
+                        self._add(PhaseResult(phase, rank, "skipped", error=f"the examination was ended early by {self._hub.hurry}"))
+                elif phase is Phase.RENDEZVOUS:
                     self._meet()
-                    self._collect(0, tuple(self._hub.members), Deadline(self._time_for(0) + GRACE_S), 0.0)
+                    self._collect(Phase.FACTS, tuple(self._hub.members), Deadline(self._time_for(Phase.FACTS) + _GRACE_S), 0.0)
                 else:
                     self._run(phase)
             self.examined = self._examined()
             verdict = self._judge(self.examined)
             self.verdict = replace(verdict, seconds=round(time.monotonic() - self._hub.started, 3))
-            self._hub.send({"kind": "verdict", "verdict": to_json(self._for_ranks(self.verdict, self.examined))}, onlookers=True)
+            self._hub.send_to_all({"kind": "verdict", "verdict": to_json(self._for_ranks(self.verdict, self.examined))})
             self._hub.hurry = ""
             self._hub.wait(self._all_said_bye, Deadline(_BYES_S))
-        except BaseException as error:  # the hub's process says it and ends with 70
+        except BaseException as error:  # the hub's process prints it and exits with 70
             self.error = error
-            self._hub.send({"kind": "verdict", "verdict": to_json(Verdict(INTERNAL))}, onlookers=True)
+            self._hub.send_to_all({"kind": "verdict", "verdict": to_json(Verdict(INTERNAL))})
 
     def _meet(self) -> None:
-        hub, deadline = self._hub, Deadline(min(share(self._settings, 1), self._left()))
+        hub, deadline = self._hub, Deadline(min(share(self._settings, Phase.RENDEZVOUS), self._left()))
 
         def all_here() -> bool:
             gone = set(self.departed) - set(hub.members)
             return len(hub.members) + len(hub.onlookers) + hub.num_turned_away + len(gone) >= hub.world_size
 
         hub.wait(all_here, deadline)
-        waited = time.monotonic() - hub.started
+        waited = round(time.monotonic() - hub.started, 3)
         for rank in range(hub.world_size):
             if rank not in hub.members:
-                why = self.departed.get(rank) or f"it did not come within {waited:.1f} s"
-                self._results.append(PhaseResult(1, rank, "silent", seconds=round(waited, 3), error=why, data={"how": "missing"}))
-        self._collect(1, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
+                why = self.departed.get(rank) or f"it did not join within {waited:.1f} s"
+                self._add(PhaseResult(Phase.RENDEZVOUS, rank, "silent", seconds=waited, error=why, data={"how": "missing"}))
+        self._collect(Phase.RENDEZVOUS, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
 
-    def _run(self, phase: int) -> None:
+    def _run(self, phase: Phase) -> None:
         hub = self._hub
-        held_up = {rank: self._obstacle(phase, rank) for rank in hub.members}
-        alive = tuple(sorted(rank for rank, obstacle in held_up.items() if not obstacle and hub.members[rank].here))
-        for rank, obstacle in held_up.items():
-            if rank not in alive:
-                why = obstacle or hub.members[rank].detail
-                self._results.append(PhaseResult(phase, rank, "skipped", error=why))
+        obstacles = {rank: self._obstacle(phase, rank) or hub.members[rank].detail for rank in hub.members}
+        alive = tuple(sorted(rank for rank, obstacle in obstacles.items() if not obstacle and hub.members[rank].here))
+        for rank in obstacles.keys() - set(alive):
+            self._add(PhaseResult(phase, rank, "skipped", error=obstacles[rank]))
         if not alive:
             return
-        self._tell_roster()
+        self._send_roster()
         budget, started = self._time_for(phase), time.monotonic() - hub.started
         hub.send({"kind": "phase", "phase": phase, "alive": alive, "budget_s": round(budget, 3)}, alive)
-        self._collect(phase, alive, Deadline(min(budget + GRACE_S, self._left())), started)
+        self._collect(phase, alive, Deadline(min(budget + _GRACE_S, self._left())), started)
 
-    def _tell_roster(self) -> None:
-        """Tells the ranks who is there, when that has changed since they were told."""
+    def _send_roster(self) -> None:
+        """Sends the roster if it has changed since the last time."""
         hub = self._hub
         here = tuple(rank for rank, member in sorted(hub.members.items()) if member.here)
         if here == self._told:
@@ -163,39 +160,36 @@ class Course:
         for ranks, known in shares({rank: roster[rank] for rank in here}):
             hub.send({"kind": "roster", "roster": {str(rank): roster[rank] for rank in known}}, ranks)
 
-    def _collect(self, phase: int, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
-        """The ranks' results, or why there are none."""
+    def _collect(self, phase: Phase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
+        """Collects the ranks' results, or the reasons why there are none."""
         hub = self._hub
         hub.wait(lambda: all((phase, rank) in hub.results or not hub.members[rank].here for rank in ranks), deadline)
         with hub.changed:
             for rank in ranks:
-                member, result = hub.members[rank], hub.results.get((phase, rank))
-                if result is None:
-                    result = _without_word(phase, rank, member, time.monotonic() - hub.started - started, hub.hurry)
-                self._results.append(replace(result, started=round(started, 3)))
+                seconds = time.monotonic() - hub.started - started
+                result = hub.results.get((phase, rank)) or _without_word(phase, rank, hub.members[rank], seconds, hub.hurry)
+                self._add(replace(result, started=round(started, 3)))
 
-    def _obstacle(self, phase: int, rank: int) -> str:
-        """Why a rank can't do a phase; "" if it can."""
-        for needed in DEPENDS[phase]:
-            result = next((result for result in self._results if (result.phase, result.rank) == (needed, rank)), None)
-            if needed and result is not None and result.status != "ok":
-                return f"phase {needed} ({PHASES[needed]}) was {result.status}: {result.error}"
+    def _add(self, result: PhaseResult) -> None:
+        self._results[result.phase, result.rank] = result
+
+    def _obstacle(self, phase: Phase, rank: int) -> str:
+        """Why a rank can't run a phase; "" if it can."""
+        for needed in phase.needs:
+            result = self._results.get((needed, rank))
+            if result is not None and result.status != "ok":
+                return f"{needed.title} was {result.status}: {result.error}"
         return ""
-
-    def _skip(self, phase: int, why: str) -> None:
-        self._results += [PhaseResult(phase, rank, "skipped", error=why) for rank in range(self._hub.world_size)]
 
     def _examined(self) -> Examined:
         hub = self._hub
         with hub.changed:
-            told = {(result.phase, result.rank) for result in self._results}
-            for rank, member in hub.members.items():  # those lost when no phase waited for them
-                if member.how in ("silent", "died") and not any(
-                    result.status == "silent" for result in self._results if result.rank == rank
-                ):
-                    phase = member.phase if (member.phase, rank) not in told else max((p for p, r in told if r == rank), default=1)
-                    self._results = [result for result in self._results if (result.phase, result.rank) != (phase, rank)]
-                    self._results.append(_without_word(phase, rank, member, 0.0, ""))
+            for rank, member in hub.members.items():  # those lost while no phase waited for them
+                own = [result for result in self._results.values() if result.rank == rank]
+                if member.how in ("silent", "died") and not any(result.status == "silent" for result in own):
+                    done = {result.phase for result in own}
+                    phase = member.phase if member.phase not in done else max(done)
+                    self._add(_without_word(phase, rank, member, 0.0, ""))
             about = {
                 "reached": True,
                 "interrupted": hub.hurry,
@@ -204,14 +198,13 @@ class Course:
                 "seconds": round(time.monotonic() - hub.started, 3),
             }
             refused = list(hub.refused)
-        results = sorted(self._results, key=lambda result: (result.phase, result.rank))
-        return Examined(self._settings, hub.world_size, hub.roster(), results, refused, about)
+        return Examined(self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], refused, about)
 
     def _all_said_bye(self) -> bool:
         everybody = (*self._hub.members.values(), *self._hub.onlookers)
         return all(member.said_bye or not member.here for member in everybody)
 
-    def _time_for(self, phase: int) -> float:
+    def _time_for(self, phase: Phase) -> float:
         return min(share(self._settings, phase), self._left())
 
     def _left(self) -> float:
@@ -219,16 +212,14 @@ class Course:
         return max(0.0, self._deadline.left - min(VERDICT_S, self._deadline.seconds / 4))
 
 
-def _without_word(phase: int, rank: int, member: Member, seconds: float, hurry: str) -> PhaseResult:
+def _without_word(phase: Phase, rank: int, member: Member, seconds: float, hurry: str) -> PhaseResult:
     """The result of a rank that sent none."""
     doing = member.last_words()
+    status: Status
     if not member.here:
-        status, error = "silent", member.detail
+        status, error = "skipped" if member.how == "left" else "silent", member.detail
     elif hurry:
         status, error = "skipped", f"the examination was ended early by {hurry}"
     else:
-        status, error = "timeout", "its heart beats, but it is not done" + (f": {doing}" if doing else "")
-    data = {"how": member.how}
-    if status == "silent" and member.how == "left":
-        status = "skipped"
-    return PhaseResult(phase, rank, status, seconds=round(seconds, 3), doing=doing, error=error, data=data)  # type: ignore[arg-type]
+        status, error = "timeout", "the rank is alive, but not done" + (f": {doing}" if doing else "")
+    return PhaseResult(phase, rank, status, seconds=round(seconds, 3), doing=doing, error=error, data={"how": member.how})

@@ -1,4 +1,4 @@
-"""The process that hosts the hub: hub, course and report together; and the verdict that a rank comes to alone when there is no hub."""
+"""The process that hosts the hub: hub, course and report together; and the verdict of a rank that has no hub."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.course import INTERNAL, Course
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.seating import Seating
+from numscope.doctor.meet.places import Places
 from numscope.doctor.records import Examined, Identity, Settings, Verdict
-from numscope.doctor.redact import Redaction, node_word
+from numscope.doctor.redact import node_word, redacted
+from numscope.records.files import write_atomically
 
 INCOMPLETE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the report goes beside the terminal.
+    """Where the report goes besides the terminal.
 
     Args:
-        json: path of a file, "-" for standard output, "" for none.
-        baseline: an earlier report's JSON values, to compare with.
+        json: path of a file; "-" for standard output; "" for none.
+        baseline: JSON values of an earlier report, to compare with.
     """
 
     json: str = ""
@@ -37,7 +38,7 @@ class Output:
 
     @property
     def lines(self) -> int:
-        """The file descriptor for the ranks' lines: standard output is the JSON's alone where it goes there."""
+        """The file descriptor for the ranks' lines: standard output holds nothing but the JSON if that goes there."""
         return 2 if self.json == "-" else 1
 
 
@@ -48,10 +49,10 @@ class Host:
     """
 
     def __init__(
-        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, seating: Seating | None = None
+        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, places: Places | None = None
     ) -> None:
         self._output = output
-        self.hub = Hub(meeting, settings, world_size, seating)
+        self.hub = Hub(meeting, settings, world_size, places)
         self.course = Course(self.hub, settings, deadline, partial(judge, baseline=output.baseline), for_ranks)
         self.course.start()
 
@@ -59,7 +60,11 @@ class Host:
         """Prints the report; the exit code."""
         course = self.course
         if course.error is not None or course.verdict is None or course.examined is None:
-            lines = traceback.format_exception(course.error) if course.error is not None else ["the course did not end in time\n"]
+            lines = (
+                traceback.format_exception(course.error)
+                if course.error is not None
+                else ["numscope doctor: the examination did not end in time\n"]
+            )
             write_lines("".join(lines).splitlines(), 2)
             return INTERNAL if course.error is not None else INCOMPLETE
         show(course.verdict, course.examined, self._output)
@@ -67,14 +72,14 @@ class Host:
 
 
 def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verdict:
-    """The verdict on all that was seen."""
+    """The verdict on all observations."""
     from numscope.doctor.diagnose import diagnose  # here and below: only the hub's process and ranks without a hub pay for the import
 
-    return diagnose(examined, baseline) if baseline else diagnose(examined)
+    return diagnose(examined, baseline)
 
 
 def show(verdict: Verdict, examined: Examined, output: Output) -> None:
-    """Prints the table and the findings, and writes the JSON where it was asked for, in place of them on standard output."""
+    """Prints the table and the findings, and writes the JSON if asked for; JSON on standard output replaces the table."""
     from numscope.doctor import report
 
     if output.json:
@@ -83,10 +88,9 @@ def show(verdict: Verdict, examined: Examined, output: Output) -> None:
             write_lines(text.splitlines(), 1)
             return
         try:
-            with open(output.json, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:  # the report is worth more than the file
-            write_lines([f"numscope doctor: --json: {output.json!r} can't be written: {error.strerror}"], 2)
+            write_atomically(output.json, text)
+        except OSError as error:  # the report is still worth printing
+            write_lines([f"numscope doctor: --json: got {output.json!r}, expected a file that can be written: {error.strerror}."], 2)
     with contextlib.suppress(BrokenPipeError):
         report.print_verdict(verdict, examined, sys.stdout)
         sys.stdout.flush()
@@ -96,21 +100,19 @@ def alone(identity: Identity, settings: Settings, about_hub: Mapping[str, Any], 
     """The verdict of a rank that has no hub.
 
     Args:
-        about_hub: what is known of why, see ``Examined.hub``.
+        about_hub: why, as in ``Examined.hub``.
     """
     examined = Examined(settings, identity.world_size, {}, results, (), {"here": identity.hostname, **about_hub})
     return judge(examined), examined
 
 
 def for_ranks(verdict: Verdict, examined: Examined) -> Verdict:
-    """The verdict as ranks may print it: without names where that was asked for."""
-    if not examined.settings.redact:
-        return verdict
-    return Redaction(examined).applied(verdict, examined)[0]
+    """The verdict as ranks may print it: redacted if asked for."""
+    return redacted(verdict, examined)[0] if examined.settings.redact else verdict
 
 
 def finding_lines(verdict: Verdict, prefix: str = "") -> list[str]:
-    """Findings in a few plain lines, for where no table is printed."""
+    """Findings as plain lines, where no table is printed."""
     lines = []
     for finding in verdict.findings:
         lines.append(f"{prefix}{finding.severity}: {finding.summary} ({finding.id}, {finding.confidence})")
@@ -120,13 +122,13 @@ def finding_lines(verdict: Verdict, prefix: str = "") -> list[str]:
 
 
 def name_of(identity: Identity, settings: Settings) -> str:
-    """How a rank begins its lines: ``[host:rank]``, as the host's number where names are not to be told."""
+    """The prefix of a rank's lines: ``[host:rank]``, with the node's number instead of the host's name if redacted."""
     host = node_word(identity.node) if settings.redact else identity.hostname.encode("unicode_escape").decode()
     return f"[{host}:{identity.rank}]"
 
 
 def write_lines(lines: list[str], descriptor: int) -> None:
-    """All lines in one write, so that those of several processes do not mix; a closed pipe is nobody's fault."""
+    """Writes all lines at once, so that those of several processes do not mix. A closed pipe is ignored."""
     if not lines:
         return
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""Starts this node's ranks: all of them on one node, or one node's share of several that meet at an endpoint, without torchrun.
+"""Starts this node's ranks without torchrun: all ranks on one node, or one node's share of several nodes that meet at an endpoint.
 
-The launcher hosts the hub where it is on the endpoint's host (so that rank 0 is a rank like any other), passes the ranks' lines on whole,
-and kills what is left of them at the end.
+On the endpoint's host the launcher hosts the hub (so that rank 0 is a rank like any other). It forwards the ranks' lines whole, and kills
+the ranks that are left at the end.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
+from numscope.doctor.meet.places import Places
 from numscope.doctor.meet.reach import Road, Unreached
-from numscope.doctor.meet.seating import Seating
 from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
-from numscope.doctor.records import Identity, Launcher, Settings, to_json
+from numscope.doctor.records import Identity, Launcher, Phase, Settings, to_json
 
-_AFTER_END_S = 3.0  # for ranks to end once they were let go
-_AFTER_TERM_S = 0.7  # for a rank to end that was asked to
+_AFTER_END_S = 3.0  # for ranks to end once they are released
+_AFTER_TERM_S = 0.7  # for a rank to end after SIGTERM
 _POLL_S = 0.02
 _PARTING_S = 1.0
 
@@ -58,15 +58,15 @@ class Node:
         return range(self.number * self.nproc, (self.number + 1) * self.nproc)
 
     def identity(self) -> Identity:
-        """Of the node's first rank, for what is said in the node's name."""
+        """Of the node's first rank, which stands for the node in reports."""
         first = self.ranks[0]
         return Identity(first, self.world_size, 0, self.nproc, self.number, self.num_nodes, socket.gethostname(), self.launcher)
 
 
 def run_local(settings: Settings, nproc: int, output: Output) -> int:
-    """All ranks on this node; the exit code."""
+    """Runs all ranks on this node; returns the exit code."""
     deadline = Deadline(settings.deadline_s)
-    guard(deadline, "numscope doctor:", output.lines)
+    guard(deadline, "numscope doctor", output.lines)
     meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(16), True, "this launcher")
     node = Node(0, 1, nproc, "local")
     host = Host(meeting, settings, nproc, deadline, output)
@@ -74,49 +74,48 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
 
 
 def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
-    """This node's ranks of several nodes' that meet at ``settings.endpoint``; the exit code.
+    """Runs this node's ranks; the nodes meet at ``settings.endpoint``. Returns the exit code.
 
-    Raises: UsageError for an endpoint that is none.
+    Raises: UsageError for an invalid endpoint.
     """
     deadline = Deadline(settings.deadline_s)
     meeting = meet_at_endpoint(settings, node_rank, environ)
     node = Node(node_rank or 0, num_nodes, nproc, "nnodes")
-    guard(deadline, "numscope doctor:", output.lines)
+    guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
-            host = Host(meeting, settings, node.world_size, deadline, output, Seating(num_nodes, nproc, socket.gethostname()))
+            host = Host(meeting, settings, node.world_size, deadline, output, Places(num_nodes, nproc, socket.gethostname()))
             own = own_address(meeting)
             endpoint = f"[{own}]:{host.hub.port}" if ":" in own else f"{own}:{host.hub.port}"
             return _run(node, settings, endpoint, meeting.token, deadline, output, host)
         except HubTaken as taken:
             if node_rank is not None or not _is_ours(meeting, settings):
-                return _say_alone(node, settings, output, taken_about(meeting, settings, taken, tuple(node.ranks)))
-            # Another launcher of this job on this very host hosts it: this one is another "node".
+                return _report_alone(node, settings, output, taken_about(meeting, settings, taken, tuple(node.ranks)))
+            # Another launcher of this job hosts the hub on this very host: this one is another "node".
     elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=lambda what: None)
-    with on_signals(_end_at_once):  # no rank runs yet
-        found = road.open(deadline.within(share(settings, 1)))
+    with on_signals(_end_at_once):  # no rank is running yet
+        found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
-            return _say_alone(node, settings, output, {"reached": False, **_values_of(found)})
+            return _report_alone(node, settings, output, {"reached": False, **to_json(found)})
         with found:
-            request = {"kind": "seat", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
+            request = {"kind": "place", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
             patience = deadline.within(5.0)
             try:
                 wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
-                seat = wire.receive(found, patience)
+                place = wire.receive(found, patience)
             except wire.WireError as error:
-                return _say_alone(
-                    node, settings, output, {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
-                )
-    if seat["kind"] == "refused":
+                lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
+                return _report_alone(node, settings, output, lost)
+    if place["kind"] == "refused":
         refused = {"reached": True, "endpoint": meeting.name}
-        case = {"address": "this node", "kind": seat["why"], "reason": seat["reason"], "rank": -1, "hostname": socket.gethostname()}
-        return _say_alone(node, settings, output, refused, (case,))
-    return _run(replace(node, number=int(seat["node"])), settings, settings.endpoint, meeting.token, deadline, output, None)
+        case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
+        return _report_alone(node, settings, output, refused, (case,))
+    return _run(replace(node, number=int(place["node"])), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:
-    """How many GPUs this node has for us, from files alone: asking a driver can hang."""
+    """How many GPUs this node offers, read from files only: asking a driver can hang."""
     visible = environ.get("CUDA_VISIBLE_DEVICES", environ.get("HIP_VISIBLE_DEVICES"))
     if visible is not None:
         return len([word for word in visible.split(",") if word.strip() and word.strip() != "-1"])
@@ -129,7 +128,7 @@ def num_gpus(environ: Mapping[str, str]) -> int:
 
 
 class _Rank:
-    """One rank's process; its lines are passed on whole."""
+    """One rank's process; its lines are forwarded whole."""
 
     def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock, descriptor: int) -> None:
         self.rank = rank
@@ -149,13 +148,13 @@ class _Rank:
             os.killpg(self.process.pid, number)
 
     def drain(self, deadline: Deadline) -> None:
-        """Until its last line is out; a grandchild that holds its pipe is not waited for."""
+        """Waits until its last line is forwarded, but not for a grandchild that holds its pipe."""
         for reader in self._readers:
             reader.join(max(deadline.left, 1e-3))
 
 
 def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, host: Host | None) -> int:
-    """Starts the node's ranks, and ends with the verdict's exit code."""
+    """Starts the node's ranks and returns the verdict's exit code."""
     lock = threading.Lock()
     stopped: list[str] = []
 
@@ -165,7 +164,7 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
         if host is None or stopped:
             for each in ranks:
                 each.signal(signal.SIGTERM)
-        _stop(stopped, number)
+        stopped.append(signal.Signals(number).name)
 
     ranks: list[_Rank] = []
     with on_signals(stop):
@@ -192,12 +191,12 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
     if codes:
         return codes.most_common(1)[0][0]
     if stopped:
-        write_lines([f"numscope doctor: incomplete: ended by {stopped[0]}"], output.lines)
+        write_lines([f"numscope doctor is incomplete: ended by {stopped[0]}"], output.lines)
     return INCOMPLETE
 
 
 def _watch(ranks: list[_Rank], deadline: Deadline, host: Host | None, stopped: list[str]) -> None:
-    """Returns when the verdict has reached everybody, or all ranks have ended, or the deadline is over."""
+    """Returns when the verdict has reached all ranks, when all ranks have ended, or at the deadline."""
     parting: Deadline | None = None
     while not deadline.over:
         running = [each for each in ranks if each.process.poll() is None]
@@ -211,14 +210,14 @@ def _watch(ranks: list[_Rank], deadline: Deadline, host: Host | None, stopped: l
                 code = each.process.poll()
                 if code is not None and each.rank not in host.course.departed:
                     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-                    host.course.departed[each.rank] = f"its process ended with {how} before it came"
+                    host.course.departed[each.rank] = f"its process ended with {how} before it joined"
             if not host.course.running:
                 return
         time.sleep(_POLL_S)
 
 
 def _see_off(ranks: list[_Rank], host: Host) -> None:
-    """Waits for the ranks that were let go; one that is stopped or hangs is not waited for, one that never came is asked to end."""
+    """Waits for released ranks to end, except those that are stopped or hang; ranks that never joined receive SIGTERM."""
 
     def runs(each: _Rank) -> bool:
         return each.process.poll() is None
@@ -238,7 +237,7 @@ def _see_off(ranks: list[_Rank], host: Host) -> None:
 
 
 def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[2])  # where numscope is, however this process found it
+    here = str(Path(__file__).resolve().parents[2])  # the folder of the package, however this process found it
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": node.world_size,
@@ -255,7 +254,7 @@ def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: st
         TOKEN: token,
         SETTINGS: json.dumps(to_json(settings)),
         "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))),
-        "PYTHONSAFEPATH": "1",  # no signal.py of the current folder
+        "PYTHONSAFEPATH": "1",  # keeps a signal.py in the current folder from being imported
     }
 
 
@@ -274,7 +273,7 @@ def _is_ours(meeting: Meeting, settings: Settings) -> bool:
     return True
 
 
-def _say_alone(
+def _report_alone(
     node: Node, settings: Settings, output: Output, about: Mapping[str, object], refused: tuple[Mapping[str, object], ...] = ()
 ) -> int:
     verdict, examined = alone(node.identity(), settings, about)
@@ -285,14 +284,6 @@ def _say_alone(
     return verdict.exit_code
 
 
-def _values_of(found: Unreached) -> dict[str, object]:
-    return to_json(found)
-
-
 def _end_at_once(number: int) -> None:
-    write_lines([f"numscope doctor: incomplete: ended by {signal.Signals(number).name} before it reached the hub"], 1)
+    write_lines([f"numscope doctor is incomplete: ended by {signal.Signals(number).name} before it reached the hub"], 1)
     os._exit(INCOMPLETE)
-
-
-def _stop(stopped: list[str], number: int) -> None:
-    stopped.append(signal.Signals(number).name)

@@ -1,4 +1,4 @@
-"""One rank's process, from its identity to its exit code. ``python -m numscope.doctor.rank`` is how the doctor's launcher starts one."""
+"""One rank's process, from its identity to its exit code. The doctor's launcher starts it as ``python -m numscope.doctor.rank``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER, identify
 from numscope.doctor.meet.meeting import Meeting, meet
 from numscope.doctor.meet.reach import Road
-from numscope.doctor.records import Identity, Settings, from_json
+from numscope.doctor.records import Identity, Phase, Settings, from_json
 from numscope.records.errors import UsageError
 
-SETTINGS = "NUMSCOPE_DOCTOR_SETTINGS"  # JSON of the settings, for ranks that the doctor itself starts
-_OVERTIME_S = 1.5  # after the deadline, for a process that is still there
+SETTINGS = "NUMSCOPE_DOCTOR_SETTINGS"  # as JSON, for ranks that the doctor itself starts
+_OVERTIME_S = 1.5  # after the deadline, before a process ends itself by force
 
 
 def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], output: Output) -> int:
-    """Runs this rank's examination, prints what this rank has to say; the exit code, which is that of all ranks.
+    """Runs this rank's examination and prints this rank's lines; returns the exit code, which is the same on all ranks.
 
-    Raises: UsageError where ranks can't know where to meet.
+    Raises: UsageError if ranks can't know where to meet.
     """
     meeting = meet(identity, settings, environ)
     deadline = Deadline(settings.deadline_s)
@@ -39,7 +39,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
         try:
             host = Host(meeting, settings, identity.world_size, deadline, output)
         except HubTaken as taken:
-            return _say_taken(identity, settings, meeting, taken, output)
+            return _report_taken(identity, settings, meeting, taken, output)
     way = replace(meeting, host=own_address(meeting), ports=(host.hub.port,)) if host else meeting
     agent = Agent(identity, settings, way, deadline, elsewhere=identity.node != 0 and identity.launcher != "mpi")
 
@@ -53,7 +53,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
         threading.Thread(target=_heed_launcher, args=(agent,), name="doctor-launcher", daemon=True).start()
     with on_signals(interrupt):
         outcome = agent.run()
-    code = _say_outcome(agent.identity, settings, meeting, outcome, output)
+    code = _report_outcome(agent.identity, settings, meeting, outcome, output)
     if outcome.verdict is None:
         agent.close()
         return code
@@ -68,22 +68,22 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
 
 
 def _heed_launcher(agent: Agent) -> None:
-    """Ends the rank when its launcher, which holds the other end of its standard input, is gone."""
+    """Ends the rank when its launcher, which holds the other end of its standard input, has ended."""
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
         agent.interrupt("the end of its launcher")
 
 
-def _say_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:
-    """This rank's lines."""
+def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:
+    """Prints this rank's lines; returns its exit code."""
     here = name_of(identity, settings)
     if outcome.verdict is not None:
         verdict = outcome.verdict
-        lines = [f"{here} was not let in: {outcome.refused}"] if outcome.refused else []
+        lines = [f"{here} was not admitted: {outcome.refused}"] if outcome.refused else []
         if identity.rank in verdict.ok and not outcome.refused:
             lines.append(f"{here} is OK")
-        if identity.launcher == "nnodes" and identity.node != 0 and identity.local_rank == 0:  # another terminal than the report's
+        if identity.launcher == "nnodes" and identity.node != 0 and identity.local_rank == 0:  # not the report's terminal
             lines += finding_lines(verdict, f"{here} ")
         write_lines(lines, output.lines)
         return verdict.exit_code
@@ -93,23 +93,29 @@ def _say_outcome(identity: Identity, settings: Settings, meeting: Meeting, outco
         about |= {"origin": missed.origin, "addresses": missed.addresses, "seconds": missed.seconds, "attempts": missed.attempts}
     elif outcome.lost is not None:
         kind = "silent" if outcome.lost.kind == "silent" else "closed"
-        about = {"reached": True, "lost": kind, "sentence": outcome.lost.sentence, "endpoint": meeting.name, "phase": outcome.phase or 1}
+        about = {
+            "reached": True,
+            "lost": kind,
+            "sentence": outcome.lost.sentence,
+            "endpoint": meeting.name,
+            "phase": outcome.phase or Phase.RENDEZVOUS,
+        }
     else:
-        write_lines([f"{here} incomplete: ended by {outcome.interrupted} before there was a verdict"], output.lines)
+        write_lines([f"{here} is incomplete: ended by {outcome.interrupted} before there was a verdict"], output.lines)
         return INCOMPLETE
     verdict, examined = alone(identity, settings, about, outcome.results)
     write_lines(finding_lines(for_ranks(verdict, examined), f"{here} "), output.lines)
     return verdict.exit_code
 
 
-def _say_taken(identity: Identity, settings: Settings, meeting: Meeting, taken: HubTaken, output: Output) -> int:
+def _report_taken(identity: Identity, settings: Settings, meeting: Meeting, taken: HubTaken, output: Output) -> int:
     verdict, examined = alone(identity, settings, taken_about(meeting, settings, taken, (identity.rank,)))
     show(verdict, examined, output)
     return verdict.exit_code
 
 
 def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
-    """What is known of a port that the hub can't have, with what answers there."""
+    """Describes a port that the hub can't use, with what answers there."""
     there = replace(meeting, host=own_address(meeting), ports=meeting.ports[:1])
     road = Road(there, elsewhere=False, scale=settings.timeout_scale, say=lambda what: None)
     found = road.open(Deadline(max(1.0 * settings.timeout_scale, 0.2)))
@@ -117,20 +123,20 @@ def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tu
         sentence = f"{taken.reason}; {found.sentence}"
     else:
         found.close()
-        sentence = f"{taken.reason}: a doctor of this job hosts its hub there already"
+        sentence = f"{taken.reason}: another doctor of this job already hosts a hub there"
     return {"reached": False, "kind": "taken", "sentence": sentence, "endpoint": meeting.name, "origin": meeting.origin, "ranks": ranks}
 
 
 def own_address(meeting: Meeting) -> str:
-    """The address by which the hub's own host reaches it."""
+    """The address at which the hub's own host reaches it."""
     return meeting.host if meeting.host == "::1" else "127.0.0.1"
 
 
 def guard(deadline: Deadline, who: str, descriptor: int) -> None:
-    """Ends this process a little after the deadline, whatever it hangs in."""
+    """Ends this process shortly after the deadline, whatever it hangs in."""
 
     def end() -> None:
-        write_lines([f"{who} incomplete: not done at the deadline of {deadline.seconds:.0f} s"], descriptor)
+        write_lines([f"{who} is incomplete: not done at the deadline of {deadline.seconds:.0f} s"], descriptor)
         os._exit(INCOMPLETE)
 
     timer = threading.Timer(deadline.seconds + _OVERTIME_S, end)
@@ -139,7 +145,7 @@ def guard(deadline: Deadline, who: str, descriptor: int) -> None:
 
 
 class on_signals(contextlib.ContextDecorator):
-    """Calls ``handle`` with the number of a signal that asks to end; afterwards those signals are ignored: the end is near anyway."""
+    """Within the block, calls ``handle`` with the number of a terminating signal; afterwards such signals are ignored."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -167,7 +173,7 @@ def main() -> NoReturn:
         code = error.exit_status
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # threads that hang in something are left behind
+    os._exit(code)  # without waiting for threads that hang
 
 
 if __name__ == "__main__":

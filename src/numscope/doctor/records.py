@@ -1,9 +1,10 @@
-"""What ranks, hub and diagnosis tell each other: plain data that is JSON on the wire and in the report."""
+"""Records that ranks, hub and diagnosis exchange: plain data that becomes JSON on the wire and in the report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from enum import IntEnum
 from typing import Any, Literal, TypeVar
 
 Launcher = Literal["torchrun", "slurm", "mpi", "local", "nnodes"]
@@ -11,10 +12,42 @@ Status = Literal["ok", "failed", "skipped", "timeout", "silent"]
 Severity = Literal["fault", "degraded", "note"]
 Confidence = Literal["certain", "likely", "possible"]
 
-PHASES = ("facts", "rendezvous", "compare", "links", "backend", "pairs", "collectives", "compute")  # by number
-DEPENDS = {1: (0,), 2: (1,), 3: (1,), 4: (1,), 5: (4,), 6: (4,), 7: (0,)}  # a phase that failed skips these that name it
-
 _T = TypeVar("_T")
+
+
+class Phase(IntEnum):
+    """The phases of an examination, in order. Each is a module in ``phases/``, except the rendezvous, which is ``meet/``."""
+
+    FACTS = 0
+    RENDEZVOUS = 1
+    COMPARE = 2
+    LINKS = 3
+    BACKEND = 4
+    PAIRS = 5
+    COLLECTIVES = 6
+    COMPUTE = 7
+
+    @property
+    def label(self) -> str:
+        """``links``."""
+        return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        """``phase 3 (links)``."""
+        return f"phase {self.value} ({self.label})"
+
+    @property
+    def needs(self) -> tuple[Phase, ...]:
+        """Phases that must have succeeded on a rank before it runs this one."""
+        if self in (Phase.COMPARE, Phase.LINKS, Phase.BACKEND):
+            return (Phase.RENDEZVOUS,)
+        return (Phase.BACKEND,) if self in (Phase.PAIRS, Phase.COLLECTIVES) else ()
+
+    @property
+    def in_child(self) -> bool:
+        """Whether the phase needs torch, and so runs in the rank's child process."""
+        return self >= Phase.BACKEND
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -23,24 +56,30 @@ def to_json(record: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """A record from JSON values; unknown keys are left out, so that versions can differ by a field.
+    """A record from JSON values. Unknown keys are ignored, so that versions may differ by a field.
 
-    Raises: ValueError for what is no such record.
+    Raises: ValueError for values that do not make such a record.
     """
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     try:
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if key in known})
+        return kind(**{key: _read(key, value) for key, value in values.items() if key in known})
     except TypeError as error:
-        raise ValueError(f"no {kind.__name__}: {error}") from None
+        raise ValueError(f"not a {kind.__name__}: {error}") from None
+
+
+def _read(key: str, value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(from_json(Finding, each) if key == "findings" else tuple(each) if isinstance(each, list) else each for each in value)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a rank is, as its launcher says.
+    """Who a rank is, according to its launcher.
 
     Args:
-        node: number of its host among the hosts, by the launcher; by host name where the launcher says none.
-        launcher: whose environment said so.
+        node: number of its host, from the launcher; numbered by host name where the launcher gives no number.
+        launcher: whose environment variables these are.
     """
 
     rank: int
@@ -58,19 +97,19 @@ class Settings:
     """What the user asked for.
 
     Args:
-        quick: the smallest sizes, no compute phase.
-        phases: numbers of those to run; those that they depend on run too.
-        deadline_s: for everything, after which each rank has ended.
-        timeout_scale: of every budget.
-        ifname: network interface whose address others are told; "" lets the route to the hub say.
-        backend: gloo, nccl or both, comma-separated; "" lets the hardware say.
-        sizes: bytes of the payloads of phase 5 and 6.
-        endpoint: host:port of the hub; "" lets the launcher say.
-        token: the job's secret, which a connection must show; "" lets the launcher say.
+        quick: use the smallest sizes and skip the compute phase.
+        phases: those to run; the phases they depend on run too.
+        deadline_s: for the whole examination; every rank has ended by then.
+        timeout_scale: factor on every time limit.
+        ifname: network interface whose address is given to other ranks; "" uses the route to the hub.
+        backend: gloo, nccl or both, comma-separated; "" decides by the hardware.
+        sizes: payload sizes of the pairs and collectives phases, in bytes.
+        endpoint: host:port of the hub; "" derives it from the launcher.
+        token: the job's secret, which every connection must prove to hold; "" derives it from the launcher.
     """
 
     quick: bool = False
-    phases: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7)
+    phases: tuple[Phase, ...] = tuple(Phase)
     deadline_s: float = 180.0
     timeout_scale: float = 1.0
     ifname: str = ""
@@ -81,18 +120,21 @@ class Settings:
     strict: bool = False
     redact: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phases", tuple(map(Phase, self.phases)))
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """One rank's phase.
+    """The result of one phase on one rank.
 
     Args:
-        doing: what it was about to do when it ended, for one that did not end well.
-        started: seconds of the hub's clock since its start.
-        data: as the phase's module says.
+        doing: the step it was about to take when it failed or was lost.
+        started: seconds on the hub's clock since the hub started.
+        data: documented at the top of the phase's module.
     """
 
-    phase: int
+    phase: Phase
     rank: int
     status: Status
     started: float = 0.0
@@ -101,22 +143,21 @@ class PhaseResult:
     error: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return PHASES[self.phase]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phase", Phase(self.phase))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be.
+    """Something that is wrong or worth knowing.
 
     Args:
-        id: stable, from ``catalog.py``.
-        ranks, hosts: whom it is about.
-        links: (from, to) pairs of host names.
+        id: stable, from a catalog.
         summary: one sentence.
-        evidence: what was seen, a line each.
-        remedy: what to do, a line to paste each.
+        ranks, hosts: whom it concerns.
+        links: (from, to) pairs of host names.
+        evidence: what was observed, one line each.
+        remedy: what to do, one line to paste each.
     """
 
     id: str
@@ -132,12 +173,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What all ranks are told at the end.
+    """The outcome that all ranks receive.
 
     Args:
-        exit_code: of every rank: 0 healthy, 1 fault attributed, 2 usage, 3 fault not attributed, 4 degraded (strict), 5 incomplete,
-            70 internal.
-        ok: ranks that are healthy.
+        exit_code: of every rank: 0 healthy, 1 fault found and attributed, 2 wrong usage, 3 fault not attributed, 4 degraded (strict),
+            5 incomplete, 70 internal error.
+        ok: healthy ranks.
     """
 
     exit_code: int
@@ -148,15 +189,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """All that diagnosis looks at.
+    """All observations, the input of the diagnosis.
 
     Args:
-        settings: what was asked for.
         expected: world size.
-        roster: the ranks that came, with what the hub saw of them: address, clock offset.
+        roster: ranks that joined, with what the hub knows about them: identity, address, clock offset.
         results: of all ranks and phases.
-        refused: connections that the hub did not let in: address and why (garbage, token, duplicate, world size).
-        hub: what ranks said who could not reach the hub, where that is known.
+        refused: connections that the hub rejected: address and reason (garbage, token, duplicate, world size).
+        hub: whether the hub was reached, and if not, why.
     """
 
     settings: Settings
@@ -166,6 +206,6 @@ class Examined:
     refused: Sequence[Mapping[str, Any]] = ()
     hub: Mapping[str, Any] = field(default_factory=dict)
 
-    def of(self, phase: int) -> dict[int, PhaseResult]:
+    def of(self, phase: Phase) -> dict[int, PhaseResult]:
         """One phase's results by rank."""
         return {result.rank: result for result in self.results if result.phase == phase}

@@ -1,96 +1,86 @@
-"""A report to show to strangers: host names, addresses and user names replaced, each by the same word everywhere."""
+"""Redaction for reports that strangers may see: host names, addresses, user names, each replaced by the same word everywhere."""
 
 from __future__ import annotations
 
 import getpass
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.records import Examined, Finding, Verdict, from_json, to_json
+from numscope.doctor.meet.sockets import is_loopback
+from numscope.doctor.records import Examined, Finding, Verdict
 
-_ADDRESS = re.compile(r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?:%\w+)?)(?![\w:])")
+_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:.\-])[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")  # candidates; ipaddress decides
 _HARDWARE = re.compile(r"\b(?:GPU|MIG)-[0-9a-f-]{8,}|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b")
 _HOME = re.compile(r"(/(?:home|Users|root)/?)([^/\s:'\"]*)")
+_DOMAIN = r"(?:\.[A-Za-z0-9\-.]*[A-Za-z0-9])?"
 
 
 def node_word(node: int) -> str:
-    """What a host of the job is called in place of its name: by its node's number, which its ranks know before there is a roster."""
+    """The replacement for a host of the job: its node number, which its ranks know before there is a roster."""
     return f"node{node}"
 
 
-class Redaction:
-    """The words to replace, gathered from what was examined: a host of the job becomes ``node3``, any other name ``host-1``.
+def of_hosts(hosts: Iterable[str]) -> Redaction:
+    """A redaction for these hosts, with or without their domains."""
+    return Redaction({host: f"host-{number}" for number, host in enumerate(sorted(filter(_is_name, hosts)), 1)}, domains=True)
 
-    Args:
-        user: name of the user; "" asks the system.
-    """
 
-    def __init__(self, examined: Examined, user: str = "") -> None:
-        self._words: dict[str, str] = {}
-        for _, entry in sorted(examined.roster.items()):
-            identity = entry.get("identity", {})
-            host, word = str(identity.get("hostname", "")), node_word(identity.get("node", 0))
-            if _is_name(host):
-                self._know(host, word)
-                self._words[f"{host}#{identity.get('node', 0)}"] = word  # of hosts of one name, as findings tell them apart
-        hosts: list[str] = []
-        for result in examined.results:
-            hosts.append(str(result.data.get("hostname", "")))
-            for key in ("name", "master"):
-                hosts.append(str((result.data.get(key) or {}).get("name", "")) if isinstance(result.data.get(key), Mapping) else "")
-        hosts += [str(each.get("hostname", "")) for each in examined.refused]
-        hosts += [
-            str(examined.hub.get("here", "")),
-            str(examined.hub.get("endpoint", "")).rpartition(":")[0],
-            examined.settings.endpoint.rpartition(":")[0],
-        ]
-        others = 0
-        for host in hosts:
-            if _is_name(host) and host not in self._words:
-                known = host.partition(".")[0] in self._words
-                others += not known
-                self._know(host, f"host-{others}")
-        try:
-            self._user = user or getpass.getuser()
-        except (KeyError, OSError):
-            self._user = ""
-        self._addresses: dict[str, str] = {}
-        names = sorted(self._words, key=len, reverse=True)
-        self._names = re.compile(r"(?<![\w-])(?:" + "|".join(map(re.escape, names)) + r")(?![\w-])") if names else None
+def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
+    """Both without names: a host of the job becomes ``node3``, any other host ``host-1``, an address ``address-1``."""
+    redaction = Redaction(_words(examined), user=_user())
 
-    def _know(self, host: str, word: str) -> None:
-        """A host's word, the same with and without its domain."""
-        short = host.partition(".")[0]
-        self._words[host] = self._words.setdefault(short, word)
-
-    def applied(self, verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
-        """Both with all words replaced."""
-        findings = tuple(_finding(self.value(to_json(each))) for each in verdict.findings)
-        settings = replace(examined.settings, endpoint=self.text(examined.settings.endpoint))
-        results = [
-            replace(result, data=self.value(result.data), error=self.text(result.error), doing=self.text(result.doing))
-            for result in examined.results
-        ]
-        return replace(verdict, findings=findings), replace(
-            examined,
-            settings=settings,
-            roster={rank: self._entry(entry) for rank, entry in examined.roster.items()},
-            results=results,
-            refused=self.value(list(examined.refused)),
-            hub=self.value(examined.hub),
-        )
-
-    def _entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = self.value(entry)
-        if told.get("identity", {}).get("hostname"):  # two nodes may have one name, and each has a number
+    def entry(values: Mapping[str, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = redaction.value(values)
+        if told.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
             told["identity"] = {**told["identity"], "hostname": node_word(told["identity"].get("node", 0))}
         return told
 
+    return replace(verdict, findings=tuple(map(redaction.finding, verdict.findings))), replace(
+        examined,
+        settings=replace(examined.settings, endpoint=redaction.text(examined.settings.endpoint)),
+        roster={rank: entry(values) for rank, values in examined.roster.items()},
+        results=[
+            replace(result, data=redaction.value(result.data), error=redaction.text(result.error), doing=redaction.text(result.doing))
+            for result in examined.results
+        ],
+        refused=redaction.value(list(examined.refused)),
+        hub=redaction.value(examined.hub),
+    )
+
+
+class Redaction:
+    """Replaces names.
+
+    Args:
+        words: by name its replacement.
+        domains: replace a name's domain (``.cluster.org``) along with it.
+        user: name of a user to replace; "" for none.
+    """
+
+    def __init__(self, words: Mapping[str, str], *, domains: bool = False, user: str = "") -> None:
+        self._words = words
+        self._addresses: dict[str, str] = {}
+        names = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+        self._names = re.compile(rf"(?<![A-Za-z0-9])({names}){_DOMAIN if domains else ''}(?![A-Za-z0-9])") if words else None
+        self._user = re.compile(rf"(?<![\w-]){re.escape(user)}(?![\w-])") if len(user) > 2 and user != "root" else None
+
+    def finding(self, finding: Finding) -> Finding:
+        """A finding without names."""
+        return replace(
+            finding,
+            summary=self.text(finding.summary),
+            hosts=self.value(finding.hosts),
+            links=self.value(finding.links),
+            evidence=self.value(finding.evidence),
+            remedy=self.value(finding.remedy),
+        )
+
     def value(self, value: Any) -> Any:
-        """JSON values with all words replaced, in keys too."""
+        """JSON values without names, in keys too."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -100,37 +90,63 @@ class Redaction:
         return value
 
     def text(self, text: str) -> str:
-        """A text with all words replaced."""
+        """A text without names."""
         if self._names is not None:
-            text = self._names.sub(lambda match: self._words[match.group()], text)
+            text = self._names.sub(lambda match: self._words[match[1]], text)
         text = _HARDWARE.sub("DEVICE", text)
-        text = _ADDRESS.sub(lambda match: self._address(match.group()), text)
-        text = _HOME.sub(lambda match: f"{match.group(1)}USER" if match.group(2) else match.group(), text)
-        if len(self._user) > 2 and self._user != "root":
-            text = re.sub(rf"(?<![\w-]){re.escape(self._user)}(?![\w-])", "USER", text)
-        return text
+        text = _IPV6.sub(self._address, _IPV4.sub(self._address, text))
+        text = _HOME.sub(lambda match: f"{match[1]}USER" if match[2] else match[0], text)
+        return self._user.sub("USER", text) if self._user is not None else text
 
-    def _address(self, word: str) -> str:
-        if not _is_address(word):
-            return word
-        address = ipaddress.ip_address(word.partition("%")[0])
-        if address.is_loopback or address.is_unspecified:
-            return word  # says nothing of anybody, and much of the fault
+    def _address(self, match: re.Match[str]) -> str:
+        try:
+            address = ipaddress.ip_address(match[0])
+        except ValueError:
+            return match[0]  # a time, a version, host:pid:tid
+        if is_loopback(match[0]) or address.is_unspecified:
+            return match[0]  # identifies nobody, and matters for the diagnosis
         return self._addresses.setdefault(str(address), f"address-{len(self._addresses) + 1}")
 
 
-def _is_name(host: str) -> bool:
-    """Whether it says who somebody is; addresses have words of their own."""
-    return host not in ("", "localhost") and not _is_address(host)
+def _words(examined: Examined) -> dict[str, str]:
+    """All host names in the observations, with their replacements."""
+    words: dict[str, str] = {}
+
+    def know(host: str, word: str) -> None:
+        words[host] = words.setdefault(host.partition(".")[0], word)  # the same word with and without the domain
+
+    for _, entry in sorted(examined.roster.items()):
+        identity = entry.get("identity", {})
+        host, node = str(identity.get("hostname", "")), identity.get("node", 0)
+        if _is_name(host):
+            know(host, node_word(node))
+            words[f"{host}#{node}"] = node_word(node)  # how findings tell apart hosts of the same name
+    others: list[str] = []
+    for result in examined.results:
+        others.append(str(result.data.get("hostname", "")))
+        others += [str(about.get("name", "")) for key in ("name", "master") if isinstance(about := result.data.get(key), Mapping)]
+    others += [str(each.get("hostname", "")) for each in examined.refused]
+    others += [str(examined.hub.get("here", ""))]
+    others += [endpoint.rpartition(":")[0] for endpoint in (str(examined.hub.get("endpoint", "")), examined.settings.endpoint)]
+    count = 0
+    for host in others:
+        if _is_name(host) and host not in words:
+            count += host.partition(".")[0] not in words
+            know(host, f"host-{count}")
+    return words
 
 
-def _is_address(word: str) -> bool:
+def _user() -> str:
     try:
-        ipaddress.ip_address(word.partition("%")[0].strip("[]"))
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _is_name(host: str) -> bool:
+    """Whether it identifies a host by name; addresses are replaced by words of their own."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0].strip("[]"))
     except ValueError:
-        return False
-    return True
-
-
-def _finding(values: Mapping[str, Any]) -> Finding:
-    return replace(from_json(Finding, values), links=tuple((str(one), str(other)) for one, other in values["links"]))
+        return host not in ("", "localhost")
+    return False

@@ -1,12 +1,11 @@
-"""The verdict as a report to read, and as JSON values.
+"""The verdict as a readable report, and as JSON values.
 
-Names, errors and values come from hosts and other programs: they are shown as they are, never read as markup, and what would steer a
-terminal is escaped.
+Names, errors and values come from hosts and other programs: they are never interpreted as markup, and control characters are escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from rich import box
@@ -16,23 +15,26 @@ from rich.text import Text
 
 from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
-from numscope.doctor.findings.telling import named
-from numscope.doctor.records import PHASES, Examined, Finding, PhaseResult, Verdict
+from numscope.doctor.findings.wording import named
+from numscope.doctor.phases.cell import cells_of
+from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json
-from numscope.doctor.redact import Redaction
+from numscope.doctor.redact import redacted
+from numscope.version import __version__
 
-SCHEMA = 1  # of the JSON; grows when a key changes its meaning or goes
-MOST_ROWS = 32  # ranks, above which a row stands for a host, and only for those with something to say
-MOST_NODES = 12  # of the matrix of links
+SCHEMA = 2  # of the JSON; increases when a key changes its meaning or is removed
+MOST_ROWS = 32  # with more ranks a row stands for a host, and few healthy ones are shown
+MOST_NODES = 12  # in the matrix of links
 _EVIDENCE_LINES = 6
-_BROKEN = tuple({"rendezvous": "rendez-\nvous", "collectives": "collec-\ntives"}.get(name, name) for name in PHASES)
+_HEADERS = {phase: phase.label for phase in Phase}
+_BROKEN_HEADERS = {**_HEADERS, Phase.RENDEZVOUS: "rendez-\nvous", Phase.COLLECTIVES: "collec-\ntives"}
 _EXIT = {
     0: "healthy",
-    1: "something is broken, and it is known what",
-    2: "wrong use",
-    3: "something is broken, and what was seen does not say what",
-    4: "works, worse than it could",
-    5: "incomplete: not all was examined",
+    1: "a fault was found",
+    2: "wrong usage",
+    3: "something failed, and the cause is unknown",
+    4: "degraded",
+    5: "incomplete: not everything was examined",
     70: "the doctor itself failed",
 }
 _CELL = {
@@ -62,11 +64,11 @@ _MARKS = {
     "D": "dropped",
     "U": "unreachable",
     "X": "reset",
-    "S": "process silent",
-    "W": "somebody else answers",
-    "T": "other token",
+    "S": "process unresponsive",
+    "W": "something else answers",
+    "T": "wrong token",
     "M": "large packets stall",
-    "P": "freshly opened ports blocked",
+    "P": "ephemeral ports blocked",
     "F": "failed",
     "C": "corrupt",
     "H": "hangs",
@@ -79,9 +81,9 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
     """Prints the report.
 
     Args:
-        width: columns; if not given, the terminal's, or 100 in a pipe. Colors only on a terminal.
+        width: columns; by default the terminal's, or 100 in a pipe. Colors appear only on a terminal.
     """
-    verdict, examined = Redaction(examined).applied(verdict, examined) if examined.settings.redact else (verdict, examined)
+    verdict, examined = redacted(verdict, examined) if examined.settings.redact else (verdict, examined)
     if width is None and not file.isatty():
         width = 100
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
@@ -89,15 +91,13 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
         console.print(render(verdict, examined), crop=False)
     text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
     encoding = getattr(file, "encoding", None) or "utf-8"
-    file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # a pipe in ASCII must not end the report
+    file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # an ASCII pipe must not end the report
     file.flush()
 
 
 def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
-    """The report as JSON values, as docs/doctor-json.md says. The token is never in it."""
-    from numscope.version import __version__
-
-    verdict, examined = Redaction(examined).applied(verdict, examined) if examined.settings.redact else (verdict, examined)
+    """The report as JSON values, documented in docs/doctor-json.md. It never contains the token."""
+    verdict, examined = redacted(verdict, examined) if examined.settings.redact else (verdict, examined)
     settings = {key: value for key, value in as_json(examined.settings).items() if key != "token"}
     return {
         "schema": SCHEMA,
@@ -113,13 +113,13 @@ def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
         "roster": {str(rank): dict(entry) for rank, entry in sorted(examined.roster.items())},
         "refused": [dict(each) for each in examined.refused],
         "hub": dict(examined.hub),
-        "results": [{**as_json(result), "name": result.name} for result in examined.results],
+        "results": [{**as_json(result), "name": result.phase.label} for result in examined.results],
         "measured": measured(examined),
     }
 
 
 def escape(text: str) -> str:
-    """The text with everything that a terminal would not print written as its escape: line breaks, colors, bells, direction marks."""
+    """The text with unprintable characters escaped: line breaks, colors, bells, direction marks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
@@ -131,7 +131,7 @@ def render(verdict: Verdict, examined: Examined) -> RenderableType:
     if examined.results and examined.roster:
         blocks += [Text(""), _Fitting(examined, verdict)]
         if any(result.rank in verdict.ok and result.status in ("failed", "timeout", "silent") for result in examined.results):
-            blocks.append(Text("failed in small letters: only because of another rank or link", "dim"))
+            blocks.append(Text("failed in lower case: caused by another rank or link", "dim"))
     for name, matrix in _matrices(examined):
         blocks += [Text(""), Text(name), matrix]
     for finding in verdict.findings:
@@ -142,36 +142,38 @@ def render(verdict: Verdict, examined: Examined) -> RenderableType:
 def _head(verdict: Verdict, examined: Examined) -> Text:
     hosts = len(set(hosts_of(examined).values()))
     came = (
-        f"{len(examined.roster)} of {examined.expected} ranks came, on {hosts} host{'s' if hosts != 1 else ''}; " if examined.roster else ""
+        f"{len(examined.roster)} of {examined.expected} ranks joined, on {hosts} host{'s' if hosts != 1 else ''}; "
+        if examined.roster
+        else ""
     )
     style = "bold green" if verdict.exit_code == 0 else "bold yellow" if verdict.exit_code in (4, 5) else "bold red"
     words = _EXIT.get(verdict.exit_code, "")
     degraded = sum(each.severity == "degraded" for each in verdict.findings)
     if verdict.exit_code == 0 and degraded:
-        words += f", with {degraded} thing{'s' if degraded > 1 else ''} that could be better"
+        words += f", with {degraded} degradation{'s' if degraded > 1 else ''}"
     facts = f"{came}{verdict.seconds:.1f} s; exit code {verdict.exit_code}"
     return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
 
 
 class _Fitting:
-    """The table of phases, closer, its long headers in two lines, where the console is narrow: what is cut else is the host's name."""
+    """The table of phases; on a narrow console with long headers in two lines, where otherwise the host's name would be cut."""
 
     def __init__(self, examined: Examined, verdict: Verdict) -> None:
         self._examined = examined
         self._verdict = verdict
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = _phases(self._examined, self._verdict, PHASES)
+        table = _phases(self._examined, self._verdict, _HEADERS)
         if console.measure(table, options=options.update(width=1000)).maximum > options.max_width:
-            table = _phases(self._examined, self._verdict, _BROKEN)
+            table = _phases(self._examined, self._verdict, _BROKEN_HEADERS)
             table.padding = 0
         yield table
 
 
-def _phases(examined: Examined, verdict: Verdict, headers: Sequence[str]) -> Table:
-    """Phases across, ranks (or hosts, if they are many) down."""
+def _phases(examined: Examined, verdict: Verdict, headers: Mapping[Phase, str]) -> Table:
+    """A column per phase, a row per rank (or per host, if there are many)."""
     phases = sorted({result.phase for result in examined.results})
-    of: dict[tuple[int, int], PhaseResult] = {(result.rank, result.phase): result for result in examined.results}
+    of = {(result.rank, result.phase): result for result in examined.results}
     hosts = hosts_of(examined)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("rank", justify="right", no_wrap=True)
@@ -190,7 +192,7 @@ def _phases(examined: Examined, verdict: Verdict, headers: Sequence[str]) -> Tab
             left_out += 1
             continue
         cells = [_cell([of.get((rank, phase)) for rank in members], verdict) for phase in phases]
-        table.add_row(named(members, 3).partition(" ")[2], escape(hosts.get(members[0], "did not come")), *cells)
+        table.add_row(named(members, 3).partition(" ")[2], escape(hosts.get(members[0], "did not join")), *cells)
     if left_out:
         table.add_row("…", f"{left_out} more", *[""] * len(phases))
     return table
@@ -204,7 +206,7 @@ def _cell(results: list[PhaseResult | None], verdict: Verdict) -> Text:
     status = min((result.status for result in there), key=worst.index)
     word, style = _CELL[status]
     if word.isupper() and all(result.rank in verdict.ok for result in there if result.status == status):
-        word, style = word.lower(), "yellow"  # only because of another rank
+        word, style = word.lower(), "yellow"  # caused by another rank
     count = sum(result.status == status for result in there)
     if status == "ok":
         return Text(f"{word} {_seconds(max(result.seconds for result in there))}", style)
@@ -216,22 +218,23 @@ def _seconds(seconds: float) -> str:
 
 
 def _matrices(examined: Examined) -> list[tuple[str, Table]]:
-    """Who reaches whom, where somebody does not."""
+    """The matrices in which something fails."""
     found = []
     hosts = hosts_of(examined)
     links: dict[tuple[str, str], str] = {}
-    for rank, result in sorted(examined.of(3).items()):
-        for cell in result.data.get("cells", ()):
-            one, other = hosts.get(rank, str(cell.get("from_host", ""))), hosts.get(int(cell["to_rank"]), str(cell.get("to_host", "")))
-            status = str(cell["status"])
-            links[one, other] = "P" if status == "ok" and cell.get("ephemeral", "ok") != "ok" else _LINK.get(status, "?")
+    for rank, result in sorted(examined.of(Phase.LINKS).items()):
+        for cell in cells_of(result):
+            ends = hosts.get(rank, cell.from_host), hosts.get(cell.to_rank, cell.to_host)
+            links[ends] = "P" if cell.status == "ok" and not cell.works else _LINK.get(cell.status, "?")
     if any(mark not in ". " for mark in links.values()):
         found.append(("links, from the row's host to the column's", links))
-    for backend in sorted({str(pair.get("backend")) for result in examined.of(5).values() for pair in result.data.get("pairs", ())}):
+    for backend in sorted(
+        {str(pair.get("backend")) for result in examined.of(Phase.PAIRS).values() for pair in result.data.get("pairs", ())}
+    ):
         marks = {"ok": ".", "corrupt": "C", "timeout": "H", "error": "E", "skipped": " "}
         pairs = {
             (str(pair["peer"]), str(rank)): marks.get(str(pair["status"]), "?")
-            for rank, result in sorted(examined.of(5).items())
+            for rank, result in sorted(examined.of(Phase.PAIRS).items())
             for pair in result.data.get("pairs", ())
             if str(pair.get("backend")) == backend
         }
@@ -250,7 +253,7 @@ def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
         return (int(name), "") if name.isdigit() else (-1, name)
 
     names = sorted({name for pair in cells for name in pair}, key=key)
-    if len(names) > MOST_NODES:  # those with something wrong first
+    if len(names) > MOST_NODES:  # those with most failures
         bad = {name for pair, mark in cells.items() if mark not in ". " for name in pair}
         counts = {name: sum(mark not in ". " for pair, mark in cells.items() if name in pair) for name in bad}
         names = sorted(sorted(names, key=lambda name: -counts.get(name, 0))[:MOST_NODES], key=key)

@@ -24,7 +24,7 @@ FRAGMENTS = [
     *(line for file in SAMPLES if file.suffix == ".log" for line in file.read_text().splitlines() if "frame #" not in line),
 ]
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def survives(data: bytes, name: str = "nccl_trace_rank_0") -> None:

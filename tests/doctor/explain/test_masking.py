@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from numscope.doctor.explain import examine
-from numscope.doctor.explain.masking import Redaction, shown, visible, without_secrets
+from numscope.doctor.explain.masking import shown, visible, without_secrets
 from numscope.doctor.explain.report import print_explanation, to_json_values
+from numscope.doctor.redact import of_hosts
 from tests.doctor.explain.nccl_samples import rank_lines, warn
 
 
@@ -88,7 +89,7 @@ def test_redacted_reports_hold_neither_hosts_nor_addresses_but_tell_them_apart(t
 
 
 def test_a_name_is_replaced_by_the_same_word_everywhere_and_loopback_stays() -> None:
-    redaction = Redaction(["gpu1", "gpu12"])
+    redaction = of_hosts(["gpu1", "gpu12"])
     assert redaction.text("gpu12 gpu1.corp.example gpu1:1:1 127.0.0.1 10.0.0.1 10.0.0.2 10.0.0.1 12:34:56") == (
         "host-2 host-1 host-1:1:1 127.0.0.1 address-1 address-2 address-1 12:34:56"
     )

@@ -13,7 +13,7 @@ from numscope.doctor.explain import Explanation, examine
 from numscope.doctor.explain.catalog import CATALOG, finding
 from numscope.doctor.explain.reading import FileRead
 from numscope.doctor.explain.report import exit_code, headline, print_explanation, to_json_values
-from numscope.doctor.findings.telling import named
+from numscope.doctor.findings.wording import named
 from numscope.doctor.records import Finding, from_json
 from tests.doctor.explain.nccl_samples import rank_lines
 
@@ -36,16 +36,16 @@ def test_healthy_files_are_counted_with_what_was_recognized(tmp_path: Path) -> N
 def test_a_report_has_id_confidence_ranks_evidence_and_a_line_to_paste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(SAMPLES / "flight_recorder")
     assert text(examine([Path("behind")])) == (
-        "fault collective-behind (likely, rank 1)\n"
-        "  Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>), and never came to the next collective in "
+        "fault rank-behind (likely, rank 1)\n"
+        "  Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>) and never reached the next collective in "
         "group default_pg:"
         " rank 0 waits in #2 all_reduce of 16 Float at /job/ex/fr.py:12 (<module>).\n"
-        "    behind/nccl_trace_rank_1[0]: rank 1: #1 all_reduce of 8 Float, called at /job/ex/fr.py:9 (<module>) — its last\n"
+        "    behind/nccl_trace_rank_1[0]: rank 1: #1 all_reduce of 8 Float, called at /job/ex/fr.py:9 (<module>) (its last)\n"
         "    behind/nccl_trace_rank_0[1]: rank 0: #2 all_reduce of 16 Float, called at /job/ex/fr.py:12 (<module>)\n"
-        "  > # see what rank 1 did then: its own log, or on its host\n"
+        "  > # check what rank 1 did at that time, in its log or on its host\n"
         "  > py-spy dump --pid PID\n"
         "\n"
-        "1 fault in 2 files. First: Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>), and never came "
+        "1 fault in 2 files. First: Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>) and never reached "
         "to the next collective"
         " in group default_pg: rank 0 waits in #2 all_reduce of 16 Float at /job/ex/fr.py:12 (<module>).\n"
         "Read: flight recorder (2).\n"
@@ -66,8 +66,8 @@ def test_unknown_empty_missing_and_unreadable_files_are_said(tmp_path: Path) -> 
         "notes.txt: nothing was recognized in it",
         "bin: neither text nor a flight-recorder dump",
         "cut.gz: cannot be read",
-        "json: no flight-recorder dump",
-        "pipe: no regular file",
+        "json: not a flight-recorder dump",
+        "pipe: not a regular file",
         "nowhere: cannot be read: No such file or directory",
         "Nothing was recognized in 7 files",
     ):

@@ -24,15 +24,15 @@ def told(tmp_path: Path, *lines: str) -> dict[str, Finding]:
 @pytest.mark.parametrize(
     ("sample", "id", "ranks", "words"),
     [
-        ("sigkill", "rank-killed", (1,), "killed (SIGKILL), most often by the kernel"),
+        ("sigkill", "rank-killed", (1,), "killed (SIGKILL), usually by the kernel"),
         ("sigsegv", "rank-crashed", (1,), "SIGSEGV"),
         ("raise", "rank-failed", (2,), "at /job/ex/raise.py:8 (<module>): ValueError: batch 17 has no labels"),
-        ("gloo_timeout", "collective-behind", (1,), "Rank 0 waited 3 s in a gloo collective at /job/ex/gtimeout.py:7"),
+        ("gloo_timeout", "rank-behind", (1,), "Rank 0 waited 3 s in a gloo collective at /job/ex/gtimeout.py:7"),
         ("detail", "collective-mismatch", (0, 1), "rank 0 called ALLREDUCE of 4 Float at /job/ex/detail.py:5"),
-        ("port", "port-in-use", (), "Port 29512"),
+        ("port", "port-in-use", (), "port 29512"),
         ("rdzv_conn", "rendezvous-unreachable", (), "localhost:29577"),
-        ("rdzv_timeout", "rendezvous-timeout", (), "Could not tell which"),
-        ("never4", "rendezvous-timeout", (2,), "Rank 2 did not come to init_process_group"),
+        ("rdzv_timeout", "rendezvous-timeout", (), "Which ones are missing is unknown"),
+        ("never4", "rendezvous-timeout", (2,), "Rank 2 did not reach init_process_group"),
         ("gloo_if", "interface-missing", (), "nope0"),
     ],
 )
@@ -107,7 +107,7 @@ def test_an_abort_by_the_watchdog_names_what_the_watchdog_saw(tmp_path: Path) ->
 
 def test_a_failure_without_a_traceback_could_not_be_told_and_says_how_to_get_one(tmp_path: Path) -> None:
     one = told(tmp_path, *table((1, "10:00:05", 1, "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html")))[
-        "could-not-tell"
+        "cause-unknown"
     ]
     assert one.confidence == "possible"
     assert any("--log-dir" in line for line in one.remedy)
@@ -135,11 +135,11 @@ def test_older_torchrun_without_a_table_is_read(tmp_path: Path) -> None:
          "remote=[127.0.0.1]:4", "gloo-connect-failed", "loopback"),
         ("[2] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but "
          "store->get('0') got error: wait timeout after 600000ms, keys: "
-         "/default_pg/0//cuda//0", "rendezvous-timeout", "Rank 0 did not come"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "gpu-out-of-memory", "GPU's memory"),
+         "/default_pg/0//cuda//0", "rendezvous-timeout", "Rank 0 did not reach"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "gpu-out-of-memory", "ran out of GPU memory"),
         ("NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "gpu-xid", "79 on 0000:44:00"),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM "
-         "Killed.", "host-out-of-memory", "Memory"),
+         "Killed.", "host-out-of-memory", "ran out of memory"),
     ],
 )  # fmt: skip
 def test_a_message_is_explained(tmp_path: Path, line: str, id: str, words: str) -> None:

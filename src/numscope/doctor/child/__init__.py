@@ -1,1 +1,1 @@
-"""What runs in child processes that can be killed: all that needs torch or NCCL."""
+"""What runs in a child process that can be killed: everything that needs torch or NCCL."""

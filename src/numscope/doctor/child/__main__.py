@@ -1,4 +1,4 @@
-"""The child's main loop: imports torch, then does the phases that its agent asks for, and ends when its agent does."""
+"""The child's main loop: imports torch, then runs the phases that its agent requests; it ends when its agent does."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from numscope.doctor.child.faults import FAULT, Faults
 from numscope.doctor.child.report import Report
+from numscope.doctor.records import Phase
 
 _PR_SET_PDEATHSIG = 1
 
@@ -28,12 +29,12 @@ def main(agent: int) -> None:
     """
     _die_with(agent)
     report = Report(os.dup(1))
-    os.dup2(2, 1)  # whatever torch and NCCL print is evidence, and no line of ours
+    os.dup2(2, 1)  # what torch and NCCL print is evidence, and must not mix with our lines
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     began = time.perf_counter()
     failure = ""
-    gc.disable()  # collecting while modules load frees nothing, and costs a tenth of the import
+    gc.disable()  # collection while modules load frees nothing, and costs a tenth of the import
     with report.step("import torch"):
         try:
             importlib.import_module("torch.distributed")
@@ -47,11 +48,11 @@ def main(agent: int) -> None:
         if failure:
             report.end(failure)
             continue
-        # Only now: they need torch.
+        # imported only now, since they need torch
         from numscope.doctor.child.desk import Desk
         from numscope.doctor.child.steps import PHASES, Failed
 
-        phase, arguments = request["phase"], request["arguments"]
+        phase, arguments = Phase(request["phase"]), request["arguments"]
         try:
             if desk is None:
                 desk = Desk(report, Faults(os.environ.get(FAULT, ""), arguments["rank"]), arguments["rank"], import_s)
@@ -68,15 +69,15 @@ def main(agent: int) -> None:
 def _read(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
         requests.put(json.loads(line))
-    os.killpg(0, signal.SIGKILL)  # our agent is done or dead; our group is our own
+    os.killpg(0, signal.SIGKILL)  # our agent has closed the pipe or died; the group contains only us and our children
 
 
 def _die_with(agent: int) -> None:
-    """Has the kernel end this process when its agent dies, even while it hangs where no thread of Python's runs."""
+    """Has the kernel end this process when its agent dies, even while it hangs where no Python thread runs."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != agent:
-        os._exit(1)  # it died before
+        os._exit(1)  # it has died already
 
 
 if __name__ == "__main__":

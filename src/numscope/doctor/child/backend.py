@@ -1,7 +1,7 @@
-"""Phase 4: the store, who came to it, and torch's process groups.
+"""Phase 4: the store, registration in it, and torch's process groups.
 
-NCCL wants one process per GPU: each takes the GPU of its local rank. That part follows torch's documentation and has not been run on GPUs
-by this project's tests.
+NCCL requires one process per GPU: each uses the GPU of its local rank. This part follows torch's documentation; this project's tests have
+not run it on GPUs.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
     from torch.distributed import ProcessGroup
 
-_STORE_SHARE = 0.45  # of the phase: until a store hosted by a child that still imports torch has answered
-_ROLL_SHARE = 0.5  # until all have come
+_STORE_SHARE = 0.45  # of the phase, to reach a store whose host may still be importing torch
+_ROLL_SHARE = 0.5  # until all have registered
 _NOTHING = "nothing"
 _MEANS = {"gpu": "GPU of its own", "nccl": "NCCL in its torch"}
-_START_SHARE = 0.9  # until torch's own timeout in starting a group
+_START_SHARE = 0.9  # until torch's own timeout for starting a group
 
 
 def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
-    """Meets the others and starts the process groups.
+    """Waits for the other ranks and starts the process groups.
 
     Args:
-        arguments: ``store`` (rank, address, port), ``members``, ``backend`` as asked for, ``local_rank``.
+        arguments: ``store`` (rank, address, port), ``members``, ``backend`` as requested, ``local_rank``.
     """
     torch.set_num_threads(1)
     report, where, members = desk.report, arguments["store"], arguments["members"]
@@ -53,7 +53,7 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
             raise Failed(f"rank {desk.rank} waited for the other ranks at the store: {error}") from error
     report.set(members=list(present.here), missing=list(present.missing))
     if present.missing:
-        raise Failed(f"rank {', '.join(map(str, present.missing))} did not come to torch's store at rank {where['rank']}")
+        raise Failed(f"rank {', '.join(map(str, present.missing))} did not join torch's store at rank {where['rank']}")
     desk.members = present.here
     groups: dict[str, dict[str, Any]] = {}
     _start_group(desk, "gloo", groups, lambda: _first_group(desk, store), torch.device("cpu"))
@@ -67,7 +67,7 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
             groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": [], "lacking": lacking}
             report.set(groups=groups)
             if "nccl" in asked:
-                raise Failed(f"nccl was asked for, but {why}")
+                raise Failed(f"nccl was requested, but {why}")
         else:
             device = torch.device("cuda", arguments["local_rank"])
             _start_group(desk, "nccl", groups, lambda: _nccl_group(desk, device), device)
@@ -75,7 +75,7 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
 
 
 def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
-    """What this rank has not and NCCL needs, a key of ``_MEANS``; "" if nothing."""
+    """What NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
     import torch.distributed as dist
 
     if not dist.is_nccl_available():
@@ -95,7 +95,7 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
 
     def connect(is_host: bool) -> TCPStore:
         fd = int(os.environ[LISTEN_FD]) if is_host else None
-        timeout = timedelta(seconds=seconds * 0.4)  # it tries twice, with a pause: up to 2.3 times as long
+        timeout = timedelta(seconds=seconds * 0.4)  # torch tries twice, with a pause: up to 2.3 times as long
         return TCPStore(address, where["port"], is_master=is_host, timeout=timeout, wait_for_workers=False, master_listen_fd=fd)
 
     error = short = ""
@@ -105,7 +105,7 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
         with desk.report.step(f"{'host' if hosts else 'connect to'} torch's store at {name}"):
             try:
                 if not hosts:
-                    # It listens since before the ranks met: a refusal is final, and the system says so at once where torch tries on.
+                    # The store has listened since before the rendezvous: a refusal is final, but torch would keep trying.
                     socket.create_connection((address, where["port"]), seconds / 2).close()
                 store = desk.report.limited(seconds, lambda: connect(hosts))
                 second = desk.report.limited(seconds, lambda: connect(False))
@@ -135,7 +135,7 @@ def _start_group(
     entry["seconds"] = time.perf_counter() - began
     desk.report.set(groups=groups)
     if entry["error"]:
-        with desk.report.step(f"ask who else has no {backend}"):
+        with desk.report.step(f"check which other ranks have no {backend}"):
             entry["not_ready"] = [rank for rank in desk.roll.absent(f"ready/{backend}", desk.members, 0.0) if rank != desk.rank]
         desk.report.set(groups=groups)
         raise Failed(f"{backend} did not start on rank {desk.rank}: {short}")
@@ -146,7 +146,7 @@ def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
     import torch.distributed as dist
     from torch._C._distributed_c10d import PrefixStore
 
-    # Torch gives up first, so that its own words are evidence; ours follows where it does not.
+    # torch should give up first, so that its own error is evidence
     timeout = timedelta(seconds=max(1.0, (desk.left - (1 - _START_SHARE) * desk.limit_s) * 0.9))
     index, size = desk.members.index(desk.rank), len(desk.members)
     dist.init_process_group("gloo", store=PrefixStore("doctor", store), rank=index, world_size=size, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Phase 6: memory, then each collective over each group and size, until one fails: what comes after it would hang or mean nothing."""
+"""Phase 6: allocates memory, then runs each collective in each group and size until one fails, after which others would hang."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import StoreLost
 
 _LIMIT_SHARE = 0.3  # of the time that is left, for one collective with its repetitions
-_SIZE_SHARE = 0.04  # of the phase: a size that would take longer, judged by the one before, is left out
-_ABSENT_SHARE = 0.4  # of the time that is left, until a rank that failed elsewhere has said so
+_SIZE_SHARE = 0.04  # of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
+_ABSENT_SHARE = 0.4  # of the time that is left, to wait for a rank that failed elsewhere
 _REPEATS = 5
 _REPEATS_LARGE = 2  # above 1 MiB
 _CPU_BYTES = 8 << 20
@@ -40,19 +40,19 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
             present = roll.gather("collectives/start", ranks, desk.limit_s * 0.3, desk.limit_s * 0.2)
         report.set(missing=list(present.missing))
         if desk.rank not in present.here:
-            raise Failed(f"rank {desk.rank} came too late for the collectives")
+            raise Failed(f"rank {desk.rank} joined too late for the collectives")
         bad += _Course(desk, present.here, arguments["sizes"]).run()
     except StoreLost as error:
         report.set(stopped=str(error), missing=[error.rank])
         raise Failed("; ".join([*bad, str(error)])) from error
     if present.missing:
-        bad.append(f"rank {', '.join(map(str, present.missing))} did not come to the collectives")
+        bad.append(f"rank {', '.join(map(str, present.missing))} did not join the collectives")
     if bad:
         raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
 
 
 def _allocate(desk: Desk, wire: Wire) -> str:
-    """Memory on the device, filled and read back; a sentence about what is wrong, or ""."""
+    """Allocates memory on the device, fills it and reads it back; returns what is wrong, or ""."""
     num_bytes = _CPU_BYTES
     error, began = "", time.perf_counter()
     with desk.report.step(f"allocate memory on {wire.device}"):
@@ -62,7 +62,7 @@ def _allocate(desk: Desk, wire: Wire) -> str:
             block = torch.full((num_bytes // 4,), 3, dtype=torch.int32, device=wire.device)
             total = int(block.sum(dtype=torch.int64).item())
             if total != 3 * (num_bytes // 4):
-                error = f"the sum of what was written is {total}, expected {3 * (num_bytes // 4)}"
+                error = f"the sum of the written values is {total}, expected {3 * (num_bytes // 4)}"
         except (RuntimeError, MemoryError) as failure:
             error = str(failure).splitlines()[0]
     seconds = time.perf_counter() - began
@@ -71,7 +71,7 @@ def _allocate(desk: Desk, wire: Wire) -> str:
 
 
 class _Course:
-    """All collectives in their order, the same on all ranks."""
+    """All collectives, in the same order on all ranks."""
 
     def __init__(self, desk: Desk, ranks: tuple[int, ...], sizes: Sequence[int]) -> None:
         self._desk = desk
@@ -81,7 +81,7 @@ class _Course:
         self._bad: list[str] = []
 
     def run(self) -> list[str]:
-        """Sentences about what is wrong."""
+        """Returns sentences about what is wrong."""
         for wire in self._desk.wires:
             for name, ranks, wire_of_group in self._groups(wire):
                 sizes = self._sizes if name == "all" else self._sizes[: 2 if len(self._sizes) > 2 else 1]
@@ -91,7 +91,7 @@ class _Course:
         return self._bad
 
     def _groups(self, wire: Wire) -> list[tuple[str, tuple[int, ...], Wire]]:
-        """The groups of one wire that this rank is in."""
+        """The groups of one backend that contain this rank."""
         here = self._ranks
         whole = wire if here == self._desk.members else Wire(wire.backend, self._new_group(wire, here, "all"), wire.device)
         groups = [("all", here, whole)]
@@ -107,14 +107,14 @@ class _Course:
         with self._desk.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
             indices = [self._desk.members.index(rank) for rank in ranks]
             timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._desk.left))
-            # Only its members take part in making it: ranks that are gone cannot.
+            # Only its members create it, since ranks that are gone can't take part.
             return self._desk.report.limited(
                 timeout.total_seconds() * 1.1,
                 lambda: dist.new_group(indices, timeout=timeout, backend=wire.backend, use_local_synchronization=True),
             )
 
     def _all_sizes(self, exercise: Exercise, party: Party, group: str, sizes: Sequence[int]) -> bool:
-        """One collective with each of its sizes; whether all may go on."""
+        """Runs one collective with each of its sizes; returns whether to continue."""
         before_s, before_bytes = 0.0, 0
         for size in exercise.sizes(sizes):
             expected_s = before_s * size / before_bytes if before_bytes >= 1 << 16 else 0.0
@@ -122,7 +122,7 @@ class _Course:
             entry |= {"bytes": size, "by": "", "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
             entry |= {"bytes_per_s_min": None, "bytes_per_s_max": None, "wrong": None, "digests": [], "error": "", "missing": []}
             if expected_s > _SIZE_SHARE * self._desk.limit_s:
-                entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, judged by {size_name(before_bytes)}"}
+                entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, as extrapolated from {size_name(before_bytes)}"}
                 self._desk.report.add("collectives", entry)
                 continue
             what = f"{exercise.name}, {size_name(size)}, {group} of the ranks, {party.wire.backend}"
@@ -135,7 +135,7 @@ class _Course:
         return True
 
     def _one(self, exercise: Exercise, party: Party, entry: dict[str, Any], what: str) -> float:
-        """Fills in the entry; the slowest rank's seconds, the same on all ranks."""
+        """Fills in the entry; returns the slowest rank's seconds, the same on all ranks."""
         desk, roll = self._desk, self._desk.need_group()
         self._number += 1
         call = f"collectives/{entry['group']}/{party.ranks[0]}/{self._number}/failed"
@@ -169,7 +169,7 @@ class _Course:
         except (StepTimeout, RuntimeError, ValueError, OSError) as error:
             entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
             entry["error"] = "\n".join(str(error).splitlines()[:12]) or type(error).__name__
-            with desk.report.step(f"ask who is still here after {what} failed"):
+            with desk.report.step(f"check which ranks are left after {what} failed"):
                 entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * desk.left)
             lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""
             self._bad.append(f"{what}: {sentence(error)}{lost}")

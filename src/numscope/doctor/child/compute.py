@@ -1,4 +1,4 @@
-"""Phase 7: matrix products and memory copies in turn, timed one by one. Nobody waits for anybody."""
+"""Phase 7: alternating matrix products and memory copies, timed one by one, independently of other ranks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 
 from numscope.doctor.child.desk import Desk
 
-_MEASURE_S = 1.0  # of both together
+_MEASURE_S = 1.0  # for both together
 _LEAST, _MOST = 5, 50  # repetitions
 _N, _N_GPU = 512, 4096
-_COPY_BYTES, _COPY_BYTES_GPU = 32 << 20, 256 << 20  # more than caches hold
+_COPY_BYTES, _COPY_BYTES_GPU = 32 << 20, 256 << 20  # larger than caches
 
 
 def measure(desk: Desk, arguments: Mapping[str, Any]) -> None:
-    """Measures.
+    """Runs the measurements.
 
     Args:
         arguments: ``local_rank``, ``local_world_size``.
@@ -41,9 +41,9 @@ def measure(desk: Desk, arguments: Mapping[str, Any]) -> None:
         "gemm": lambda: torch.mm(a, b, out=product),
         "copy": lambda: target.copy_(source),
     }
-    with report.step(f"multiply {n} × {n} matrices and copy {num_bytes >> 20} MiB in turn"):
+    with report.step(f"multiply {n} × {n} matrices and copy {num_bytes >> 20} MiB alternately"):
         for function in work.values():
-            _time(function, device, 1)  # what comes first pays for pages, threads and kernels
+            _time(function, device, 1)  # the first call pays for pages, threads and kernels
         end = time.monotonic() + min(_MEASURE_S, 0.5 * desk.left)
         while len(timings["copy"]) < _LEAST or (time.monotonic() < end and len(timings["copy"]) < _MOST):
             for name, function in work.items():

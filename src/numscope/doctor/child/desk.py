@@ -1,4 +1,4 @@
-"""What the phases of one child share: its report, its faults, and, once it stands, its process group."""
+"""The state that a child's phases share: its report, its faults and, once started, its process group."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ import torch
 from numscope.doctor.child.faults import Faults
 from numscope.doctor.child.report import Report
 from numscope.doctor.child.rollcall import RollCall
+from numscope.doctor.records import Phase
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
 class Failed(Exception):
-    """A phase found that something does not work; the message is the phase's sentence."""
+    """A phase found that something does not work; the message says what."""
 
 
 @dataclass(slots=True)
 class Wire:
-    """One way for tensors between ranks.
+    """A backend's process group.
 
     Args:
         backend: gloo or nccl.
-        device: where it wants its tensors.
+        device: on which it expects tensors.
     """
 
     backend: str
@@ -40,8 +41,8 @@ class Desk:
     """A child's state.
 
     Args:
-        members: ranks of the process group, ascending; torch's rank of each is its index.
-        wires: of the process group, one a backend.
+        members: ranks of the process group, ascending; each one's rank in torch is its index.
+        wires: one per backend.
     """
 
     report: Report
@@ -54,7 +55,7 @@ class Desk:
     _end: float = 0.0
     _limit_s: float = 0.0
 
-    def begin(self, phase: int, limit_s: float, end: float) -> None:
+    def begin(self, phase: Phase, limit_s: float, end: float) -> None:
         """Starts a phase's clock."""
         self._limit_s, self._end = limit_s, end
         if self.roll is not None:
@@ -63,21 +64,21 @@ class Desk:
 
     @property
     def limit_s(self) -> float:
-        """Seconds that the phase has in all."""
+        """The phase's time limit in seconds."""
         return self._limit_s
 
     @property
     def answer_s(self) -> float:
-        """Seconds that a store may take to answer what needs no waiting."""
+        """Seconds that a store may take for an immediate answer."""
         return max(0.5, 0.1 * self._limit_s)
 
     @property
     def left(self) -> float:
-        """Seconds left of them."""
+        """Seconds left of it."""
         return max(0.0, self._end - time.monotonic())
 
     def need_group(self) -> RollCall:
-        """The roll call of a process group that stands.
+        """The roll call of the process group.
 
         Raises: Failed.
         """
@@ -87,7 +88,7 @@ class Desk:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of an error, without where in torch's sources it was raised and its general advice."""
+    """The first line of an error, without its location in torch's sources and its general advice."""
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", first).partition(". This is typically")[0][:300]
 

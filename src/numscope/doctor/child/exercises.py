@@ -1,4 +1,4 @@
-"""The collectives with payloads whose results are known: whole numbers in float32, small enough that every sum is exact in any order."""
+"""Collectives with known results: whole numbers in float32, small enough that every sum is exact in any order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from numscope.doctor.child.desk import Wire
 from numscope.doctor.child.patterns import seed
 
-_PERIOD = 1021  # of the numbers in a payload; a prime, so that no chunk looks like its neighbor
+_PERIOD = 1021  # of the numbers in a payload; a prime, so that no chunk equals its neighbor
 
 
 @dataclass(slots=True)
 class Party:
-    """A group's one member.
+    """A group, as one of its members sees it.
 
     Args:
-        index: of this rank in it.
-        substitutes: filled with what a collective was done with, where the backend lacks it.
+        index: of this rank in the group.
+        substitutes: filled with what replaces a collective that the backend lacks.
     """
 
     ranks: tuple[int, ...]
@@ -33,7 +33,7 @@ class Party:
         return len(self.ranks)
 
     def slowest(self, seconds: float) -> float:
-        """The largest of all ranks' seconds."""
+        """The maximum over all ranks."""
         import torch.distributed as dist
 
         value = torch.tensor([seconds], dtype=torch.float64, device=self.wire.device)
@@ -41,15 +41,15 @@ class Party:
         return float(value.item())
 
     def numbers(self, num: int, offset: int) -> torch.Tensor:
-        """offset + 0, 1, 2, … up to the period, again and again; float32 [num]."""
+        """offset + 0, 1, 2, … up to the period, repeated; float32 [num]."""
         period = torch.arange(offset, offset + _PERIOD, dtype=torch.float32)
         return period.repeat(-(-num // _PERIOD))[:num].to(self.wire.device)
 
 
 class Exercise(Protocol):
-    """A collective and what it must give.
+    """A collective and its expected result.
 
-    ``compares_bits``: repeated runs must give the same bits.
+    ``compares_bits``: repeated runs must return the same bits.
     """
 
     @property
@@ -59,25 +59,25 @@ class Exercise(Protocol):
     def compares_bits(self) -> bool: ...
 
     def sizes(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Those of the asked sizes that it runs with."""
+        """The requested sizes with which it runs."""
         ...
 
     def prepare(self, party: Party, num_bytes: int) -> Callable[[], torch.Tensor | None]:
-        """What to time: gives the result."""
+        """The function to time, which returns the result."""
         ...
 
     def check(self, party: Party, num_bytes: int, result: torch.Tensor) -> dict[str, Any] | None:
-        """What is wrong with the result."""
+        """What is wrong with the result; None if nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Exact:
-    """A collective with a known result.
+    """A collective with an exact result.
 
     Args:
-        run: makes what to time, from the party and the number of elements a rank.
-        expected: result, likewise.
+        run: makes the function to time, from the group and the number of elements per rank.
+        expected: makes the result, likewise.
     """
 
     name: str
@@ -102,7 +102,7 @@ class _Exact:
 
 
 class _FloatSum:
-    """Random floats, whose sum depends on the order in its last bits."""
+    """A sum of random floats, whose last bits depend on the order."""
 
     name = "float_sum"
     compares_bits = True
@@ -144,7 +144,7 @@ class _Barrier:
 
 
 def _chunk(party: Party, num_bytes: int) -> int:
-    """Elements of one rank's part of a payload."""
+    """Elements in one rank's part of a payload."""
     return max(1, num_bytes // 4 // party.num)
 
 
@@ -209,7 +209,7 @@ def _reduce_scatter(party: Party, chunk: int) -> Callable[[], torch.Tensor]:
             except (RuntimeError, NotImplementedError) as error:
                 if "support" not in str(error):
                     raise
-                party.substitutes["reduce_scatter"] = "all_reduce"  # all ranks' backend lacks it alike
+                party.substitutes["reduce_scatter"] = "all_reduce"  # the same on all ranks
         whole = source.clone()
         dist.all_reduce(whole, group=party.wire.group)
         return whole[party.index * chunk : (party.index + 1) * chunk].clone()

@@ -1,8 +1,8 @@
-"""Faults on request, so that tests see them found: ``NUMSCOPE_DOCTOR_FAULT``, several separated by ``;``.
+"""Injects faults for tests: ``NUMSCOPE_DOCTOR_FAULT``, several separated by ``;``.
 
-corrupt:rank=1            flips bits in what rank 1 sends in phase 5; with peer=2 only toward rank 2; with phase=6 in its results there
-slow:rank=2,factor=4      does each measurement of phase 7 four times
-hang:phase=5,rank=1       waits forever in that phase; with step=recv in the first step that begins so
+corrupt:rank=1            flips bits in what rank 1 sends in phase 5; with peer=2 only to rank 2; with phase=6 in its results there
+slow:rank=2,factor=4      does the work of each measurement of phase 7 four times
+hang:phase=5,rank=1       waits forever in that phase; with step=recv in the first step whose name starts so
 die:phase=6,rank=0        ends by SIGKILL, likewise
 """
 
@@ -30,7 +30,7 @@ class Faults:
     Args:
         text: as above.
 
-    Raises: ValueError for what is no such text.
+    Raises: ValueError for an invalid text.
     """
 
     def __init__(self, text: str, rank: int) -> None:
@@ -40,12 +40,12 @@ class Faults:
             keys = dict(part.partition("=")[::2] for part in rest.split(",") if part)
             if kind not in _KEYS or not keys.keys() <= _KEYS[kind] or "rank" not in keys:
                 known = "; ".join(f"{name}:{','.join(sorted(_KEYS[name]))}" for name in _KEYS)
-                raise ValueError(f"{FAULT}: got {word!r}, expected {known}, rank always.")
+                raise ValueError(f"{FAULT}: got {word!r}, expected {known}; rank is required.")
             if int(keys["rank"]) == rank:
                 self._of_rank.append((kind, keys))
 
     def strike(self, phase: int, step: str) -> None:
-        """Hangs or dies if that was asked for here."""
+        """Hangs or dies if requested for this step."""
         for kind, keys in self._of_rank:
             if kind in ("hang", "die") and int(keys.get("phase", phase)) == phase and step.startswith(keys.get("step", "")):
                 while kind == "hang":
@@ -53,7 +53,7 @@ class Faults:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def corrupt(self, phase: int, payload: torch.Tensor, peer: int = -1) -> None:
-        """Flips three bits in two bytes of the payload, in place, if that was asked for here."""
+        """Flips three bits in two bytes of the payload, in place, if requested."""
         import torch
 
         for kind, keys in self._of_rank:

@@ -1,7 +1,7 @@
 """Phase 5: this rank's side of the tournament.
 
-A pair that hangs is left behind in its thread (a timeout of gloo's own would close the connections to all other ranks too); the round's end
-is agreed upon in the store, where a rank that hangs itself does not show up and is left out of the following rounds.
+A pair that hangs is abandoned with its thread (a timeout of gloo itself would close the connections to all other ranks too). The ranks
+agree on the end of a round in the store; a rank that hangs does not register there and is left out of the following rounds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
 from numscope.doctor.child.patterns import difference, pattern
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import Present, StoreLost
-from numscope.doctor.child.tournament import opponent, rounds_to_play
+from numscope.doctor.phases.tournament import opponent, rounds_to_play
 
-_FOREVER = timedelta(hours=1)  # the limit is ours: when gloo's own wait times out, it closes the connections to all ranks
+_FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks
 _NUM_PINGS = 5
-_TIMES = 3  # that a payload of up to 1 MiB is sent: one transfer alone meets a busy host too often
+_TIMES = 3  # repetitions of payloads up to 1 MiB: a single transfer meets a busy host too often
 _ROUND_SHARE = 0.25  # of the time that is left, for a pair
 _SIZE_SHARE = 0.2  # of a pair's time, for one size in one direction
-_STOP_SHARE = 0.12  # of the phase: with less left no new round begins
+_STOP_SHARE = 0.12  # of the phase: no round starts with less time left
 
 
 def exchange(desk: Desk, arguments: Mapping[str, Any]) -> None:
@@ -48,9 +48,9 @@ def exchange(desk: Desk, arguments: Mapping[str, Any]) -> None:
         for round_ in rounds:
             missing |= set(present.missing)
             if desk.rank not in present.here:
-                stopped = f"the others went on without rank {desk.rank}, which came too late"
+                stopped = f"the others went on without rank {desk.rank}, which was too late"
             elif not present.word["go_on"]:
-                stopped = "the phase's time was up" if done < len(rounds) else ""
+                stopped = "the time of the phase was over" if done < len(rounds) else ""
             if stopped:
                 break
             index = opponent(ranks.index(desk.rank), round_, len(ranks))
@@ -73,9 +73,9 @@ def exchange(desk: Desk, arguments: Mapping[str, Any]) -> None:
 
 
 def _agree(desk: Desk, name: str, ranks: Sequence[int], seconds: float, more: bool, gone: tuple[int, ...] = ()) -> Present:
-    """The end of a round: who is still here, and whether and how long to play on; the word of the lowest of the ranks counts."""
+    """Agrees on the end of a round: which ranks are left, whether to go on, and for how long; the lowest rank decides."""
     roll = desk.need_group()
-    seconds = min(seconds, 0.4 * desk.left)  # the others wait twice as long as the rank that calls the roll
+    seconds = min(seconds, 0.4 * desk.left)  # the others wait twice as long as the collecting rank
 
     def word(missing: tuple[int, ...]) -> dict[str, Any]:
         return {"go_on": more and desk.left > _STOP_SHARE * desk.limit_s, "limit_s": max(0.5, _ROUND_SHARE * desk.left)}
@@ -86,13 +86,13 @@ def _agree(desk: Desk, name: str, ranks: Sequence[int], seconds: float, more: bo
 
 
 def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: float, gone: bool) -> list[str]:
-    """One pair over each wire; sentences about what is wrong."""
+    """Runs one pair over each backend; returns sentences about what is wrong."""
     bad = []
     for wire in desk.wires:
         pair: dict[str, Any] = {"peer": peer, "backend": wire.backend, "round": round_, "status": "ok", "doing": "", "error": ""}
         pair |= {"round_trip_s": None, "received": []}
         if gone:
-            pair |= {"status": "skipped", "error": f"rank {peer} did not show up in an earlier round"}
+            pair |= {"status": "skipped", "error": f"rank {peer} did not respond in an earlier round"}
         else:
             match = _Match(desk, wire, peer, round_, sizes, limit_s)
             try:
@@ -109,7 +109,7 @@ def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: flo
                 what = corrupt[0]["corrupt"]
                 pair["status"] = "corrupt" if pair["status"] == "ok" else pair["status"]
                 bad.append(
-                    f"rank {desk.rank} got {size_name(corrupt[0]['bytes'])} from rank {peer} with {what['num_bits']} wrong bits "
+                    f"rank {desk.rank} received {size_name(corrupt[0]['bytes'])} from rank {peer} with {what['num_bits']} wrong bits "
                     f"in {what['num_bytes']} bytes, the first at offset {what['first_offset']}"
                 )
         desk.report.add("pairs", pair)
@@ -119,8 +119,8 @@ def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: flo
 class _Match:
     """One rank's side of a pair.
 
-    The lower rank begins. Before each payload goes a header: its size (0: no more) and how long this side's last reception took, by
-    which the lower rank judges whether the next size is worth its time. The header also starts the receiver's clock.
+    The lower rank begins. A header precedes each payload: its size (0: no more), and how long this side's last reception took, from which
+    the lower rank extrapolates the next size's time. The header also starts the receiver's clock.
     """
 
     def __init__(self, desk: Desk, wire: Wire, peer: int, round_: int, sizes: Sequence[int], limit_s: float) -> None:
@@ -134,7 +134,7 @@ class _Match:
         self._leads = desk.rank < peer
 
     def play(self) -> None:
-        """Raises: whatever torch does."""
+        """Runs the exchange. Raises: whatever torch raises."""
         self._ping()
         mine = theirs = 0.0
         for number, size in enumerate(self._sizes):
@@ -174,7 +174,7 @@ class _Match:
 
     def _skip(self, number: int, expected_s: float) -> None:
         for size in self._sizes[number:]:
-            why = f"it would take {expected_s:.1f} s, judged by {size_name(self._sizes[number - 1])}"
+            why = f"it would take {expected_s:.1f} s, as extrapolated from {size_name(self._sizes[number - 1])}"
             self.received.append({"bytes": size, "seconds": None, "bytes_per_s": None, "skipped": why, "corrupt": None})
 
     def _send_payload(self, size: int) -> None:

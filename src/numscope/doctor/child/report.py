@@ -1,4 +1,4 @@
-"""What the child tells its agent, a JSON line each: what it is about to do, what it has done, what it measured; and steps with a limit."""
+"""The child's reports to its agent, as JSON lines: the next step, finished steps, measurements. Also steps with a time limit."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _T = TypeVar("_T")
 
 
 class StepTimeout(Exception):
-    """A step did not end within its limit; the thread that hangs in it is left behind."""
+    """A step did not end within its limit; its thread is abandoned."""
 
 
 class Report:
-    """Lines on a file descriptor.
+    """Writes lines to a file descriptor.
 
     Args:
-        fd: that the agent reads from.
+        fd: from which the agent reads.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lock = threading.Lock()
-        self._left_behind: set[int] = set()
-        self.now_doing = ""  # for messages
-        self.before_step: Callable[[str], None] = lambda what: None  # where faults on request strike
+        self._abandoned: set[int] = set()
+        self.now_doing = ""  # for error messages
+        self.before_step: Callable[[str], None] = lambda what: None  # where requested faults are injected
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[None]:
@@ -46,19 +46,19 @@ class Report:
         self.before_step(what)
 
     def set(self, **values: Any) -> None:
-        """Sets keys of the phase's data."""
+        """Sets keys in the phase's data."""
         self._write({"event": "set", "values": values})
 
     def add(self, name: str, value: Any) -> None:
-        """Appends to a list of the phase's data."""
+        """Appends to a list in the phase's data."""
         self._write({"event": "add", "list": name, "value": value})
 
     def end(self, error: str) -> None:
-        """Ends the phase; "" is well."""
+        """Ends the phase; "" means success."""
         self._write({"event": "end", "error": error})
 
     def limited(self, seconds: float, function: Callable[[], _T]) -> _T:
-        """The function's result, from a thread of its own, since neither torch's timeouts nor ours end what hangs in C++.
+        """The function's result, from a thread of its own, since no timeout can interrupt what hangs in C++.
 
         Raises: StepTimeout; whatever the function raises.
         """
@@ -79,13 +79,13 @@ class Report:
         if result:
             return result[0]
         with self._lock:
-            self._left_behind.add(thread.ident or 0)
+            self._abandoned.add(thread.ident or 0)
         raise StepTimeout(f"not done within {seconds:.1f} s")
 
     def _write(self, line: dict[str, Any]) -> None:
         data = json.dumps(line).encode() + b"\n"
         with self._lock:
-            if threading.get_ident() in self._left_behind:
-                raise StepTimeout("left behind")  # it came back after all: nobody waits for it any more
+            if threading.get_ident() in self._abandoned:
+                raise StepTimeout("abandoned")  # the thread resumed after its time limit
             while data:
                 data = data[os.write(self._fd, data) :]

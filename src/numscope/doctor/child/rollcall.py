@@ -1,6 +1,6 @@
-"""Who is here: ranks show themselves in torch's store, so that one that is missing has a name.
+"""Roll calls: ranks register in torch's store, so that missing ones can be named.
 
-The lowest rank of those that take part collects, and publishes who came, so that all go on with the same list.
+The lowest participating rank collects the registrations and publishes the list, so that all ranks go on with the same one.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _T = TypeVar("_T")
 
 
 class StoreLost(Exception):
-    """The store does not answer, or the rank that calls the roll does not: it died, hangs, or cannot be reached any more.
+    """The store, or the rank that calls the roll, does not respond: it died, hangs, or can no longer be reached.
 
     Args:
-        rank: that hosts the store, or calls the roll.
+        rank: that hosts the store or calls the roll.
     """
 
     def __init__(self, sentence: str, rank: int) -> None:
@@ -34,10 +34,10 @@ class StoreLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Who came, the same on all of them.
+    """The outcome of a roll call, the same on all ranks that are here.
 
     Args:
-        word: what the rank that collected wants all to know.
+        word: a message from the collecting rank.
     """
 
     here: tuple[int, ...]
@@ -46,10 +46,10 @@ class Present:
 
 
 class RollCall:
-    """Roll calls over a store of its own connection, since torch holds a connection while it waits.
+    """Calls the roll over its own connection to the store, since torch blocks a connection while it waits.
 
     Args:
-        host: rank whose child hosts the store, for messages.
+        host: the rank whose child hosts the store, for messages.
     """
 
     def __init__(self, store: Store, rank: int, host: int, report: Report) -> None:
@@ -57,7 +57,7 @@ class RollCall:
         self._rank = rank
         self._host = host
         self._report = report
-        self.answer_s = 1.0  # without an answer, over what was waited for, after which the store counts as lost; of the phase
+        self.answer_s = 1.0  # after which a store that should answer at once counts as lost; set for each phase
         self._lost = ""
 
     def gather(
@@ -66,9 +66,9 @@ class RollCall:
         """Waits for all of the ranks.
 
         Args:
-            seconds: that the collecting rank, the lowest, waits for the others.
-            slack: seconds more that the others wait for its list.
-            word: called on the collecting rank with who is missing.
+            seconds: how long the collecting rank, the lowest, waits for the others.
+            slack: how many more seconds the others wait for its list.
+            word: called on the collecting rank with the missing ranks; returns its message.
 
         Raises: StoreLost.
         """
@@ -82,21 +82,21 @@ class RollCall:
             self._call(self.answer_s, lambda: self._store.set(f"{name}/list", json.dumps([here, spoken])))
             return Present(here, missing, spoken)
         if not self._wait([f"{name}/list"], seconds + slack):
-            raise StoreLost(f"rank {min(ranks)}, which calls the roll, gave no sign within {seconds + slack:.1f} s", min(ranks))
+            raise StoreLost(f"rank {min(ranks)}, which calls the roll, did not respond within {seconds + slack:.1f} s", min(ranks))
         here, spoken = json.loads(self._call(self.answer_s, lambda: self._store.get(f"{name}/list")))
         return Present(tuple(here), tuple(rank for rank in ranks if rank not in here), spoken)
 
     def show(self, name: str) -> None:
-        """Shows that this rank has come so far; waits for nobody.
+        """Registers this rank, without waiting for others.
 
         Raises: StoreLost.
         """
         self._call(self.answer_s, lambda: self._store.set(f"{name}/{self._rank}", "1"))
 
     def absent(self, name: str, ranks: Sequence[int], seconds: float) -> list[int]:
-        """Shows that this rank is here, and waits for the others without one that collects; who did not come.
+        """Registers this rank and waits for the others, without a collecting rank; returns the ranks that did not register.
 
-        With the store lost, it is the store's host that is absent.
+        If the store is lost, the store's host counts as absent.
         """
         try:
             self.show(name)
@@ -116,7 +116,7 @@ class RollCall:
     def _wait(self, keys: list[str], seconds: float) -> bool:
         began = time.monotonic()
         try:
-            # A connection waits in one place only; a timeout of the store's own leaves it usable.
+            # A connection serves one wait at a time; a timeout of the store itself leaves it usable.
             self._call(seconds + self.answer_s, lambda: self._store.wait(keys, timedelta(seconds=max(0.01, seconds))))
         except StoreLost:
             if self._lost or time.monotonic() - began < seconds * 0.9:
@@ -130,7 +130,7 @@ class RollCall:
         try:
             return self._report.limited(seconds, function)
         except StepTimeout:
-            self._lost = f"the store, hosted by rank {self._host}, does not answer"  # and its connection is held by the thread left behind
+            self._lost = f"the store, hosted by rank {self._host}, does not answer"  # the abandoned thread still blocks the connection
             raise StoreLost(self._lost, self._host) from None
-        except RuntimeError as error:  # torch's DistError and its kinds
+        except RuntimeError as error:  # includes torch's DistError
             raise StoreLost(f"the store, hosted by rank {self._host}: {str(error).splitlines()[0]}", self._host) from error

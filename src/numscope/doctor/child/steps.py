@@ -1,4 +1,4 @@
-"""The phases by number."""
+"""The phases that run in the child."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from numscope.doctor.child.collectives import run
 from numscope.doctor.child.compute import measure
 from numscope.doctor.child.desk import Desk, Failed
 from numscope.doctor.child.pairs import exchange
+from numscope.doctor.records import Phase
 
 __all__ = ["PHASES", "Failed"]
 
-PHASES: dict[int, Callable[[Desk, Mapping[str, Any]], None]] = {4: start, 5: exchange, 6: run, 7: measure}
+PHASES: dict[Phase, Callable[[Desk, Mapping[str, Any]], None]] = {
+    Phase.BACKEND: start,
+    Phase.PAIRS: exchange,
+    Phase.COLLECTIVES: run,
+    Phase.COMPUTE: measure,
+}

@@ -1,4 +1,4 @@
-"""From all that was seen to what is wrong, whose fault it is, and how sure that is. A pure function: no clock, no file, no network."""
+"""From observations to what is wrong, whose fault it is, and how certain that is. A pure function: no clock, no file, no network."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from numscope.doctor.diagnose.network import broken_links
 from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone
 from numscope.doctor.diagnose.transfers import collectives, pairs
-from numscope.doctor.findings.telling import finding, listed, named
-from numscope.doctor.records import PHASES, Confidence, Examined, Finding, PhaseResult, Verdict
+from numscope.doctor.findings.wording import capital, finding, listed, named
+from numscope.doctor.records import Confidence, Examined, Finding, Phase, PhaseResult, Verdict
 
 _ORDER = ("fault", "degraded", "note")
 _SURE = ("certain", "likely", "possible")
-# Of the findings that a phase's failure would make faults: those that keep torch's backends from starting.
+# Conditions that keep torch's backends from starting; they become faults if a phase failed and nothing else explains it.
 _CULPRITS = (
     "name-resolves-to-loopback",
     "wrong-interface",
@@ -30,19 +30,20 @@ _CULPRITS = (
     "mtu-differs",
     "address-translated",
 )
-_TOGETHER = (4, 5, 6)  # phases in which each rank needs all others
+_TOGETHER = (Phase.BACKEND, Phase.PAIRS, Phase.COLLECTIVES)  # in which each rank needs all others
+_ALONE = (Phase.FACTS, Phase.COMPARE, Phase.LINKS, Phase.COMPUTE)  # in which a rank waits for no other for longer than its own timeouts
 _TEXT = 300
 
 __all__ = ["diagnose"]
 
 
 def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verdict:
-    """The verdict on all that was seen.
+    """The verdict on all observations.
 
-    Causes are looked for phase after phase; who failed only because of one that is known already is a victim and no finding.
+    Causes are looked for phase after phase. A rank that fails only because of a known cause is a victim and gets no finding.
 
     Args:
-        baseline: an earlier report's JSON values, to compare with.
+        baseline: JSON values of an earlier report, to compare with.
     """
     seconds = float(examined.hub.get("seconds", 0.0))
     present = attendance(examined)
@@ -70,10 +71,10 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     found += slow_links(examined, blame)
     found += slow_pairs(examined, blame)
     found += stragglers(examined, blame)
-    found += slower(examined, baseline) if baseline else []
+    found += slower(examined, baseline, blame) if baseline else []
     victims, unexplained = _sort_failures(examined, blame, found)
     if unexplained and not any(each.severity == "fault" for each in found):
-        found.append(_could_not_tell(unexplained, blame))
+        found.append(_cause_unknown(unexplained, blame))
     found = sorted(found, key=lambda each: (_ORDER.index(each.severity), _SURE.index(each.confidence)))  # stable: by phase within
     verdict = conclude(examined, found, seconds)
     if verdict.exit_code == 5:
@@ -82,7 +83,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
 
 
 def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ...]:
-    """Remedies that leave a host out, for those who can: not on a host alone; in mpirun's words under mpirun; else in SLURM's."""
+    """Adapts remedies that leave a host out: none for a single host, mpirun's words under mpirun, else SLURM's."""
     identities = [entry.get("identity", {}) for entry in examined.roster.values()]
     launchers = {str(identity.get("launcher", "")) for identity in identities}
     alone = len({identity.get("node", 0) for identity in identities}) == 1 and len(identities) == examined.expected
@@ -99,7 +100,7 @@ def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ..
 
 
 def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[Finding]:
-    """The findings about lost ranks, with what others saw of their node."""
+    """Adds to the findings about lost ranks what others observed of their node."""
     node_of = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
     told = []
     for each in present:
@@ -109,8 +110,8 @@ def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], 
 
 
 def _silenced_by_links(present: list[Finding], links: list[Finding], blame: Blame) -> tuple[list[Finding], list[Finding]]:
-    """A rank whose heartbeat stopped because the link between its host and the hub's broke is the link's victim."""
-    hub = blame.hosts.get(0, "")
+    """Treats a rank whose heartbeat stopped because the link to the hub's host broke as a victim of that link."""
+    hub = blame.host(0)
     told = []
     for each in present:
         by = next(
@@ -119,52 +120,50 @@ def _silenced_by_links(present: list[Finding], links: list[Finding], blame: Blam
         if by is None:
             told.append(each)
             continue
-        links[by] = replace(links[by], evidence=(*links[by].evidence, f"so the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"))
+        line = f"therefore the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"
+        links[by] = replace(links[by], evidence=(*links[by].evidence, line))
         blame.ranks -= set(each.ranks)
-        blame.faults = [fault for fault in blame.faults if fault is not each]
+        blame.faults.remove(each)
     return told, links
 
 
 def _promote(local: list[Finding], found: list[Finding], examined: Examined, blame: Blame) -> tuple[list[Finding], list[Finding]]:
-    """Where torch's phases failed and nothing that was seen broken explains it, what is odd about the hosts does."""
-    failed = [result for phase in (4, 5) for result in examined.of(phase).values() if result.status in ("failed", "timeout")]
+    """Turns a condition of a host into a fault where torch's phases failed and no known fault explains it."""
+    failed = [r for phase in (Phase.BACKEND, Phase.PAIRS) for r in examined.of(phase).values() if r.status in ("failed", "timeout")]
     sure = [each for each in found if each.severity == "fault" and each.confidence != "possible"]
     if not failed or blame.faults or sure:
         return local, found
     for id in _CULPRITS:
         at = next((at for at, each in enumerate(local) if each.id == id), None)
         if at is not None:
-            errors = tuple(dict.fromkeys(f"and phase {result.phase} failed: {result.error[:_TEXT]}" for result in failed))[:3]
+            errors = tuple(dict.fromkeys(f"and {result.phase.title} failed: {result.error[:_TEXT]}" for result in failed))[:3]
             confidence: Confidence = "likely" if id in _CULPRITS[:3] else "possible"
             local[at] = replace(local[at], severity="fault", confidence=confidence, evidence=(*local[at].evidence, *errors))
             blame.take([local[at]])
-            # What only described the symptom is said by the evidence now.
+            # Findings that only described the symptom are now part of its evidence.
             return local, [each for each in found if each.confidence != "possible"] if confidence == "likely" else found
     return local, found
 
 
 def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
-    """Ranks that beat and are not done with a phase for which they need nobody."""
+    """Ranks that are alive but not done with a phase in which they need no other rank."""
     found = []
-    for phase in (0, 2, 3, 7):
-        late = {
-            rank: result for rank, result in sorted(examined.of(phase).items()) if result.status == "timeout" and rank not in blame.ranks
-        }
-        # Where most are late, no rank is to blame for it.
-        if late and len(late) * 2 <= len(examined.of(phase)):
-            for rank, result in late.items():
-                host = blame.hosts.get(rank, "")
-                found.append(
-                    finding(
-                        "rank-stuck",
-                        f"Rank {rank} on {host} is not done with phase {phase} ({PHASES[phase]})"
-                        + (f": {result.doing}." if result.doing else "."),
-                        ranks=(rank,),
-                        hosts=(host,),
-                        evidence=(result.error,),
-                        confidence="likely" if len(examined.of(phase)) > 1 else "possible",
-                    )
+    for phase in _ALONE:
+        results = examined.of(phase)
+        late = {rank: result for rank, result in sorted(results.items()) if result.status == "timeout" and rank not in blame.ranks}
+        if len(late) * 2 > len(results):
+            continue  # where most are late, no single rank is to blame
+        for rank, result in late.items():
+            found.append(
+                finding(
+                    "rank-stuck",
+                    f"Rank {rank} on {blame.host(rank)} is stuck in {phase.title}" + (f": {result.doing}." if result.doing else "."),
+                    ranks=(rank,),
+                    hosts=(blame.host(rank),),
+                    evidence=(result.error,),
+                    confidence="likely" if len(results) > 1 else "possible",
                 )
+            )
     blame.take(found)
     return found
 
@@ -173,11 +172,11 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
     """Ranks that failed only as victims, and the failures that nothing explains."""
     victims: set[int] = set()
     unexplained = []
-    links = [each for each in found if each.severity == "fault"]
+    any_fault = any(each.severity == "fault" for each in found)
     for result in examined.results:
         if result.status not in ("failed", "timeout", "silent") or result.rank in blame.ranks:
             continue
-        explained = bool(blame.faults) if result.phase in _TOGETHER else bool(links) if result.phase == 3 else False
+        explained = bool(blame.faults) if result.phase in _TOGETHER else any_fault and result.phase is Phase.LINKS
         if explained:
             victims.add(result.rank)
         else:
@@ -185,17 +184,15 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
     return victims, unexplained
 
 
-def _could_not_tell(unexplained: list[PhaseResult], blame: Blame) -> Finding:
+def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
     phases = sorted({result.phase for result in unexplained})
     ranks = sorted({result.rank for result in unexplained})
-    lines = [f"rank {result.rank}, {result.name}, {result.status}: {result.error[:_TEXT]}" for result in unexplained]
-    which = listed(f"phase {phase} ({PHASES[phase]})" for phase in phases)
     return finding(
-        "could-not-tell",
-        f"{which[0].upper()}{which[1:]} failed on {named(ranks)}; what was seen does not say whose fault it is.",
+        "cause-unknown",
+        f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
         ranks=ranks,
-        hosts={blame.hosts.get(rank, "") for rank in ranks},
-        evidence=lines,
+        hosts=blame.hosts_of(ranks),
+        evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:_TEXT]}" for result in unexplained],
         confidence="possible",
         remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),
     )
@@ -203,31 +200,23 @@ def _could_not_tell(unexplained: list[PhaseResult], blame: Blame) -> Finding:
 
 def _incomplete(examined: Examined) -> Finding:
     skipped = {result.phase: result.error for result in examined.results if result.status == "skipped"}
-    lines = [f"phase {phase} ({PHASES[phase]}) was skipped: {why}" for phase, why in sorted(skipped.items())]
     why = examined.hub.get("interrupted")
     return finding(
         "incomplete",
-        "Not all that was asked for was examined" + (f": it was ended by {why}." if why else "."),
-        evidence=lines or ("no phase came to a result",),
+        "Not everything that was requested was examined" + (f": the examination was ended by {why}." if why else "."),
+        evidence=[f"{phase.title} was skipped: {why}" for phase, why in sorted(skipped.items())] or ("no phase has a result",),
         confidence="certain",
     )
 
 
 def _ok(examined: Examined, found: list[Finding], victims: set[int], blame: Blame) -> tuple[int, ...]:
-    """Ranks against which nothing speaks: whose failures, if there are any, have their cause elsewhere."""
+    """Healthy ranks: those without failures, and those whose failures are caused by others."""
     faults = [each for each in found if each.severity == "fault"]
     sick = {rank for each in faults for rank in each.ranks}
     unsure = any(each.confidence == "possible" for each in faults)
     ends = {host for each in faults for link in each.links for host in link}
-    done: dict[int, bool] = dict.fromkeys(examined.roster, True)
+    done: dict[int, bool] = {}
     for result in examined.results:
         fine = result.status == "ok" or (bool(blame.faults) and not unsure and (result.rank in victims or result.status == "skipped"))
-        done[result.rank] = done.get(result.rank, False) and fine
-    named_ranks = {result.rank for result in examined.results}
-    return tuple(
-        sorted(
-            rank
-            for rank in examined.roster
-            if done[rank] and rank in named_ranks and rank not in sick and blame.hosts.get(rank) not in ends
-        )
-    )
+        done[result.rank] = done.get(result.rank, True) and fine
+    return tuple(sorted(rank for rank in examined.roster if done.get(rank) and rank not in sick and blame.hosts.get(rank) not in ends))

@@ -1,7 +1,6 @@
-"""A report of a time when all was well, to compare with: what was measured then and is slower now.
+"""Comparison with an earlier report: what is slower now.
 
-A baseline is the doctor's own JSON report (``--json``); its ``measured`` holds, by name, numbers of which more is better (``_per_s``) or
-less is (``_s``).
+A baseline is a JSON report (``--json``). Its ``measured`` holds numbers by name; more is better for ``_per_s``, less for ``_s``.
 """
 
 from __future__ import annotations
@@ -10,43 +9,44 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from numscope.doctor.diagnose.blame import hosts_of
-from numscope.doctor.findings.telling import finding, listed
-from numscope.doctor.records import Examined, Finding
+from numscope.doctor.diagnose.blame import Blame, hosts_of
+from numscope.doctor.findings.wording import finding, listed
+from numscope.doctor.phases.cell import cells_of
+from numscope.doctor.records import Examined, Finding, Phase
 
 SLOWER = 1.3
-_LEAST_S = 1e-3  # round trips shorter than that vary with the host's load by more than what matters
+_LEAST_S = 1e-3  # shorter round trips vary with the host's load by more than matters
 
 
 def measured(examined: Examined) -> dict[str, float]:
-    """What was measured, by stable names: ``link.node0.node1.bytes_per_s``, ``pair.gloo.0.1.bytes_per_s``, ``gemm.3.flops_per_s``, …"""
+    """All measurements by stable names: ``link.node0.node1.bytes_per_s``, ``pair.gloo.0.1.bytes_per_s``, ``gemm.3.flops_per_s``, …"""
     hosts = hosts_of(examined)
     found: dict[str, float] = {}
-    for rank, result in examined.of(3).items():
-        for cell in result.data.get("cells", ()):
-            name = f"link.{hosts.get(rank, cell.get('from_host', ''))}.{hosts.get(int(cell['to_rank']), cell.get('to_host', ''))}"
-            for key in ("bytes_per_s", "rtt_min_s"):
-                if cell.get("status") == "ok" and cell.get(key):
-                    found[f"{name}.{key}"] = float(cell[key])
-    for rank, result in examined.of(5).items():
+    for rank, result in examined.of(Phase.LINKS).items():
+        for cell in cells_of(result):
+            name = f"link.{hosts.get(rank, cell.from_host)}.{hosts.get(cell.to_rank, cell.to_host)}"
+            for key, value in (("bytes_per_s", cell.bytes_per_s), ("rtt_min_s", cell.rtt_min_s)):
+                if cell.status == "ok" and value:
+                    found[f"{name}.{key}"] = value
+    for rank, result in examined.of(Phase.PAIRS).items():
         for pair in result.data.get("pairs", ()):
             speeds = [float(each["bytes_per_s"]) for each in pair.get("received", ()) if each.get("bytes_per_s")]
             if pair.get("status") == "ok" and speeds:
                 found[f"pair.{pair.get('backend', 'gloo')}.{pair['peer']}.{rank}.bytes_per_s"] = max(speeds)
-    for rank, result in examined.of(6).items():
+    for rank, result in examined.of(Phase.COLLECTIVES).items():
         for each in result.data.get("collectives", ()):
             if each.get("status") == "ok" and each.get("bytes_per_s_max"):
                 name = f"collective.{each['backend']}.{each['name']}.{each.get('group', 'all')}.{each['bytes']}.{rank}.bytes_per_s"
                 found[name] = float(each["bytes_per_s_max"])
-    for rank, result in examined.of(7).items():
+    for rank, result in examined.of(Phase.COMPUTE).items():
         for probe, key in (("gemm", "flops_per_s"), ("copy", "bytes_per_s")):
             if (result.data.get(probe) or {}).get(key):
                 found[f"{probe}.{rank}.{key}"] = float(result.data[probe][key])
     return found
 
 
-def slower(examined: Examined, baseline: Mapping[str, Any]) -> list[Finding]:
-    """What is slower than 1.3 × what the baseline says, a finding each kind of measurement."""
+def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> list[Finding]:
+    """What is more than 1.3 × slower than in the baseline: one finding per kind of measurement."""
     now, then = measured(examined), baseline.get("measured", {})
     lines: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for name, value in now.items():
@@ -60,16 +60,15 @@ def slower(examined: Examined, baseline: Mapping[str, Any]) -> list[Finding]:
     found = []
     for kind, told in sorted(lines.items()):
         told.sort(reverse=True)
-        compared = [name for name in now if name.startswith(f"{kind}.") and name in then]
-        ranks = {int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")}
-        hosts = hosts_of(examined)
+        compared = sum(name.startswith(f"{kind}.") and name in then for name in now)
+        ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
         found.append(
             finding(
                 "slower-than-baseline",
-                f"{len(told)} of {len(compared)} measurements ({kind}) are more than {SLOWER} × slower than in the baseline, "
-                f"the worst {told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in sorted(ranks))}." if ranks else "."),
+                f"{len(told)} of {compared} {kind} measurements are more than {SLOWER} × slower than in the baseline, the worst by "
+                f"{told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in ranks)}." if ranks else "."),
                 ranks=ranks,
-                hosts={hosts.get(rank, "") for rank in ranks},
+                hosts=blame.hosts_of(ranks),
                 evidence=[line for _, line in told],
                 confidence="likely" if len(told) > 1 else "possible",
             )

@@ -1,4 +1,4 @@
-"""What is known to be broken already, so that whoever fails only because of it is a victim and no finding of its own."""
+"""What is already known to be broken, so that a rank that fails only because of it counts as a victim and gets no finding of its own."""
 
 from __future__ import annotations
 
@@ -11,45 +11,43 @@ from numscope.doctor.records import Examined, Finding
 
 @dataclass(slots=True)
 class Blame:
-    """Filled as findings are made, phase after phase.
+    """Filled while findings are made, phase after phase.
 
     Args:
         hosts: by rank.
         ranks: lost or at fault.
-        links: between hosts, both ways: TCP needs both directions of a link.
-        missing: some ranks never came, or everything is blocked.
+        links: broken ones between hosts, in either direction, since TCP needs both.
+        faults: findings that are faults and at least likely.
     """
 
     hosts: Mapping[int, str]
     ranks: set[int] = field(default_factory=set)
     links: set[frozenset[str]] = field(default_factory=set)
-    missing: bool = False
     faults: list[Finding] = field(default_factory=list)
 
     def take(self, findings: Iterable[Finding]) -> None:
         """Remembers the faults among the findings."""
         for finding in findings:
-            if finding.severity == "fault" and finding.confidence != "possible":
+            if finding.severity == "fault" and finding.confidence != "possible" and finding not in self.faults:
                 self.faults.append(finding)
                 self.ranks |= set(finding.ranks)
                 self.links |= {frozenset(link) for link in finding.links}
-                self.missing = (
-                    self.missing or not set(finding.ranks) <= set(self.hosts) or finding.id in ("network-blocked", "network-split")
-                )
+
+    def host(self, rank: int) -> str:
+        """Name of a rank's host; "" if it is not known."""
+        return self.hosts.get(rank, "")
+
+    def hosts_of(self, ranks: Iterable[int]) -> set[str]:
+        """Names of these ranks' hosts."""
+        return {self.host(rank) for rank in ranks} - {""}
 
     def between(self, one: int, other: int) -> bool:
-        """Whether something known explains that these two fail with each other."""
-        link = frozenset((self.hosts.get(one, ""), self.hosts.get(other, "")))
-        return one in self.ranks or other in self.ranks or link in self.links
-
-    @property
-    def anything(self) -> bool:
-        """Whether something is known that makes whatever needs all ranks fail."""
-        return bool(self.faults)
+        """Whether a known fault explains that a transfer between these two ranks fails."""
+        return one in self.ranks or other in self.ranks or frozenset((self.host(one), self.host(other))) in self.links
 
 
 def hosts_of(examined: Examined) -> dict[int, str]:
-    """Host name of each rank that came; of hosts of the same name, which are two nodes, the number is added."""
+    """The host name of each rank that joined, with the node's number if two nodes have the same name."""
     names = {rank: str(entry.get("identity", {}).get("hostname", "")) for rank, entry in examined.roster.items()}
     nodes = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
     of_name: dict[str, set[int]] = defaultdict(set)

@@ -1,184 +1,154 @@
-"""What the facts of a host say by themselves (phase 0), without comparison."""
+"""What the facts about a host mean by themselves, without comparison (phase 0)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.telling import finding, listed, named
-from numscope.doctor.phases.facts import is_loopback
-from numscope.doctor.records import Examined, Finding
+from numscope.doctor.findings.wording import capital, finding, listed, named, without
+from numscope.doctor.meet.sockets import is_loopback
+from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
-SHM_BYTES = 64 << 20  # what container runtimes give by default
-SHM_A_RANK_BYTES = 32 << 20  # NCCL's buffers between ranks of a host, with a DataLoader's tensors beside them
+SHM_BYTES = 64 << 20  # the default of container runtimes
+SHM_PER_RANK_BYTES = 32 << 20  # NCCL's buffers between ranks of a host, plus a DataLoader's tensors
 MEMLOCK_BYTES = 1 << 30
 NOFILE = 1024
 _INTERFACE_NAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of a host's facts.
+
+    Args:
+        id: of its finding.
+        look: returns what is wrong with a rank's facts, or "". Raises KeyError, TypeError or ValueError for a missing fact.
+        summary: with ``{where}`` for the hosts, ``{who}`` for the ranks and ``{expected}`` for the world size.
+        remedy: for the ranks with the problem; ``{host}`` and ``{address}`` are those of the first.
+        ifname: append the lines that select the right interface.
+    """
+
+    id: str
+    look: Callable[[Facts, Examined, int], str]
+    summary: str
+    remedy: tuple[str, ...] = ()
+    confidence: Confidence = "certain"
+    ifname: bool = False
+
 
 def local_facts(examined: Examined, blame: Blame) -> list[Finding]:
-    """Findings about hosts alone."""
-    facts = {rank: result.data for rank, result in sorted(examined.of(0).items()) if result.data}
-    several = len(set(blame.hosts.values())) > 1
+    """Findings about single hosts: one per check, with an evidence line for each group of hosts."""
+    facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
     found: list[Finding] = []
-    for name, look in _LOOKS.items():
-        by_word: dict[str, list[int]] = defaultdict(list)
+    for check in CHECKS:
+        ranks_of: dict[str, list[int]] = defaultdict(list)
         for rank, data in facts.items():
             try:
-                word = look(data, examined, rank, several)
+                ranks_of[check.look(data, examined, rank)].append(rank)
             except (KeyError, TypeError, ValueError):
-                continue  # a fact that could not be had
-            if word:
-                by_word[word].append(rank)
-        # One finding for all hosts that have it, an evidence line each.
-        if by_word:
-            ranks = sorted(rank for each in by_word.values() for rank in each)
-            hosts = sorted({blame.hosts.get(rank, "") for rank in ranks})
-            lines = [f"{listed(sorted({blame.hosts.get(r, f'rank {r}') for r in each}))}: {word}" for word, each in by_word.items()]
-            found.append(_said(name, ranks, hosts, lines, facts[ranks[0]], examined, several))
+                continue  # a fact that could not be obtained
+        ranks_of.pop("", None)
+        ranks = sorted(rank for each in ranks_of.values() for rank in each)
+        if not ranks:
+            continue
+        hosts = sorted(blame.hosts_of(ranks))
+        where = {
+            "where": listed(hosts),
+            "who": named(ranks),
+            "expected": examined.expected,
+            "host": (hosts or [""])[0],
+            "address": str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS",
+        }
+        found.append(
+            finding(
+                check.id,
+                capital(check.summary.format(**where)),
+                ranks=ranks,
+                hosts=hosts,
+                evidence=[f"{listed(sorted({blame.host(r) or f'rank {r}' for r in each}))}: {what}" for what, each in ranks_of.items()],
+                confidence=check.confidence,
+                remedy=(*(line.format(**where) for line in check.remedy), *(_ifname(ranks, examined) if check.ifname else ())),
+            )
+        )
     return found
 
 
-def _said(
-    name: str, ranks: list[int], hosts: list[str], lines: list[str], data: Mapping[str, Any], examined: Examined, several: bool
-) -> Finding:
-    where = listed(hosts)
-    remedy: tuple[str, ...]
-    if name == "name-resolves-to-loopback":
-        address = str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS"
-        return finding(
-            name,
-            f"The name of {where} means the host itself there: gloo, which takes the name's address, can't be reached from other hosts.",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=lines,
-            confidence="certain",
-            remedy=(
-                f"echo '{address} {hosts[0]}' | sudo tee -a /etc/hosts  # and take {hosts[0]} out of its 127.0.1.1 line",
-                *_ifname(ranks, examined),
-            ),
-        )
-    if name == "name-unresolved":
-        address = str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS"
-        return finding(
-            name,
-            f"The name of {where} does not resolve on the host itself.",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=lines,
-            confidence="certain",
-            remedy=(f"echo '{address} {hosts[0]}' | sudo tee -a /etc/hosts",),
-        )
-    if name == "shm-too-small":
-        evidence = [*lines, f"{len(ranks)} ranks are on {where}"] if several else lines
-        remedy = (
-            "docker run --shm-size=8g …  # or --ipc=host",
-            "mount -o remount,size=8g /dev/shm",
-            "export NCCL_SHM_DISABLE=1  # slower, but starts",
-        )
-        return finding(
-            name, f"/dev/shm of {where} is too small.", ranks=ranks, hosts=hosts, evidence=evidence, confidence="likely", remedy=remedy
-        )
-    if name == "memlock-too-small":
-        remedy = ("ulimit -l unlimited", "echo '* - memlock unlimited' | sudo tee -a /etc/security/limits.conf")
-        summary = f"{where} may lock too little memory for InfiniBand."
-        return finding(name, summary, ranks=ranks, hosts=hosts, evidence=lines, remedy=remedy)
-    if name == "nofile-too-small":
-        summary = f"{named(ranks).capitalize()} may open too few files for a job of {examined.expected} ranks."
-        return finding(name, summary, ranks=ranks, hosts=hosts, evidence=lines, remedy=("ulimit -n 65536",))
-    if name == "interface-missing":
-        summary = f"{where}: an interface that the environment names is not there."
-        return finding(name, summary, ranks=ranks, hosts=hosts, evidence=lines, confidence="certain", remedy=_ifname(ranks, examined))
-    if name == "wrong-interface":
-        summary = f"{where}: gloo or NCCL would use another interface than the one by which other hosts reach it."
-        return finding(name, summary, ranks=ranks, hosts=hosts, evidence=lines, confidence="likely", remedy=_ifname(ranks, examined))
-    if name in ("gpu-query-failed", "gpu-query-hung"):
-        summary = f"{where}: the GPU driver {'does not answer' if name.endswith('hung') else 'reports an error'}."
-        remedy = (*(f"srun --exclude={host} …" for host in hosts[:1]), "nvidia-smi -q  # on that host; sudo dmesg | grep -i xid")
-        return finding(name, summary, ranks=ranks, hosts=hosts, evidence=lines, confidence="certain", remedy=remedy)
-    if name == "ranks-exceed-gpus":
-        summary = f"{where} has fewer GPUs than ranks."
-        return finding(
-            name, summary, ranks=ranks, hosts=hosts, evidence=lines, confidence="certain", remedy=("torchrun --nproc_per_node gpu …",)
-        )
-    return finding(name, f"{where}: {lines[0].partition(': ')[2]}.", ranks=ranks, hosts=hosts, evidence=lines)
-
-
-def _ifname(ranks: list[int], examined: Examined) -> tuple[str, ...]:
-    """The interface by which others reach these ranks, as lines to paste."""
-    compared = examined.of(2)
+def _ifname(ranks: Sequence[int], examined: Examined) -> tuple[str, ...]:
+    """Selects the interface by which others reach these ranks, if it is the same for all."""
+    compared = examined.of(Phase.COMPARE)
     names = {compared[rank].data.get("interface", {}).get("name", "") for rank in ranks if rank in compared} - {"", "lo"}
     name = names.pop() if len(names) == 1 else ""
     return (f"export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}",) if name else ()
 
 
-def _loopback_name(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
+def _several_hosts(examined: Examined) -> bool:
+    return len({(entry["identity"].get("hostname"), entry["identity"].get("node")) for entry in examined.roster.values()}) > 1
+
+
+def _ranks_on_host(examined: Examined, rank: int) -> int:
+    return int(examined.roster.get(rank, {}).get("identity", {}).get("local_world_size", 1))
+
+
+def _loopback_name(data: Facts, examined: Examined, rank: int) -> str:
     name = data["name"]
     if all(is_loopback(str(entry.get("address", ""))) for entry in examined.roster.values()):
-        return ""  # "nodes" on one machine, which reach each other that way
-    return f"{name['name']} is {listed(name['addresses'])} there" if several and name["loopback"] else ""
+        return ""  # "nodes" on one machine reach each other that way
+    return f"{name['name']} resolves to {listed(name['addresses'])}" if _several_hosts(examined) and name["loopback"] else ""
 
 
-def _unresolved_name(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
+def _unresolved_name(data: Facts, examined: Examined, rank: int) -> str:
     return f"{data['name']['name']}: {data['name']['error']}" if data["name"]["error"] else ""
 
 
-def _shm(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    size, free = int(data["shm"]["size_bytes"]), int(data["shm"]["free_bytes"])
-    ranks = int(examined.roster.get(rank, {}).get("identity", {}).get("local_world_size", 1))
+def _shm(data: Facts, examined: Examined, rank: int) -> str:
+    size, free, ranks = int(data["shm"]["size_bytes"]), int(data["shm"]["free_bytes"]), _ranks_on_host(examined, rank)
     if size <= SHM_BYTES:
         return f"/dev/shm has {size / 2**20:,.0f} MiB"
-    if free < SHM_A_RANK_BYTES * ranks:
-        return f"/dev/shm has {free / 2**20:,.0f} MiB free of {size / 2**20:,.0f}, for {ranks} ranks"
-    return ""
+    short = free < SHM_PER_RANK_BYTES * ranks
+    return f"/dev/shm has {free / 2**20:,.0f} of {size / 2**20:,.0f} MiB free, for {ranks} ranks" if short else ""
 
 
-def _memlock(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    limit = int(data["limits"]["memlock_bytes"])
-    return (
-        f"memlock is {limit:,} bytes, and there is {listed(data['infiniband'])}"
-        if data["infiniband"] and 0 <= limit < MEMLOCK_BYTES
-        else ""
-    )
+def _memlock(data: Facts, examined: Examined, rank: int) -> str:
+    limit, devices = int(data["limits"]["memlock_bytes"]), data["infiniband"]
+    return f"memlock is {limit:,} bytes, and there is {listed(devices)}" if devices and 0 <= limit < MEMLOCK_BYTES else ""
 
 
-def _nofile(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
+def _nofile(data: Facts, examined: Examined, rank: int) -> str:
     limit, wanted = int(data["limits"]["nofile"]), max(NOFILE, 4 * examined.expected)
-    return f"{limit:,} open files, {wanted:,} are wanted" if 0 <= limit < wanted else ""
+    return f"the limit is {limit:,} open files, {wanted:,} are needed" if 0 <= limit < wanted else ""
 
 
-def _interface_missing(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    told = []
-    for name in _INTERFACE_NAMES:
-        wanted = data["environment"].get(name, "")
-        if wanted and not _matching(wanted, data["interfaces"]):
-            told.append(f"{name}={wanted}, there are {listed(sorted(data['interfaces']))}")
-    return "; ".join(told)
+def _interface_missing(data: Facts, examined: Examined, rank: int) -> str:
+    wanted = {name: data["environment"].get(name, "") for name in _INTERFACE_NAMES}
+    wrong = [f"{name}={value}" for name, value in wanted.items() if value and not _matching(value, data["interfaces"])]
+    return f"{' and '.join(wrong)}, but the interfaces are {listed(sorted(data['interfaces']))}" if wrong else ""
 
 
-def _wrong_interface(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    if not several:
-        return ""
+def _wrong_interface(data: Facts, examined: Examined, rank: int) -> str:
     address = str(examined.roster[rank]["address"])
     used = [name for name, facts in data["interfaces"].items() if address in facts["addresses"]]
-    if not used:
+    if not used or not _several_hosts(examined):
         return ""
+    reason = f"but other hosts reach it at {address} on {used[0]}"
     told = []
     for name in _INTERFACE_NAMES:
         wanted = data["environment"].get(name, "")
         matching = _matching(wanted, data["interfaces"]) if wanted else used
         if matching and used[0] not in matching:
-            told.append(f"{name}={wanted}, but others reach it at {address} on {used[0]}")
+            told.append(f"{name}={wanted}, {reason}")
     addresses = data["name"]["addresses"]
     if "GLOO_SOCKET_IFNAME" not in data["environment"] and addresses and not data["name"]["loopback"] and address not in addresses:
-        told.append(f"its name {data['name']['name']} is {listed(addresses)}, but others reach it at {address} on {used[0]}")
+        told.append(f"its name {data['name']['name']} resolves to {listed(addresses)}, {reason}")
     return "; ".join(told)
 
 
 def _matching(wanted: str, interfaces: Mapping[str, Any]) -> list[str]:
-    """The interfaces that a word of NCCL_SOCKET_IFNAME allows: prefixes, exact after ``=``, all others after ``^``."""
+    """The interfaces that NCCL_SOCKET_IFNAME selects: prefixes; exact names after ``=``; all others after ``^``."""
     exclude = wanted.startswith("^")
     words = wanted.removeprefix("^").removeprefix("=").split(",")
     exact = wanted.removeprefix("^").startswith("=")
@@ -186,29 +156,64 @@ def _matching(wanted: str, interfaces: Mapping[str, Any]) -> list[str]:
     return [name for name in interfaces if name not in chosen] if exclude else chosen
 
 
-def _gpu_failed(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    return str(data["gpus"]["error"]) if data["gpus"]["status"] == "failed" else ""
+def _gpu_query(status: str) -> Callable[[Facts, Examined, int], str]:
+    return lambda data, examined, rank: str(data["gpus"]["error"]) if data["gpus"]["status"] == status else ""
 
 
-def _gpu_hung(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    return str(data["gpus"]["error"]) if data["gpus"]["status"] == "timeout" else ""
-
-
-def _too_many_ranks(data: Mapping[str, Any], examined: Examined, rank: int, several: bool) -> str:
-    gpus = len(data["gpus"]["devices"])
-    ranks = int(examined.roster.get(rank, {}).get("identity", {}).get("local_world_size", 1))
+def _too_many_ranks(data: Facts, examined: Examined, rank: int) -> str:
+    gpus, ranks = len(data["gpus"]["devices"]), _ranks_on_host(examined, rank)
     return f"{gpus} GPUs for {ranks} ranks" if 0 < gpus < ranks else ""
 
 
-_LOOKS: dict[str, Callable[[Mapping[str, Any], Examined, int, bool], str]] = {
-    "name-resolves-to-loopback": _loopback_name,
-    "name-unresolved": _unresolved_name,
-    "wrong-interface": _wrong_interface,
-    "interface-missing": _interface_missing,
-    "shm-too-small": _shm,
-    "gpu-query-failed": _gpu_failed,
-    "gpu-query-hung": _gpu_hung,
-    "ranks-exceed-gpus": _too_many_ranks,
-    "memlock-too-small": _memlock,
-    "nofile-too-small": _nofile,
-}
+_GPU_REMEDY = (without("{host}"), "nvidia-smi -q  # on that host; sudo dmesg | grep -i xid")
+CHECKS = (
+    Check(
+        "name-resolves-to-loopback",
+        _loopback_name,
+        "{where} resolves its own name to a loopback address. gloo uses the name's address, so other hosts can't reach it.",
+        ("echo '{address} {host}' | sudo tee -a /etc/hosts  # and remove {host} from its 127.0.1.1 line",),
+        ifname=True,
+    ),
+    Check(
+        "name-unresolved",
+        _unresolved_name,
+        "{where} can't resolve its own name.",
+        ("echo '{address} {host}' | sudo tee -a /etc/hosts",),
+    ),
+    Check(
+        "wrong-interface",
+        _wrong_interface,
+        "On {where}, gloo or NCCL would use a different interface than the one by which other hosts reach it.",
+        confidence="likely",
+        ifname=True,
+    ),
+    Check("interface-missing", _interface_missing, "On {where}, the environment names an interface that does not exist.", ifname=True),
+    Check(
+        "shm-too-small",
+        _shm,
+        "/dev/shm on {where} is too small.",
+        (
+            "docker run --shm-size=8g …  # or --ipc=host",
+            "mount -o remount,size=8g /dev/shm",
+            "export NCCL_SHM_DISABLE=1  # works, but slower",
+        ),
+        "likely",
+    ),
+    Check("gpu-query-failed", _gpu_query("failed"), "The GPU driver on {where} reports an error.", _GPU_REMEDY),
+    Check("gpu-query-hung", _gpu_query("timeout"), "The GPU driver on {where} does not respond.", _GPU_REMEDY),
+    Check("ranks-exceed-gpus", _too_many_ranks, "{where} has fewer GPUs than ranks.", ("torchrun --nproc_per_node gpu …",)),
+    Check(
+        "memlock-too-small",
+        _memlock,
+        "The limit on locked memory on {where} is too small for InfiniBand.",
+        ("ulimit -l unlimited", "echo '* - memlock unlimited' | sudo tee -a /etc/security/limits.conf"),
+        "likely",
+    ),
+    Check(
+        "nofile-too-small",
+        _nofile,
+        "The limit on open files of {who} is too small for a job of {expected} ranks.",
+        ("ulimit -n 65536",),
+        "likely",
+    ),
+)

@@ -1,12 +1,12 @@
 """From a matrix of who reaches whom to the smallest set of causes that explains it.
 
-A cause (a node, all that goes into or out of a node, a link, one direction of a link) explains the cells that it spans, and can be
-true only if every examined cell among them failed. The smallest sets of causes that cover all failed cells are searched for, exactly:
-a cell that only one cause explains settles that one; what is left is tried out to a bounded depth. If several sets are equally small, only
-what they have in common is attributed, and the rest stays unexplained: could not tell.
+A cause (a node, everything into or out of a node, a link, one direction of a link) explains the cells that it spans, and is possible only
+if every examined cell among them failed. The smallest sets of causes that cover all failed cells are found exactly: a cell that only one
+cause explains settles that cause; the rest is searched to a bounded depth. If several sets are equally small, only what they have in common
+is attributed, and the other cells stay unexplained.
 
-A cause is certain if every explanation without it needs at least two causes more.
-*Cost:* linear in the cells for a single fault; at most some thousand tries of a set for what is left.
+A cause is certain if every explanation without it needs at least two more causes.
+*Cost:* linear in the cells for a single fault; a bounded search for the rest.
 """
 
 from __future__ import annotations
@@ -19,20 +19,28 @@ from typing import Any, Literal
 from numscope.doctor.records import Confidence
 
 Kind = Literal["node", "inbound", "outbound", "link", "direction", "split", "everything"]
-Cell = tuple[Any, Any]  # from and to: numbers or names, all of one kind
+Cell = tuple[Any, Any]  # from and to: all of them numbers, or all names
 
-_RANK = ("everything", "split", "node", "inbound", "outbound", "link", "direction")  # of two that span the same cells the first is said
-_MOST_CAUSES = 4  # beside the settled ones
+_RANK = (
+    "everything",
+    "split",
+    "node",
+    "inbound",
+    "outbound",
+    "link",
+    "direction",
+)  # of two causes that span the same cells, the first is reported
+_MOST_CAUSES = 4  # besides the settled ones
 _MOST_TRIES = 20_000
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What would make all of its cells fail.
+    """Something that makes all of its cells fail.
 
     Args:
-        nodes: the node; of a link both ends, sorted; of a direction from and to; of a split, none.
-        cells: (from, to) that were examined, all failed.
+        nodes: the node; both ends of a link, sorted; from and to of a direction; none for a split.
+        cells: (from, to) that were examined; all of them failed.
         sides: of a split, the groups that reach only themselves.
     """
 
@@ -45,7 +53,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The causes, and the failed cells for which there is no single smallest explanation."""
+    """The causes, and the failed cells without a single smallest explanation."""
 
     causes: tuple[Cause, ...] = ()
     unexplained: frozenset[Cell] = frozenset()
@@ -55,7 +63,7 @@ def attribute(cells: Mapping[Cell, bool]) -> Attribution:
     """What explains the failed cells.
 
     Args:
-        cells: whether (from, to) works, of those that were examined.
+        cells: for each examined (from, to), whether it works.
     """
     failed = frozenset(cell for cell, works in cells.items() if not works)
     if not failed:
@@ -78,7 +86,7 @@ def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution
     size = len(next(iter(covers)))
     found = sorted(common, key=_place)
     if len(covers) == 1:
-        # Each says no more than it must: of a node whose cells others explain too, only what is its own. Widest first.
+        # Each is reduced to what it must explain: of a node whose cells others explain too, only its own cells. Widest first.
         for at, cause in enumerate(found):
             own = cause.cells.difference(*(other.cells for other in found if other is not cause))
             found[at] = min((c for c in possible if own <= c.cells), key=lambda c: (len(c.cells), _RANK.index(c.kind)))
@@ -91,13 +99,13 @@ def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution
     covered = frozenset[Cell]().union(*(cause.cells for cause in common))
     if not covered:
         return Attribution((), failed)
-    # What the common causes explain says nothing of the rest: as if it had not been examined.
+    # The rest is explained as if the cells of the common causes had not been examined.
     more = _explain({cell: works for cell, works in cells.items() if cell not in covered}, failed - covered)
     return Attribution((*found, *(replace(cause, confidence="likely") for cause in more.causes)), more.unexplained)
 
 
 def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]:
-    """All causes that no working cell speaks against."""
+    """All causes that no working cell contradicts."""
     into: dict[Any, list[Cell]] = defaultdict(list)
     out: dict[Any, list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -111,7 +119,7 @@ def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]
             found.append(Cause(kind, nodes, span))
 
     for node in sorted({node for cell in failed for node in cell}):
-        # One neighbor alone does not tell a node from the link to it.
+        # With a single neighbor, a node can't be told from the link to it.
         add("node", (node,), (*into[node], *out[node]), 2)
         add("inbound", (node,), into[node], 2)
         add("outbound", (node,), out[node], 2)
@@ -124,7 +132,7 @@ def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]
 
 
 def _widest(possible: list[Cause]) -> list[Cause]:
-    """Without those whose cells another one spans too."""
+    """The causes whose cells are not all spanned by another one."""
     by_cell: dict[Cell, list[Cause]] = defaultdict(list)
     for cause in possible:
         for cell in cause.cells:
@@ -141,7 +149,7 @@ def _widest(possible: list[Cause]) -> list[Cause]:
 
 
 def _smallest(failed: frozenset[Cell], causes: list[Cause], most: int) -> list[frozenset[Cause]]:
-    """All smallest sets of causes that cover the failed cells, with at most so many beside the settled ones; none if there is none."""
+    """All smallest sets of causes that cover the failed cells, with at most ``most`` causes besides the settled ones."""
     settled: set[Cause] = set()
     by_cell: dict[Cell, list[Cause]] = {cell: [] for cell in failed}
     for cause in causes:
@@ -176,7 +184,7 @@ def _smallest(failed: frozenset[Cell], causes: list[Cause], most: int) -> list[f
 
 def _confidence(cause: Cause, cells: Mapping[Cell, bool], failed: frozenset[Cell], possible: list[Cause], size: int) -> Confidence:
     if cause.kind in ("link", "direction"):
-        # Each end must be seen to work with somebody else: otherwise it may be the node.
+        # Each end must be known to work with another node; otherwise the node may be at fault.
         working = [cell for cell, works in cells.items() if works and set(cell) != set(cause.nodes)]
         ends = {node for cell in working for node in cell}
         if cause.kind == "direction":
@@ -189,7 +197,7 @@ def _confidence(cause: Cause, cells: Mapping[Cell, bool], failed: frozenset[Cell
 
 
 def _same_place(cause: Cause, other: Cause) -> bool:
-    """Whether two causes are about the same node or link, so that neither speaks against the other."""
+    """Whether two causes concern the same node or link, so that neither contradicts the other."""
     if cause.kind in ("link", "direction"):
         return other.kind in ("link", "direction") and set(cause.nodes) == set(other.nodes)
     return cause.nodes == other.nodes
@@ -200,7 +208,7 @@ def _place(cause: Cause) -> tuple[int, str]:
 
 
 def _sides(cells: Mapping[Cell, bool], nodes: list[Any]) -> tuple[tuple[Any, ...], ...]:
-    """The groups of a network that fell apart: all works within each, nothing between them, and each has two nodes or more."""
+    """The parts of a split network: everything works within each, nothing between them, and each has two nodes or more."""
     side = {node: node for node in nodes}
 
     def find(node: Any) -> Any:

@@ -1,5 +1,7 @@
-"""Who is slower, loses more or waits longer than the others (phases 3, 5 and 7). Comparison only: no number is good or bad by itself,
-but one: between two hosts there is nothing to compare with, and 100 Mbit/s is too little for any of them."""
+"""Links and ranks that are slower, lossier or later than the others (phases 3, 5 and 7).
+
+Only comparison decides, with one exception: between two hosts there is nothing to compare with, and 100 Mbit/s is too slow for any job.
+"""
 
 from __future__ import annotations
 
@@ -10,68 +12,60 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.diagnose.network import Cell, Links, links_of
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings.telling import finding, named
-from numscope.doctor.records import Confidence, Examined, Finding
+from numscope.doctor.findings.wording import finding, named, without
+from numscope.doctor.phases.cell import Cell
+from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
-# A link is slow by this ratio to the quick quarter of all, if measuring it took at least that long: what passes in a blink says more of
-# the hosts' schedulers, or of a single lost packet (0.2 s), than of the link.
+# (seconds, ratio): a link is slow if it is slower than the fastest quarter by the ratio and took at least those seconds to measure. Shorter
+# measurements say more about the hosts' schedulers, or a single lost packet (0.2 s), than about the link.
 SLOW_LINK = ((0.4, 2.5), (0.25, 8.0))
-SLOW_PAIR = 4.0  # smaller messages, and neighbors on the same cores
+SLOW_PAIR = 4.0  # messages are smaller, and neighbors share cores
 SLOW_RANK = 1.5
 FLOOR_BYTES_PER_S = 12.5e6
-# A link that loses packets does so in burst after burst. A host that was held up takes a whole window for lost, once: 13 segments in one
-# burst of eight were seen on a link that loses nothing, 68 in one of another. So without the quarter of the bursts that lost most, half
-# of the least loss must remain.
+# A lossy link loses packets in burst after burst. A starved host retransmits a whole window once: 13 segments in one burst of eight were
+# seen on a link without losses, 68 on another. So without the quarter of the bursts that lost most, half of the least loss must remain.
 WORST_BURSTS, FEWEST_BURSTS, STEADY = 0.25, 4, 0.5
 LOSS, LOSS_RATIO, FEWEST_LOST, FEWEST_SEGMENTS = 0.003, 4.0, 3, 200
 LATE_RATIO, LATE_S = 5.0, 2e-3
-_PAIR_BYTES = 1 << 20  # below, latency is measured, not bandwidth
+_PAIR_BYTES = 1 << 20  # smaller payloads measure latency, not bandwidth
 
 
 def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
     """Links that are slow, lossy or late, compared with the others."""
     links = links_of(examined, blame)
-    cells = {pair: cell for pair, cell in links.examined.items() if cell["status"] == "ok"}
-    speeds = {pair: float(cell["bytes_per_s"]) for pair, cell in cells.items() if cell.get("bytes_per_s")}
+    cells = {pair: cell for pair, cell in links.examined.items() if cell.status == "ok"}
+    speeds = {pair: cell.bytes_per_s for pair, cell in cells.items() if cell.bytes_per_s}
     found: list[Finding] = []
-    slow: set[Cell] = set()
+    slow: set[Pair] = set()
     if speeds:
         quick = _quantile(list(speeds.values()), 0.75)
-        # Two directions between two hosts say little of each other, unless they are far apart.
+        # Two directions between two hosts are not comparable unless they differ by far.
         compared = len(speeds) > 2 or max(speeds.values()) > 2 * SLOW_LINK[0][1] * min(speeds.values())
         for pair, speed in speeds.items():
-            took_s = float(cells[pair].get("bytes", 0)) / speed
+            took_s = cells[pair].bytes / speed
             ratio = next((ratio for least_s, ratio in SLOW_LINK if took_s >= least_s), float("inf"))
             if quick > speed * ratio if compared else speed < FLOOR_BYTES_PER_S:
                 slow.add(pair)
-        usual = (
-            f"the quickest quarter of the links has {_rate(quick)} and more"
-            if compared
-            else f"less than {_rate(FLOOR_BYTES_PER_S)} for any job"
-        )
+        usual = f"the fastest quarter of the links has at least {_rate(quick)}" if compared else f"any job needs {_rate(FLOOR_BYTES_PER_S)}"
         found += _matrix_findings("slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual)
-    losses = {
-        pair: float(cell["loss"])
-        for pair, cell in cells.items()
-        if "loss" in cell and cell.get("segments", 0) >= FEWEST_SEGMENTS and pair not in slow
-    }
+    losses = {pair: cell.loss for pair, cell in cells.items() if cell.segments >= FEWEST_SEGMENTS and pair not in slow}
     if losses:
         usual_loss = statistics.median_low(losses.values()) if len(losses) > 2 else 0.0
         least = max(LOSS, LOSS_RATIO * usual_loss)
         lossy = {
             pair
             for pair, loss in losses.items()
-            if loss >= least and _steady_loss(cells[pair]) >= STEADY * least and cells[pair].get("retransmitted", 0) >= FEWEST_LOST
+            if loss >= least and _steady_loss(cells[pair]) >= STEADY * least and cells[pair].retransmitted >= FEWEST_LOST
         }
         found += _matrix_findings(
-            "lossy", lossy, losses, links, lambda pair: f"{losses[pair]:.2%} of the segments were lost", f"the others lose {usual_loss:.2%}"
+            "lossy", lossy, losses, links, lambda pair: f"{losses[pair]:.2%} of the segments are lost", f"the others lose {usual_loss:.2%}"
         )
-    # What waits in the queue of a slow link is late too.
+    # Packets wait in the queue of a slow link.
     queued = slow | {(other, one) for one, other in slow}
-    times = {pair: float(cell["rtt_min_s"]) for pair, cell in cells.items() if cell.get("rtt_min_s") and pair not in queued}
+    times = {pair: cell.rtt_min_s for pair, cell in cells.items() if cell.rtt_min_s and pair not in queued}
     if len(times) > 2:
         usual_s = _quantile(list(times.values()), 0.25)
         late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
@@ -82,11 +76,11 @@ def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
 
 
 def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
-    """Pairs of ranks between which torch's transfers are slower than between the others (same host apart from other hosts)."""
+    """Pairs of ranks whose transfers are slower than others; those within a host and those between hosts are compared separately."""
     found: list[Finding] = []
     named_slow = {rank for rank in blame.hosts for each in blame.faults if rank in each.ranks}
     for backend, cells in sorted(pair_cells(examined).items()):
-        groups: dict[bool, dict[Cell, float]] = defaultdict(dict)
+        groups: dict[bool, dict[Pair, float]] = defaultdict(dict)
         for pair, cell in cells.items():
             speeds = [
                 float(each["bytes_per_s"]) for each in cell.get("received", ()) if each.get("bytes_per_s") and each["bytes"] >= _PAIR_BYTES
@@ -107,7 +101,7 @@ def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
                         f"Transfers of {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
                         f"{'on a host' if within else 'between hosts'}.",
                         ranks=cause.nodes,
-                        hosts={blame.hosts.get(rank, "") for rank in cause.nodes},
+                        hosts=blame.hosts_of(cause.nodes),
                         evidence=[*lines, f"{_rate(usual)} is usual"],
                         confidence="possible" if cause.confidence == "possible" else "likely",
                     )
@@ -116,9 +110,9 @@ def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
 
 
 def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
-    """Ranks that compute or copy more slowly than the others of the same kind of device, alone or for their neighbors' load."""
+    """Ranks that compute or copy more slowly than others with the same kind of device, by themselves or because of other load."""
     by_device: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(7).items()):
+    for rank, result in sorted(examined.of(Phase.COMPUTE).items()):
         if result.data.get("gemm") and result.data.get("copy"):
             by_device[str(result.data.get("device", "cpu")).partition(":")[0]][rank] = result.data
     found: list[Finding] = []
@@ -126,7 +120,7 @@ def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
         slow: dict[int, list[str]] = defaultdict(list)
         busy: dict[int, list[str]] = defaultdict(list)
         for probe, what in (("gemm", "a matrix product"), ("copy", "a memory copy")):
-            # Of the same size only: a slow rank may have taken a smaller one, so seconds a unit of work are compared.
+            # A slow rank may have used a smaller size, so seconds per unit of work are compared.
             best = {rank: _unit_s(each[probe], "min_s") for rank, each in data.items()}
             middle = {rank: _unit_s(each[probe], "median_s") for rank, each in data.items()}
             for rank in data:
@@ -135,21 +129,21 @@ def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
                 if not others:
                     continue
                 usual, usual_middle = statistics.median(others), statistics.median(other_middles)
-                at_best, on_the_whole = best[rank] / usual, middle[rank] / usual_middle
-                line = f"{what} takes {at_best:.1f} × as long as on the others at best, {on_the_whole:.1f} × on the whole"
-                fewest = SLOW_RANK if len(others) > 1 else 2 * SLOW_RANK  # one other alone may be the odd one
+                at_best, typically = best[rank] / usual, middle[rank] / usual_middle
+                line = f"{what} takes {at_best:.1f} × as long as on the others at best, {typically:.1f} × typically"
+                fewest = SLOW_RANK if len(others) > 1 else 2 * SLOW_RANK  # with a single other rank, that one may be the exception
                 if best[rank] > fewest * usual and best[rank] > 1.2 * max(others):
                     slow[rank].append(line)
                 elif middle[rank] > 2 * SLOW_RANK * usual_middle and middle[rank] > 1.2 * max(other_middles):
                     busy[rank].append(line)
         for ranks, id, word in (
             (slow, "rank-slow", "slower than the others"),
-            (busy, "host-busy", "held up by something else on its host"),
+            (busy, "host-busy", "slowed down by other load on its host"),
         ):
             for rank, lines in ranks.items():
                 if id == "host-busy" and rank in slow:
                     continue
-                host, own = blame.hosts.get(rank, ""), data[rank]
+                host, own = blame.host(rank), data[rank]
                 load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
                 found.append(
                     finding(
@@ -159,14 +153,14 @@ def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
                         hosts=(host,),
                         evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
                         confidence="likely" if len(data) > 2 else "possible",
-                        remedy=(f"srun --exclude={host} …",) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
+                        remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
                     )
                 )
     return found
 
 
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:
-    """Seconds for a unit of work, so that different sizes compare."""
+    """Seconds per unit of work, so that different sizes can be compared."""
     work = float(probe["n"]) ** 3 if "n" in probe else float(probe.get("bytes", 1))
     return float(probe[key]) / max(work, 1.0)
 
@@ -174,34 +168,34 @@ def _unit_s(probe: Mapping[str, Any], key: str) -> float:
 _WORDS = {
     "slow": ("link-slow", "is slow"),
     "lossy": ("link-lossy", "loses packets"),
-    "late": ("link-late", "answers late"),
+    "late": ("link-high-latency", "has long round trips"),
 }
 
 
 def _matrix_findings(
-    kind: str, bad: set[Cell], cells: Mapping[Cell, float], links: Links, line: Callable[[Cell], str], usual: str
+    kind: str, bad: set[Pair], values: Mapping[Pair, float], links: Links, line: Callable[[Pair], str], usual: str
 ) -> list[Finding]:
-    """A finding for each node or link that the bad cells amount to."""
+    """A finding for each node or link that explains the bad pairs."""
     if not bad:
         return []
     id, word = _WORDS[kind]
-    told = attribute({pair: pair not in bad for pair in cells})
+    told = attribute({pair: pair not in bad for pair in values})
     causes = list(told.causes) + ([Cause("everything", (), told.unexplained, "possible")] if told.unexplained else [])
     found = []
     for cause in causes:
         hosts = tuple(links.hosts[node] for node in cause.nodes)
         evidence = [f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)]
         if cause.kind in ("node", "inbound", "outbound"):
-            way = {"node": "network of {}", "inbound": "network into {}", "outbound": "network out of {}"}[cause.kind].format(hosts[0])
+            way = {"node": "of", "inbound": "into", "outbound": "out of"}[cause.kind]
             found.append(
                 finding(
                     id,
-                    f"The {way} {word}.",
+                    f"The network {way} {hosts[0]} {word}.",
                     ranks=links.ranks.get(cause.nodes[0], ()),
                     hosts=hosts,
                     evidence=[*evidence, usual],
                     confidence=_unsure(cause),
-                    remedy=("ethtool INTERFACE | grep -i speed  # and ip -s link, on " + hosts[0], f"srun --exclude={hosts[0]} …"),
+                    remedy=("ethtool INTERFACE | grep -i speed  # and ip -s link, on " + hosts[0], without(hosts[0])),
                 )
             )
             continue
@@ -211,8 +205,8 @@ def _matrix_findings(
         elif cause.kind == "direction":
             summary, pairs = f"The link from {hosts[0]} to {hosts[1]} {word}.", ((hosts[0], hosts[1]),)
         else:
-            summary = f"The network {word}, in {len(cause.cells)} of {len(cells)} directions."
-            pairs = tuple((links.hosts[one], links.hosts[other]) for one, other in sorted(cause.cells))
+            summary = f"The network {word}, in {len(cause.cells)} of {len(values)} directions."
+            pairs = links.names(cause.cells)
         found.append(
             finding(
                 id,
@@ -228,7 +222,7 @@ def _matrix_findings(
 
 
 def _unsure(cause: Cause) -> Confidence:
-    """Measurements vary: of them nothing is certain."""
+    """Measurements vary, so nothing is certain."""
     return "possible" if cause.confidence == "possible" else "likely"
 
 
@@ -236,17 +230,17 @@ def _joined(hosts: tuple[str, ...]) -> str:
     return " and ".join(hosts[:2]) if len(hosts) < 3 else "all hosts"
 
 
-def _steady_loss(cell: Mapping[str, Any]) -> float:
-    """The loss without the bursts that lost most; the whole loss where it is not known by burst, or of too few to compare."""
-    bursts = sorted(cell.get("burst_losses", ()), key=lambda burst: float(burst[1]) / max(burst[0], 1))
+def _steady_loss(cell: Cell) -> float:
+    """The loss without the bursts that lost most; with too few bursts, the whole loss."""
+    bursts = sorted(cell.burst_losses, key=lambda burst: burst[1] / max(burst[0], 1))
     if len(bursts) < FEWEST_BURSTS:
-        return float(cell["loss"])
+        return cell.loss
     kept = bursts[: len(bursts) - math.ceil(WORST_BURSTS * len(bursts))]
-    return float(sum(max(0, burst[1]) for burst in kept) / max(sum(burst[0] for burst in kept), 1))
+    return sum(max(0, burst[1]) for burst in kept) / max(sum(burst[0] for burst in kept), 1)
 
 
-def _losses(cell: Mapping[str, Any]) -> str:
-    return f", {float(cell['loss']):.2%} of the segments were lost" if float(cell.get("loss", 0)) >= LOSS else ""
+def _losses(cell: Cell) -> str:
+    return f", {cell.loss:.2%} of the segments are lost" if cell.loss >= LOSS else ""
 
 
 def _rate(bytes_per_s: float) -> str:

@@ -1,4 +1,4 @@
-"""Why torch's process group did not start (phase 4), and whose child died or hung (phases 4 to 7)."""
+"""Why torch's process group did not start (phase 4), and whose child process died or hung (phases 4 to 7)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections import Counter
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.telling import finding, named
-from numscope.doctor.records import PHASES, Examined, Finding, PhaseResult
+from numscope.doctor.findings.wording import capital, finding, named, without
+from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _TEXT = 300
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
 
 
 def children_gone(examined: Examined, blame: Blame) -> list[Finding]:
-    """Ranks whose torch process died, and those that hung while others did not.
+    """Ranks whose torch process died, and those whose torch process hung while others did not.
 
-    A child that hangs often only waits: where all hang, or in a step with a peer, its hanging is no cause by itself.
+    A child that hangs often only waits for another one: if all hang, or in a step with a peer, hanging is not a cause by itself.
     """
     found: list[Finding] = []
-    for phase in (4, 5, 6, 7):
+    for phase in filter(lambda phase: phase.in_child, Phase):
         gone = {rank: result for rank, result in examined.of(phase).items() if result.data.get("child") and rank not in blame.ranks}
-        # A phase later the same child is still gone: said once.
+        # A child that is gone is still gone in later phases, but reported once.
         gone = {rank: result for rank, result in gone.items() if "was gone before" not in result.error}
         died = {rank: result for rank, result in gone.items() if not result.data["child"].get("hung")}
         hung = {rank: result for rank, result in gone.items() if result.data["child"].get("hung")}
@@ -30,23 +30,23 @@ def children_gone(examined: Examined, blame: Blame) -> list[Finding]:
             blame.take(found[-1:])
         others = [rank for rank, result in examined.of(phase).items() if rank not in hung and result.status != "skipped"]
         accused = _accused(examined, phase)
-        stuck = {rank for rank in hung if accused[rank] or phase == 7 or len(hung) * 2 < len(others) + len(hung)}
+        stuck = {rank for rank in hung if accused[rank] or phase is Phase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
         if accused and any(accused[rank] for rank in hung):
             stuck = {rank for rank in stuck if accused[rank] * 2 >= max(accused[rank] for rank in hung)}
         for rank in sorted(stuck):
             child = hung[rank].data["child"]
-            says = [f"{accused[rank]} other rank(s) say that it did not come"] if accused[rank] else []
+            reports = [f"{accused[rank]} other rank(s) report that it did not join"] if accused[rank] else []
             found.append(
                 finding(
                     "child-hung",
-                    f"Rank {rank} on {blame.hosts.get(rank, '')} hung in phase {phase} ({PHASES[phase]}): {child.get('doing', '')}.",
+                    f"Rank {rank} on {blame.host(rank)} hung in {phase.title}: {child.get('doing', '')}.",
                     ranks=(rank,),
-                    hosts=(blame.hosts.get(rank, ""),),
-                    evidence=(_line(hung[rank]), *says, *_stderr(hung[rank])),
+                    hosts=(blame.host(rank),),
+                    evidence=(_line(hung[rank]), *reports, *_stderr(hung[rank])),
                     confidence="certain" if len(stuck) == 1 and others else "likely",
                     remedy=(
-                        f"srun --exclude={blame.hosts.get(rank, '')} …",
-                        "py-spy dump --pid PID  # of the training process that hangs the same way",
+                        without(blame.host(rank)),
+                        "py-spy dump --pid PID  # of a training process that hangs in the same way",
                     ),
                 )
             )
@@ -55,17 +55,15 @@ def children_gone(examined: Examined, blame: Blame) -> list[Finding]:
 
 
 def backend(examined: Examined, blame: Blame) -> list[Finding]:
-    """Why the process group did not start, where no rank, link or child is known to be broken."""
-    results = examined.of(4)
+    """Why the process group did not start, if no rank, link or child is known to be broken."""
+    results = examined.of(Phase.BACKEND)
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
-    if not failed:
+    if not failed or blame.faults:
         return []
-    if blame.anything:
-        return []
-    impossible = _impossible(failed, blame)
-    if impossible:
-        return impossible
-    missing = _accused(examined, 4)
+    unavailable = _unavailable(failed, blame)
+    if unavailable:
+        return unavailable
+    missing = _accused(examined, Phase.BACKEND)
     found: list[Finding] = []
     if missing:
         worst = max(missing.values())
@@ -74,10 +72,10 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
         found.append(
             finding(
                 "backend-rank-missing",
-                f"{named(ranks).capitalize()} did not come to torch's process group.",
+                f"{capital(named(ranks))} did not join torch's process group.",
                 ranks=() if everybody else ranks,
-                hosts={blame.hosts.get(rank, "") for rank in ranks},
-                evidence=[f"{count} rank(s) miss rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
+                hosts=blame.hosts_of(ranks),
+                evidence=[f"{count} rank(s) waited for rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
                 confidence="possible" if everybody else "likely" if worst > 1 or len(results) == 2 else "possible",
             )
         )
@@ -86,15 +84,15 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
     unmet = {rank: result for rank, result in failed.items() if result.data.get("store", {}).get("error")}
     if unmet:
         store = next(iter(unmet.values())).data["store"]
-        host = blame.hosts.get(int(store["rank"]), "")
-        away = {blame.hosts.get(rank, "") for rank in unmet}
+        host = blame.host(int(store["rank"]))
+        away = blame.hosts_of(unmet)
         alone = away == {host}
         found.append(
             finding(
                 "store-unreachable",
-                f"{named(unmet).capitalize()} can't reach torch's store of rank {store['rank']} on {host} at "
+                f"{capital(named(unmet))} can't reach torch's store of rank {store['rank']} on {host} at "
                 f"{store['address']}:{store['port']}, "
-                "though the hub could be reached: that port is blocked, or the address is not that host's.",
+                "although the hub could be reached: that port is blocked, or the address belongs to another host.",
                 ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
                 hosts={host, *away},
                 links=[] if alone else [(other, host) for other in sorted(away) if other != host],
@@ -114,17 +112,9 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
         found.append(
             finding(
                 f"{name}-start-failed",
-                f"{name} does not start"
-                + (
-                    f": {named(only)} is not ready"
-                    if told and len(only) == 1
-                    else f": {named(only)} are not ready"
-                    if told
-                    else " on any rank"
-                )
-                + ".",
+                f"{name} does not start" + (f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank."),
                 ranks=only if told else (),
-                hosts={blame.hosts.get(rank, "") for rank in only} if told else (),
+                hosts=blame.hosts_of(only) if told else (),
                 evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:_TEXT]}" for rank, result in sorted(broken.items())],
                 confidence="likely" if told else "possible",
                 remedy=("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else (),
@@ -133,59 +123,60 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
     return found
 
 
-def _impossible(failed: dict[int, PhaseResult], blame: Blame) -> list[Finding]:
-    """NCCL was asked for where it can't be had: each rank says which ones keep it from being started, and what they have not."""
+def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> list[Finding]:
+    """NCCL was requested but can't start: each rank reports which ranks prevent that, and what they lack."""
     lacking: dict[int, str] = {}
     for result in failed.values():
         lacking |= {int(rank): str(what) for rank, what in result.data.get("groups", {}).get("nccl", {}).get("lacking", {}).items()}
     if not lacking:
         return []
-    without = {what: [rank for rank, lacks in lacking.items() if lacks == what] for what in ("gpu", "nccl")}
+    lacks = {what: [rank for rank, lack in lacking.items() if lack == what] for what in ("gpu", "nccl")}
     parts = []
-    if without["gpu"]:
-        parts.append(f"{named(without['gpu'])} {_has(without['gpu'])} no GPU of {'its' if len(without['gpu']) == 1 else 'their'} own")
-    if without["nccl"]:
-        parts.append(f"torch on {named(without['nccl'])} was built without NCCL")
+    if lacks["gpu"]:
+        one = len(lacks["gpu"]) == 1
+        parts.append(f"{named(lacks['gpu'])} {'has' if one else 'have'} no GPU of {'its' if one else 'their'} own")
+    if lacks["nccl"]:
+        parts.append(f"torch on {named(lacks['nccl'])} was built without NCCL")
     return [
         finding(
-            "backend-impossible",
-            f"NCCL was asked for and can't be started: {', and '.join(parts)}.",
+            "backend-unavailable",
+            f"NCCL was requested but can't start: {', and '.join(parts)}.",
             ranks=lacking,
-            hosts={blame.hosts.get(rank, "") for rank in lacking},
+            hosts=blame.hosts_of(lacking),
             evidence=[
-                f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) seen by its torch {failed[rank].data.get('torch', '')}"
+                f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
                 for rank in sorted(lacking)
                 if rank in failed
             ],
             confidence="certain",
             remedy=(
-                *(("nvidia-smi -L  # there: one GPU for each rank of a host; else fewer ranks a host",) if without["gpu"] else ()),
-                *(("pip install torch  # there: a build for CUDA",) if without["nccl"] else ()),
+                *(
+                    ("nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host",)
+                    if lacks["gpu"]
+                    else ()
+                ),
+                *(("pip install torch  # there: a CUDA build",) if lacks["nccl"] else ()),
                 "numscope doctor --backend gloo",
             ),
         )
     ]
 
 
-def _has(ranks: list[int]) -> str:
-    return "has" if len(ranks) == 1 else "have"
-
-
 def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     child = result.data["child"]
-    host = blame.hosts.get(rank, "")
+    host = blame.host(rank)
     text = "\n".join(map(str, child.get("stderr", ())))
-    remedy: tuple[str, ...] = (f"srun --exclude={host} …",)
+    remedy: tuple[str, ...] = (without(host),)
     why = ""
     if "No module named 'torch'" in text:
         why, remedy = ": torch is not installed there", ("pip install torch  # the version that the other ranks have",)
     elif "SIGKILL" in str(child.get("how")) or any(word in text for word in _MEMORY_WORDS):
-        why, remedy = ", most likely for want of memory", (f"dmesg -T | grep -i 'killed process'  # on {host}",)
+        why, remedy = ", probably because memory ran out", (f"dmesg -T | grep -i 'killed process'  # on {host}",)
     elif "SIGBUS" in str(child.get("how")):
-        why, remedy = ", most likely because /dev/shm is full", ("docker run --shm-size=8g …  # or --ipc=host",)
+        why, remedy = ", probably because /dev/shm is full", ("docker run --shm-size=8g …  # or --ipc=host",)
     return finding(
         "child-died",
-        f"The torch process of rank {rank} on {host} died in phase {result.phase} ({result.name}): {child.get('how', '')}{why}.",
+        f"The torch process of rank {rank} on {host} died in {result.phase.title}: {child.get('how', '')}{why}.",
         ranks=(rank,),
         hosts=(host,),
         evidence=(_line(result), *_stderr(result)),
@@ -194,8 +185,8 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     )
 
 
-def _accused(examined: Examined, phase: int) -> Counter[int]:
-    """How many other ranks say of each that it did not come."""
+def _accused(examined: Examined, phase: Phase) -> Counter[int]:
+    """By rank, how many other ranks report that it did not join."""
     counts: Counter[int] = Counter()
     for rank, result in examined.of(phase).items():
         missing: set[int] = set(result.data.get("missing", ()))
@@ -209,7 +200,7 @@ def _accused(examined: Examined, phase: int) -> Counter[int]:
 
 def _line(result: PhaseResult) -> str:
     child = result.data["child"]
-    return f"rank {result.rank}: {child.get('how', '')}, while it did: {child.get('doing', '')}, for {float(child.get('doing_s', 0)):.1f} s"
+    return f"rank {result.rank}: {child.get('how', '')}, during: {child.get('doing', '')}, for {float(child.get('doing_s', 0)):.1f} s"
 
 
 def _stderr(result: PhaseResult) -> list[str]:

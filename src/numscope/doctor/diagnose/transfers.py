@@ -1,4 +1,4 @@
-"""Which rank, or which two, fail to exchange data, or exchange wrong data (phases 5 and 6)."""
+"""Which ranks or pairs fail to exchange data, or exchange wrong data (phases 5 and 6)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.findings.telling import finding, listed, named
-from numscope.doctor.records import Examined, Finding
+from numscope.doctor.findings.wording import finding, listed, named, without
+from numscope.doctor.records import Examined, Finding, Phase
 
 Pair = tuple[int, int]
 _TEXT = 300
 
 
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
-    """Of each backend, what each receiver says of (sender, receiver)."""
+    """By backend and (sender, receiver), what the receiver reports."""
     cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(5).items()):
+    for rank, result in sorted(examined.of(Phase.PAIRS).items()):
         for pair in result.data.get("pairs", ()):
             cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
     return dict(cells)
@@ -42,12 +42,12 @@ def pairs(examined: Examined, blame: Blame) -> list[Finding]:
 
 
 def collectives(examined: Examined, blame: Blame) -> list[Finding]:
-    """Wrong results, unstable results, memory that could not be had, and collectives that did not end."""
-    found = [*_memory(examined, blame), *_unstable(examined, blame)]
+    """Wrong results, nondeterministic results, memory that could not be allocated, and collectives that failed."""
+    found = [*_memory(examined, blame), *_nondeterministic(examined)]
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    num_ranks = len(examined.of(6))
-    for rank, result in sorted(examined.of(6).items()):
+    num_ranks = len(examined.of(Phase.COLLECTIVES))
+    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
         for each in result.data.get("collectives", ()):
             key = (str(each["name"]), str(each["backend"]))
             if each["status"] == "wrong":
@@ -62,71 +62,64 @@ def collectives(examined: Examined, blame: Blame) -> list[Finding]:
         for (name, backend), each in wrong.items():
             rank, first = next(iter(each.items()))
             what = first.get("wrong") or {}
-            seen = f"element {what.get('index')} is {what.get('got')}, not {what.get('expected')}"
+            seen = f"element {what.get('index')} is {what.get('got')}, expected {what.get('expected')}"
             seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
             lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
         found.append(
             finding(
                 "collective-wrong",
                 f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}"
-                + ("." if few else "; who made them so can't be told."),
+                + ("." if few else "; the cause is unknown."),
                 ranks=ranks if few else (),
-                hosts={blame.hosts.get(rank, "") for rank in ranks} if few else (),
+                hosts=blame.hosts_of(ranks) if few else (),
                 evidence=lines,
                 confidence="likely" if few else "possible",
-                remedy=[f"srun --exclude={blame.hosts.get(rank, '')} …" for rank in sorted(ranks)[:1]] if few else (),
+                remedy=[without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else (),
             )
         )
-    if broken and not blame.anything:
+    if broken and not blame.faults:
         found.append(_broken(broken, num_ranks, blame))
     return found
 
 
 def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Finding:
     lines = []
-    ranks: tuple[int, ...]
     for one, other in sorted(cause.cells):
         for received in cells[one, other].get("received", ()):
             what = received.get("corrupt")
             if what:
-                size = f"{received['bytes']:,} bytes, from byte {what['first_offset']:,}: {what['num_bytes']:,} bytes differ"
+                size = f"{received['bytes']:,} bytes, {what['num_bytes']:,} differ, the first at offset {what['first_offset']:,}"
                 lines.append(f"{backend}, rank {one} to rank {other}: of {size}")
-    if cause.kind in ("node", "inbound", "outbound"):
-        (rank,) = cause.nodes
-        what = {"node": "sent or received by", "inbound": "received by", "outbound": "sent by"}[cause.kind]
-        summary, ranks = (
-            f"Data {what} rank {rank} on {blame.hosts.get(rank, '')} arrive with wrong bits, though all others arrive whole.",
-            (rank,),
+    ends = [f"rank {rank} on {blame.host(rank)}" for rank in cause.nodes]
+    ranks, confidence = cause.nodes, cause.confidence
+    if cause.kind == "node":
+        summary = f"All data that {ends[0]} sends or receives arrives with wrong bits."
+    elif cause.kind in ("inbound", "outbound"):
+        summary = (
+            f"Data {'received' if cause.kind == 'inbound' else 'sent'} by {ends[0]} arrives with wrong bits, all other data arrives intact."
         )
-        if cause.kind == "node":
-            summary = f"All data that rank {rank} on {blame.hosts.get(rank, '')} sends or receives arrive with wrong bits."
-        confidence = cause.confidence
     elif cause.kind in ("link", "direction"):
-        one, other = cause.nodes
-        arrow = "between" if cause.kind == "link" else "from"
-        joint = "and" if cause.kind == "link" else "to"
-        ends = f"rank {one} ({blame.hosts.get(one, '')}) {joint} rank {other} ({blame.hosts.get(other, '')})"
-        summary = f"Data {arrow} {ends} arrive with wrong bits."
-        ranks, confidence = cause.nodes, cause.confidence
+        arrow, joint = ("between", "and") if cause.kind == "link" else ("from", "to")
+        summary = f"Data {arrow} {ends[0]} {joint} {ends[1]} arrives with wrong bits."
     else:
-        summary, ranks, confidence = "Data arrive with wrong bits, and whose fault it is can't be told.", (), "possible"
+        summary, ranks, confidence = "Data arrives with wrong bits; the cause is unknown.", (), "possible"
     return finding(
         "payload-corrupted",
         summary,
         ranks=ranks,
-        hosts={blame.hosts.get(rank, "") for rank in ranks},
-        links=[(blame.hosts.get(one, ""), blame.hosts.get(other, "")) for one, other in sorted(cause.cells)] if len(ranks) == 2 else (),
+        hosts=blame.hosts_of(ranks),
+        links=[(blame.host(one), blame.host(other)) for one, other in sorted(cause.cells)] if len(ranks) == 2 else (),
         evidence=lines,
         confidence=confidence,
         remedy=(
-            *(f"srun --exclude={blame.hosts.get(rank, '')} …" for rank in ranks[:1]),
-            *(("export NCCL_P2P_DISABLE=1  # to see whether it is the direct path between GPUs",) if backend == "nccl" else ()),
+            *(without(blame.host(rank)) for rank in ranks[:1]),
+            *(("export NCCL_P2P_DISABLE=1  # tests whether the direct path between GPUs is the cause",) if backend == "nccl" else ()),
         ),
     )
 
 
 def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> list[Finding]:
-    """Pairs that do not work, by host if whole hosts fail, else by rank."""
+    """Pairs that fail, attributed to hosts if whole hosts fail, else to ranks."""
     if all(works.values()):
         return []
     by_host: dict[tuple[str, str], list[bool]] = defaultdict(list)
@@ -148,7 +141,7 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
     of_ranks = attribute(works)
     return [
         *(
-            _pair_finding(backend, cause, _lines(backend, cause.cells, cells), lambda rank: (rank,), lambda rank: blame.hosts.get(rank, ""))
+            _pair_finding(backend, cause, _lines(backend, cause.cells, cells), lambda rank: (rank,), lambda rank: blame.host(rank))
             for cause in of_ranks.causes
         ),
         *_untold(backend, of_ranks.unexplained, cells, bool(of_ranks.unexplained)),
@@ -164,28 +157,28 @@ def _pair_finding(
     remedy: list[str] = []
     if backend == "nccl":
         remedy.append(
-            "export NCCL_P2P_DISABLE=1  # to see whether it is the direct path between GPUs; or NCCL_IB_DISABLE=1 for the network"
+            "export NCCL_P2P_DISABLE=1  # tests whether the direct path between GPUs is the cause; NCCL_IB_DISABLE=1 for the network"
         )
     if cause.kind in ("node", "inbound", "outbound"):
         (node,) = cause.nodes
-        way = {"node": "with anybody", "inbound": "as receiver", "outbound": "as sender"}[cause.kind]
+        way = {"node": "of", "inbound": "to", "outbound": "from"}[cause.kind]
         return finding(
-            "rank-exchanges-nothing",
-            f"{word(node).capitalize() if isinstance(node, int) else word(node)} exchanges no data {way} over {backend}, all others do.",
+            "rank-transfers-failing",
+            f"All transfers {way} {word(node)} over {backend} fail, while others work.",
             ranks=ranks_of(node),
             hosts=(host_of(node),),
             evidence=lines,
             confidence=cause.confidence,
-            remedy=(f"srun --exclude={host_of(node)} …", *remedy),
+            remedy=(without(host_of(node)), *remedy),
         )
     if cause.kind in ("link", "direction"):
         one, other = cause.nodes
         hosts = (host_of(one), host_of(other))
         ranks = (*ranks_of(one), *ranks_of(other))
-        arrow, joint = ("Between", "and") if cause.kind == "link" else ("From", "to")
+        arrow, joint = ("between", "and") if cause.kind == "link" else ("from", "to")
         return finding(
             "pair-failed",
-            f"{arrow} {word(one)} {joint} {word(other)} no data pass over {backend}.",
+            f"Transfers {arrow} {word(one)} {joint} {word(other)} over {backend} fail.",
             ranks=ranks if hosts[0] == hosts[1] else (),
             hosts=hosts,
             links=() if hosts[0] == hosts[1] else (hosts, hosts[::-1]) if cause.kind == "link" else (hosts,),
@@ -194,7 +187,9 @@ def _pair_finding(
             remedy=remedy,
         )
     summary = (
-        f"No two ranks exchange data over {backend}." if cause.kind == "everything" else f"Over {backend} the ranks fell apart into groups."
+        f"All transfers over {backend} fail."
+        if cause.kind == "everything"
+        else f"Over {backend} the ranks are split into groups that do not reach each other."
     )
     return finding("pairs-failing", summary, evidence=lines, confidence="possible", remedy=remedy)
 
@@ -206,7 +201,7 @@ def _untold(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[s
     return [
         finding(
             "pairs-failing",
-            f"Several pairs of ranks do not exchange data over {backend}; whose fault it is can't be told.",
+            f"Transfers between several pairs of ranks over {backend} fail; the cause is unknown.",
             evidence=lines,
             confidence="possible",
         )
@@ -230,10 +225,10 @@ def _lines_of_hosts(backend: str, pairs: Iterable[tuple[str, str]], cells: Mappi
 
 def _memory(examined: Examined, blame: Blame) -> list[Finding]:
     found = []
-    for rank, result in sorted(examined.of(6).items()):
+    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
         memory = result.data.get("memory") or {}
         if memory.get("error"):
-            host = blame.hosts.get(rank, "")
+            host = blame.host(rank)
             found.append(
                 finding(
                     "memory-unavailable",
@@ -242,23 +237,23 @@ def _memory(examined: Examined, blame: Blame) -> list[Finding]:
                     hosts=(host,),
                     evidence=(str(memory["error"])[:_TEXT],),
                     confidence="certain",
-                    remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: what holds it?",),
+                    remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
                 )
             )
     return found
 
 
-def _unstable(examined: Examined, blame: Blame) -> list[Finding]:
-    """The same sum with other bits: from one repetition to the next, or from rank to rank."""
+def _nondeterministic(examined: Examined) -> list[Finding]:
+    """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
     digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(6).items()):
+    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
         for each in result.data.get("collectives", ()):
             if each["status"] == "unstable":
                 within[f"{each['backend']} {each['name']}"].append(rank)
             if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
                 digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
-    lines = [f"{name}: other bits in each repetition, on {named(ranks)}" for name, ranks in within.items()]
+    lines = [f"{name}: repetitions differ in their bits on {named(ranks)}" for name, ranks in within.items()]
     for name, each in digests.items():
         if len(set(each.values())) > 1:
             lines.append(
@@ -269,11 +264,11 @@ def _unstable(examined: Examined, blame: Blame) -> list[Finding]:
         return []
     return [
         finding(
-            "collective-unstable",
-            "Sums of the same numbers have other bits from one time or rank to the next: a run can't be repeated exactly.",
+            "collective-nondeterministic",
+            "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
             evidence=lines,
             confidence="certain",
-            remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # one fixed order of adding, where bits must be the same",),
+            remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",),
         )
     ]
 
@@ -291,9 +286,9 @@ def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], n
     ]
     return finding(
         "collective-failed",
-        f"{backend} {name} does not end" + (f": {named(worst)} did not enter it." if told else "; who holds it up can't be told."),
+        f"{backend} {name} failed" + (f": {named(worst)} did not enter it." if told else "; the cause is unknown."),
         ranks=worst if told else (),
-        hosts={blame.hosts.get(rank, "") for rank in worst} if told else (),
+        hosts=blame.hosts_of(worst) if told else (),
         evidence=lines,
         confidence="likely" if told else "possible",
     )

@@ -1,4 +1,4 @@
-"""What NCCL's logs, flight-recorder dumps and torchrun's output say."""
+"""Explains NCCL's logs, flight-recorder dumps and torchrun's output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from numscope.doctor.explain.catalog import CATALOG
 from numscope.doctor.explain.flight_recorder import Recorders
-from numscope.doctor.explain.masking import Redaction
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
 from numscope.doctor.explain.reading import Dump, FileRead, Reader
@@ -17,6 +16,7 @@ from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.tracebacks import Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
 from numscope.doctor.records import Finding
+from numscope.doctor.redact import of_hosts
 
 _SEVERITY = {"fault": 0, "degraded": 1, "note": 2}
 _CONFIDENCE = {"certain": 0, "likely": 1, "possible": 2}
@@ -24,7 +24,7 @@ _CONFIDENCE = {"certain": 0, "likely": 1, "possible": 2}
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was found, and in which files it was looked for.
+    """What was found in which files.
 
     Args:
         findings: causes first.
@@ -40,21 +40,21 @@ class Explanation:
 
 
 def explain(paths: Sequence[Path], *, redact: bool = False) -> list[Finding]:
-    """Findings of all files under the paths together.
+    """The findings of all files under the paths.
 
     Args:
-        redact: names of hosts and addresses are replaced by numbered words.
+        redact: replace host names and addresses by numbered words.
     """
     return list(examine(paths, redact=redact).findings)
 
 
 def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
-    """Findings, and the files that were read.
+    """The findings, and the files that were read.
 
     Args:
-        redact: as ``explain``.
+        redact: as in ``explain``.
 
-    *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL's log, half a second per dump of 2,000 calls with 20 frames each.
+    *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
     reader = Reader(paths)
     log, watchdog, torchrun, meeting, tracebacks = NcclLog(), Watchdog(), Torchrun(), Meeting(), Tracebacks()
@@ -67,7 +67,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
             if log.line(line):
                 record.kinds.add("NCCL log")
                 if "NCCL INFO" in line.text:
-                    continue  # most lines of a log are these, and none of torch's
+                    continue  # most lines of a log are these, and they are never torch's
             site = tracebacks.line(line)
             if watchdog.line(line, site):
                 record.kinds.add("torch.distributed")
@@ -89,7 +89,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     ]
     findings, files = _ordered(_joined(found)), list(reader.files)
     if redact:
-        redaction = Redaction(
+        redaction = of_hosts(
             hosts | meeting.hosts() | {host for one in findings for host in (*one.hosts, *(end for link in one.links for end in link))}
         )
         findings = [redaction.finding(one) for one in findings]
@@ -98,14 +98,14 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
 
 
 def _joined(found: list[Finding]) -> list[Finding]:
-    """One finding where two sources say the same; what follows from a cause is a note beside it."""
+    """Merges findings that two sources share; next to a cause, its consequences become notes."""
     merged: dict[tuple[str, tuple[int, ...]], Finding] = {}
     for one in found:
         key = (one.id, one.ranks)
         first = merged.get(key)
         if first is None:
             merged[key] = one
-        else:  # the later source is the sharper one: dumps know the call site
+        else:  # the later source is more precise: dumps know the call site
             keep, other = (one, first) if _CONFIDENCE[one.confidence] <= _CONFIDENCE[first.confidence] else (first, one)
             merged[key] = replace(keep, evidence=tuple(dict.fromkeys((*keep.evidence, *other.evidence))))
     findings = list(merged.values())
@@ -115,13 +115,13 @@ def _joined(found: list[Finding]) -> list[Finding]:
     return [
         replace(one, severity="note") if CATALOG[one.id].consequence else one
         for one in findings
-        if one.id not in ("could-not-tell", "collective-stuck")
+        if one.id not in ("cause-unknown", "collective-stuck")
     ]
 
 
 def _without_echoes(findings: list[Finding]) -> list[Finding]:
-    others = [one for one in findings if one.id != "could-not-tell" and one.severity == "fault"]
-    return [one for one in findings if one.id != "could-not-tell" or not others]
+    others = [one for one in findings if one.id != "cause-unknown" and one.severity == "fault"]
+    return [one for one in findings if one.id != "cause-unknown" or not others]
 
 
 def _ordered(findings: list[Finding]) -> list[Finding]:

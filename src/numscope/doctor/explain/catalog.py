@@ -1,15 +1,15 @@
-"""What ``explain`` can find: stable ids, one sentence each. The table in the documentation is made from this."""
+"""All that ``explain`` can find: stable ids, one sentence each. The table in the documentation matches this one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 
-from numscope.doctor.findings import telling
+from numscope.doctor.findings import wording
 from numscope.doctor.findings.catalog import CATALOG as LIVE
 from numscope.doctor.findings.catalog import Entry
 
-# What the examination of a live job can find too has the same id. A log tells of it when it has done harm.
+# Findings that an examination of a live job can make too have the same id. A log mentions a condition only once it has caused harm.
 _SHARED = (
     LIVE["version-mismatch"],
     LIVE["interface-missing"],
@@ -17,69 +17,65 @@ _SHARED = (
     LIVE["name-resolves-to-loopback"],
     replace(LIVE["shm-too-small"], severity="fault"),
     replace(LIVE["memlock-too-small"], severity="fault"),
-    replace(LIVE["could-not-tell"], consequence=True),
+    replace(LIVE["cause-unknown"], consequence=True),
 )
 
 _ENTRIES = (
     *_SHARED,
-    Entry(
-        "nccl-wrong-interface",
-        "fault",
-        "NCCL is bound to an interface that other hosts cannot reach (loopback, container bridge, link-local).",
-    ),
+    Entry("nccl-wrong-interface", "fault", "NCCL uses an interface that other hosts can't reach (loopback, container bridge, link-local)."),
     Entry(
         "nccl-socket-fallback",
         "degraded",
-        "NCCL uses TCP sockets between hosts that have, or are expected to have, InfiniBand or RoCE.",
+        "NCCL uses TCP sockets between hosts that have, or should have, InfiniBand or RoCE.",
         hardware=True,
     ),
-    Entry("nccl-missing-ranks", "fault", "A communicator never became complete: some of its ranks did not come, or did not finish."),
+    Entry("nccl-missing-ranks", "fault", "A communicator was never completed: some of its ranks did not join, or did not finish."),
     Entry("nccl-connect-failed", "fault", "NCCL could not connect to another rank's address."),
-    Entry("nccl-peer-closed", "fault", "Another rank closed its connection: it died, or left, before this one was done.", consequence=True),
-    Entry("nccl-system-error", "fault", "A system call failed inside NCCL, and the log does not say which.", consequence=True),
+    Entry("nccl-peer-closed", "fault", "Another rank closed its connection: it died or exited before this one was done.", consequence=True),
+    Entry("nccl-system-error", "fault", "A system call failed inside NCCL, and the log does not name it.", consequence=True),
     Entry("nccl-cuda-error", "fault", "A CUDA call failed inside NCCL.", hardware=True),
-    Entry("nccl-duplicate-gpu", "fault", "Two ranks use one GPU."),
-    Entry("nccl-warning", "note", "NCCL warned of something that no rule here knows."),
-    Entry("gpu-out-of-memory", "fault", "A GPU's memory is used up.", hardware=True),
-    Entry("gpu-fabric-manager", "fault", "The switches between a host's GPUs (NVLink) are not set up.", hardware=True),
+    Entry("nccl-duplicate-gpu", "fault", "Two ranks use the same GPU."),
+    Entry("nccl-warning", "note", "NCCL issued a warning that no rule here covers."),
+    Entry("gpu-out-of-memory", "fault", "A GPU ran out of memory.", hardware=True),
+    Entry("gpu-fabric-manager", "fault", "The NVLink switches between a host's GPUs are not set up.", hardware=True),
     Entry("ib-gid", "fault", "The RoCE address (GID) in use does not lead to the other host.", hardware=True),
-    Entry("gpu-xid", "fault", "The driver reported an error of a GPU (Xid).", hardware=True),
+    Entry("gpu-xid", "fault", "The driver reported a GPU error (Xid).", hardware=True),
     Entry(
         "gpu-p2p-disabled",
         "degraded",
-        "GPUs of one host cannot reach each other's memory directly (ACS, IOMMU, virtualization).",
+        "GPUs of the same host can't access each other's memory directly (ACS, IOMMU, virtualization).",
         hardware=True,
     ),
     Entry("ib-timeout", "fault", "A transfer over InfiniBand or RoCE was never acknowledged.", hardware=True),
-    Entry("ib-transfer-failed", "fault", "A transfer over InfiniBand or RoCE ended with an error.", hardware=True),
+    Entry("ib-transfer-failed", "fault", "A transfer over InfiniBand or RoCE failed.", hardware=True),
     Entry(
         "collective-mismatch",
         "fault",
-        "Ranks called different collectives, or the same one with different sizes or dtypes, at one place in the sequence.",
+        "Ranks called different collectives, or the same one with different sizes or dtypes, at the same point of the sequence.",
     ),
-    Entry("collective-behind", "fault", "Some ranks never came to the collective that the others wait in."),
-    Entry("collective-stuck", "fault", "All ranks known are in the same collective and it does not end.", consequence=True),
+    Entry("rank-behind", "fault", "Some ranks never reached the collective in which the others wait."),
+    Entry("collective-stuck", "fault", "All known ranks are in the same collective, and it does not finish.", consequence=True),
     Entry("flight-recorder-rank-missing", "note", "A rank of the job left no flight-recorder dump."),
-    Entry("rank-killed", "fault", "A rank was ended by SIGKILL from outside, most often by the kernel because memory ran out."),
+    Entry("rank-killed", "fault", "A rank was killed by SIGKILL, usually by the kernel because memory ran out."),
     Entry("rank-crashed", "fault", "A rank crashed: segmentation fault, bus error, illegal instruction."),
     Entry("rank-aborted", "fault", "A rank ended itself by SIGABRT, as NCCL's watchdog and failed C++ assertions do.", consequence=True),
     Entry("rank-failed", "fault", "A rank's program raised an exception or ended with a non-zero exit code."),
-    Entry("job-terminated", "fault", "All ranks were told to end from outside (SIGTERM): cancelled, preempted, or out of time."),
-    Entry("host-out-of-memory", "fault", "The kernel or the scheduler ended a process because memory ran out."),
-    Entry("port-in-use", "fault", "The port of the rendezvous is taken by another process."),
-    Entry("rendezvous-timeout", "fault", "Not all ranks or nodes came to the rendezvous in time."),
+    Entry("job-terminated", "fault", "All ranks were terminated from outside (SIGTERM): cancelled, preempted, or out of time."),
+    Entry("host-out-of-memory", "fault", "The kernel or the scheduler killed a process because memory ran out."),
+    Entry("port-in-use", "fault", "Another process uses the port of the rendezvous."),
+    Entry("rendezvous-timeout", "fault", "Not all ranks or nodes joined the rendezvous in time."),
     Entry("rendezvous-unreachable", "fault", "The address of the rendezvous could not be reached."),
     Entry("gloo-connect-failed", "fault", "gloo could not connect all ranks with each other."),
-    Entry("gloo-timeout", "fault", "A rank waited in a gloo collective for another that did not come.", consequence=True),
+    Entry("gloo-timeout", "fault", "A rank waited in a gloo collective for another rank that did not join it.", consequence=True),
     Entry(
         "gloo-peer-closed",
         "fault",
-        "Another rank closed its gloo connection: it died, or left, before this one was done.",
+        "Another rank closed its gloo connection: it died or exited before this one was done.",
         consequence=True,
     ),
 )
 
 CATALOG: dict[str, Entry] = {entry.id: entry for entry in _ENTRIES}
-assert len(CATALOG) == len(_ENTRIES), "an id stands twice"
+assert len(CATALOG) == len(_ENTRIES), "an id is used twice"
 
-finding = partial(telling.finding, catalog=CATALOG)
+finding = partial(wording.finding, catalog=CATALOG)

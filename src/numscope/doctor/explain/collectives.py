@@ -1,4 +1,4 @@
-"""Collective calls of several ranks, compared place by place in their sequence: who differs, who is behind."""
+"""Compares the ranks' sequences of collective calls: which ranks differ, and which are behind."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.catalog import finding
-from numscope.doctor.findings.telling import named
+from numscope.doctor.findings.wording import capital, named
 from numscope.doctor.records import Confidence, Finding
 
-# All ranks must bring equally much to these; to the others (gather, scatter, all_to_all, uneven all_gather …) they need not.
+# All ranks must contribute the same size to these, but not to others (gather, scatter, all_to_all, uneven all_gather …).
 _EVEN = frozenset(
     {"allreduce", "broadcast", "reduce", "barrier", "allgatherbase", "reducescatterbase", "reducescattertensor", "allgatherintotensor"}
 )
@@ -23,11 +23,11 @@ class Call:
     """One rank's call of a collective.
 
     Args:
-        seq: its place in the group's sequence.
-        numel: elements brought; -1 where unknown.
-        state: scheduled, started or completed; "" where unknown.
+        seq: its number in the group's sequence.
+        numel: elements contributed; -1 if unknown.
+        state: scheduled, started or completed; "" if unknown.
         site: file:line (function) of the caller.
-        place: where it was read.
+        place: file and position where it was read.
     """
 
     rank: int
@@ -57,11 +57,11 @@ class Call:
 
 @dataclass(slots=True)
 class History:
-    """What is known of one rank in one group.
+    """What is known about one rank in one group.
 
     Args:
-        calls: by place in the sequence.
-        last_enqueued, last_completed: of the group's sequence; -1 where unknown.
+        calls: by number in the sequence.
+        last_enqueued, last_completed: numbers in the sequence; -1 if unknown.
         waits: the rank is known to have waited until a timeout.
     """
 
@@ -80,7 +80,7 @@ class Group:
     """A process group.
 
     Args:
-        members: all its ranks, as far as they are known.
+        members: all its ranks, as far as known.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Group:
 
 
 def compare(group: Group) -> list[Finding]:
-    """What is wrong in a group: the first place where calls differ, else who is behind, else that all are stuck."""
+    """What is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
     first = _mismatch(group)
     if first is not None:
         return [first]
@@ -100,7 +100,7 @@ def compare(group: Group) -> list[Finding]:
 
 
 def _essence(call: Call) -> tuple[str, int, str]:
-    """What must be the same on all ranks."""
+    """The part of a call that must be the same on all ranks."""
     if call.kind == "barrier":
         return ("barrier", -1, "")
     even = call.kind in _EVEN or call.kind in _USUALLY_EVEN
@@ -127,13 +127,13 @@ def _mismatch(group: Group) -> Finding | None:
         where = f" in group {group.name}" if group.name else ""
         return finding(
             "collective-mismatch",
-            f"Collective #{seq}{where} is not the same on all ranks: {said}{against}.",
+            f"Collective #{seq}{where} differs between ranks: {said}{against}.",
             ranks=[call.rank for call in odd],
             evidence=[call.line() for call in (*odd[:SHOWN_RANKS], *others[:2])],
             confidence=sure,
             remedy=(
-                f"# make all ranks take the same way to the collective at {next((c.site for c in odd if c.site), 'that place')}",
-                "TORCH_DISTRIBUTED_DEBUG=DETAIL  # checks each collective before it starts and raises on the rank that differs",
+                f"# make all ranks take the same path to the collective at {next((c.site for c in odd if c.site), 'that point')}",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL  # checks each collective before it starts, and raises on the rank that differs",
             ),
         )
     return None
@@ -157,7 +157,7 @@ def _behind(group: Group) -> Finding | None:
         return None
     front = max(reached.values())
     late = {rank for rank, seq in reached.items() if seq < front}
-    # A rank without any record, among ranks that wait, is where the others' wait points to.
+    # If others wait, a rank without any record is the one they wait for.
     silent = {rank for rank in group.members if rank not in group.ranks} if any(h.waits for h in group.ranks.values()) else set()
     if not late and not silent:
         return _unstarted(group, front)
@@ -165,21 +165,21 @@ def _behind(group: Group) -> Finding | None:
     wanted = min((reached[rank] + 1 for rank in late), default=front)
     waiting = [h.calls[wanted] for rank, h in sorted(group.ranks.items()) if rank not in culprits and wanted in h.calls]
     if late and waiting and all(call.state == "completed" for call in waiting):
-        return None  # a moment's snapshot: the others are ahead and wait for nobody
+        return None  # only a snapshot: the others are ahead and do not wait
     where = f" in group {group.name}" if group.name else ""
     evidence = []
     for rank in sorted(late)[:SHOWN_RANKS]:
         history = group.ranks[rank]
         last = history.calls.get(history.reached)
         if last is not None:
-            evidence.append(f"{last.line()} — its last")
+            evidence.append(f"{last.line()} (its last)")
     evidence += [call.line() for call in waiting[:2]]
     if late:
         lasts = [group.ranks[rank].calls.get(reached[rank]) for rank in sorted(late)]
         last_said = next((f" after #{c.seq} {c.what()}" + (f" at {c.site}" if c.site else "") for c in lasts if c is not None), "")
         what = f"{named(late)} stopped{last_said}"
     else:
-        what = f"nothing was heard of {named(silent)}"
+        what = f"{named(silent)} left no record"
     wait = (
         f"{named(c.rank for c in waiting)} wait{'s' if len(waiting) == 1 else ''} in #{wanted} {waiting[0].what()}"
         if waiting
@@ -188,33 +188,33 @@ def _behind(group: Group) -> Finding | None:
     site = next((f" at {call.site}" for call in waiting if call.site), "")
     uncertain = any(call.state == "scheduled" for call in waiting) and not any(h.waits for h in group.ranks.values())
     return finding(
-        "collective-behind",
-        f"{what[0].upper()}{what[1:]}, and never came to the next collective{where}: {wait}{site}.",
+        "rank-behind",
+        f"{capital(what)} and never reached the next collective{where}: {wait}{site}.",
         ranks=culprits,
         evidence=evidence,
         confidence="possible" if silent or uncertain else "likely",
         remedy=(
-            f"# see what {named(culprits)} did then: its own log, or on its host",
+            f"# check what {named(culprits)} did at that time, in its log or on its host",
             "py-spy dump --pid PID",
         ),
     )
 
 
 def _unstarted(group: Group, front: int) -> Finding | None:
-    """All ranks called it; on some the GPU has not come to it."""
+    """All ranks called it, but some GPUs have not started it."""
     calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
     started = [call for call in calls if call.state == "started"]
     waiting = [call for call in calls if call.state == "scheduled"]
     if not started or not waiting:
         return None
     return finding(
-        "collective-behind",
+        "rank-behind",
         f"All ranks called #{front} {calls[0].what()}, but on {named(c.rank for c in waiting)} the GPU has not started it: "
-        f"earlier work on it still runs or hangs.",
+        f"earlier work is still running or hangs.",
         ranks=[call.rank for call in waiting],
         evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
         confidence="likely",
-        remedy=("CUDA_LAUNCH_BLOCKING=1  # for one run: the kernel that does not end is then the line that hangs",),
+        remedy=("CUDA_LAUNCH_BLOCKING=1  # for one run: then the line that hangs is the kernel that does not finish",),
     )
 
 
@@ -225,19 +225,19 @@ def _stuck(group: Group) -> Finding | None:
     if not stuck or len(stuck) < len(calls):
         return None
     if len(group.ranks) == 1 and group.members <= set(group.ranks):
-        only = f"Only {named(group.ranks)}'s record is here: it"
+        only = f"There is only a record of {named(group.ranks)}, which"
     else:
-        only = f"{named(call.rank for call in stuck)[0].upper()}{named(call.rank for call in stuck)[1:]}"
+        only = capital(named(call.rank for call in stuck))
     site = next((f" at {call.site}" for call in calls if call.site), "")
     return finding(
         "collective-stuck",
-        f"{only} waited in #{front} {calls[0].what()}{site}, and no difference between ranks is on record. Could not tell which "
-        f"rank or link it is.",
+        f"{only} waited in #{front} {calls[0].what()}{site}, and the records of the ranks do not differ. The cause, a rank or a link, "
+        f"is unknown.",
         ranks=[call.rank for call in stuck],
         evidence=[call.line() for call in stuck[:SHOWN_RANKS]],
         confidence="possible",
         remedy=(
             "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
-            "torchrun … -m numscope doctor  # whether the links themselves are sound",
+            "torchrun … -m numscope doctor  # checks whether the links work",
         ),
     )

@@ -1,4 +1,4 @@
-"""``numscope doctor explain PATH…``: reads, prints, writes JSON, and says how to end."""
+"""``numscope doctor explain PATH…``: reads files, prints and writes findings, returns the exit code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pathlib import Path
 
 from numscope.doctor.explain import examine
 from numscope.doctor.explain.report import exit_code, print_explanation, to_json_values
+from numscope.records.files import write_atomically
 
 WRONG_USAGE = 2
 
 
 def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, strict: bool = False) -> int:
-    """Explains the files and folders, and prints what was found.
+    """Explains the files and folders, and prints the findings.
 
     Args:
-        json_path: a file for the same as JSON; "-" for standard output, in place of the text; "" for none.
-        redact: no names of hosts, no addresses.
-        strict: what is degraded has its own exit code.
+        json_path: file for the findings as JSON; "-" for standard output instead of the text; "" for none.
+        redact: replace host names and addresses.
+        strict: degradations have their own exit code.
 
     Returns: the exit code.
     """
@@ -37,7 +38,7 @@ def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, stri
             sys.stdout.write(text)
         else:
             try:
-                Path(json_path).write_text(text, encoding="utf-8")
+                write_atomically(json_path, text)
             except OSError as error:
                 print(
                     f"numscope doctor explain: --json: got {json_path!r}, expected a file that can be written: {error.strerror}.",

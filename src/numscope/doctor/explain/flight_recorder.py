@@ -1,9 +1,8 @@
-"""Flight-recorder dumps of torch.distributed: one file a rank, joined into the process groups they speak of.
+"""Flight-recorder dumps of torch.distributed: one file per rank, joined by process group.
 
 Schema 2.x: ``entries`` (a ring of calls: ``collective_seq_id``, ``profiling_name``, sizes, dtypes, ``state``, ``frames``), ``pg_config``
-(groups and their ranks), ``pg_status`` (last enqueued, started, completed). A dump does not hold its own rank: that is the last number in
-the name of its file.
-Point-to-point calls are left out: their sequence is a pair's, and rings and pipelines differ by design.
+(groups and their ranks), ``pg_status`` (last enqueued, started, completed). A dump does not contain its own rank: that is the last number
+in the name of its file. Point-to-point calls are skipped: they are numbered per pair, and rings and pipelines differ by design.
 
 *Source:* https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
 """
@@ -19,7 +18,7 @@ from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Dump
-from numscope.doctor.findings.telling import named
+from numscope.doctor.findings.wording import named
 from numscope.doctor.records import Finding
 
 MAX_ENTRIES = 20_000
@@ -31,14 +30,14 @@ _BACKENDS = ("nccl:", "gloo:", "ucc:", "mpi:", "xccl:", "hccl:")
 
 @dataclass(slots=True)
 class Recorders:
-    """Collects dumps: of each only its calls are kept, a hundredth of it."""
+    """Collects dumps; only the calls are kept, about a hundredth of a dump."""
 
     groups: dict[tuple[str, str], Group] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
     expected: set[int] = field(default_factory=set)
 
     def add(self, dump: Dump) -> None:
-        """Takes one rank's dump in."""
+        """Adds one rank's dump."""
         if dump.rank < 0:
             return
         self.ranks.add(dump.rank)
@@ -51,7 +50,7 @@ class Recorders:
             if group is None:
                 group = self.groups[name, desc] = Group(desc if desc and desc != "undefined" else name)
             history = group.of(call.rank)
-            # JSON beside a pickle of the same rank has no frames.
+            # JSON next to a pickle of the same rank has no frames.
             if call.site or not (known := history.calls.get(call.seq)) or not known.site:
                 history.calls[call.seq] = call
             if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
@@ -59,15 +58,15 @@ class Recorders:
                 history.last_completed = _whole(now.get("last_completed_collective"))
 
     def findings(self) -> list[Finding]:
-        """What the dumps of several ranks say together."""
+        """What the dumps of all ranks reveal together."""
         found = [one for group in self.groups.values() for one in compare(group)]
         missing = self.expected - self.ranks
         if missing and self.ranks and len(self.expected) <= MAX_MEMBERS:
             found.append(
                 finding(
                     "flight-recorder-rank-missing",
-                    f"No dump of {named(missing)} is here; the groups have {len(self.expected)} ranks. "
-                    "A rank that died, or that hung outside of torch, leaves none.",
+                    f"There is no dump of {named(missing)}; the groups have {len(self.expected)} ranks. "
+                    "A rank that died, or hung outside of torch, leaves none.",
                     ranks=missing if len(missing) <= 64 else (),
                     evidence=[f"dumps of {named(self.ranks)}"],
                     confidence="certain",
@@ -90,10 +89,10 @@ def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
             op = op.removeprefix(backend)
         pair = entry.get("process_group")
         name, desc = (
-            (str(pair[0]), str(pair[1])) if isinstance(pair, (tuple, list)) and len(pair) >= 2 else (str(entry.get("pg_id", "")), "")
+            (_text(pair[0]), _text(pair[1])) if isinstance(pair, (tuple, list)) and len(pair) >= 2 else (_text(entry.get("pg_id", "")), "")
         )
         state = entry.get("state")
-        # gloo's entries stay "scheduled" for ever and are retired at once, so that their state says nothing.
+        # gloo's entries stay "scheduled" forever and are retired at once, so their state means nothing.
         told = state if state in ("scheduled", "started", "completed") else ""
         if told == "scheduled" and entry.get("retired") and entry.get("time_discovered_completed_ns") in (None, 0):
             told = ""
@@ -113,12 +112,17 @@ def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
         )
 
 
+def _text(value: Any) -> str:
+    """A name. The text of other values is not asked for: lists that contain each other can have an endless one."""
+    return str(value) if isinstance(value, str | int) else "?"
+
+
 def _whole(value: Any) -> int:
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
 def _numel(sizes: Any) -> int:
-    """Elements of all tensors of a call; -1 where that is not known."""
+    """Elements of all tensors of a call; -1 if unknown."""
     if not isinstance(sizes, (list, tuple)) or len(sizes) > MAX_ENTRIES:
         return -1
     total = 0
@@ -137,18 +141,18 @@ def _numel(sizes: Any) -> int:
 def _dtypes(dtypes: Any) -> str:
     if not isinstance(dtypes, (list, tuple)):
         return ""
-    return "+".join(sorted({shown(str(dtype))[:24] for dtype in dtypes[:MAX_FRAMES]}))
+    return "+".join(sorted({shown(_text(dtype))[:24] for dtype in dtypes[:MAX_FRAMES]}))
 
 
 def _site(frames: Any) -> str:
-    """The innermost frame that is not torch's own."""
+    """The innermost frame outside of torch."""
     if not isinstance(frames, (list, tuple)):
         return ""
     first = ""
     for frame in frames[:MAX_FRAMES]:
         if not isinstance(frame, Mapping) or not isinstance(file := frame.get("filename"), str):
             continue
-        said = shown(f"{file}:{_whole(frame.get('line'))} ({frame.get('name', '?')})")
+        said = shown(f"{file}:{_whole(frame.get('line'))} ({_text(frame.get('name', '?'))})")
         if not any(part in file for part in _INSIDE):
             return said
         first = first or said
@@ -156,7 +160,7 @@ def _site(frames: Any) -> str:
 
 
 def _groups(config: Any) -> dict[str, set[int]]:
-    """Ranks by the group's name and by its description."""
+    """The ranks of each group."""
     groups: dict[str, set[int]] = {}
     if not isinstance(config, Mapping):
         return groups
@@ -171,5 +175,5 @@ def _groups(config: Any) -> dict[str, set[int]]:
                 continue
         if isinstance(ranks, (list, tuple)):
             members = {rank for rank in ranks[:MAX_MEMBERS] if _whole(rank) >= 0}
-            groups.setdefault(str(key), set()).update(members)
+            groups.setdefault(_text(key), set()).update(members)
     return groups

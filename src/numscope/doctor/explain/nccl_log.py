@@ -1,9 +1,9 @@
-"""NCCL's own log lines (NCCL_DEBUG=WARN and INFO), gathered per process and device into facts; what they mean is for ``nccl_rules``.
+"""NCCL's log lines (NCCL_DEBUG=WARN and INFO), collected into facts per process and device; ``nccl_rules`` interprets them.
 
     node1:4242:4242 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
     [2026-06-06 09:52:01] node1:4242:4301 [0] misc/shmutils.cc:87 NCCL WARN Error: …
 
-Whatever launchers put in front (``[1,3]<stdout>:``, ``0: ``, ``(Worker pid=7)``) is passed over.
+Prefixes of launchers (``[1,3]<stdout>:``, ``0: ``, ``(Worker pid=7)``) are skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numscope.doctor.explain.reading import Line
 
 MAX_WARNINGS = 20_000
 MAX_PER_SPEAKER = 200
-HEAD_CHARS = 400  # host, process, file and line stand before "NCCL"
+HEAD_CHARS = 400  # host, process, file and line precede "NCCL"
 
 _SPOKEN = re.compile(
     r"(?:(?P<host>[A-Za-z0-9_](?:[\w.\-]{0,252}[\w])?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) )?\[(?P<dev>-?\d{1,6})\] (?:[\d.]+ )?"
@@ -38,7 +38,7 @@ _DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A line that may be of a fault."""
+    """A line that may report a fault."""
 
     line: Line
     speaker: tuple[str, str, str]
@@ -54,7 +54,7 @@ class Speaker:
     """One process and device.
 
     Args:
-        ranks: rank by size of communicator; in the largest it is the job's rank.
+        ranks: its rank by size of communicator; in the largest one that is the rank in the job.
     """
 
     host: str
@@ -81,7 +81,7 @@ class Speaker:
 
 @dataclass(slots=True)
 class Communicator:
-    """One communicator: who began, who became complete."""
+    """One communicator: which ranks began and completed its initialization."""
 
     nranks: int
     started: dict[int, Line] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Communicator:
 
 @dataclass(slots=True)
 class NcclLog:
-    """All that NCCL said, in all files."""
+    """All NCCL log lines, of all files."""
 
     speakers: dict[tuple[str, str, str], Speaker] = field(default_factory=dict)
     communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class NcclLog:
     last_errors: list[Line] = field(default_factory=list)
 
     def line(self, line: Line) -> bool:
-        """Takes a line in; True if it is NCCL's."""
+        """Adds a line; returns whether it is NCCL's."""
         text = line.text
         if "NCCL" not in text and "nccl" not in text and " WARN " not in text and " INFO " not in text:
             return False
@@ -153,7 +153,7 @@ class NcclLog:
         return False
 
     def _fact(self, line: Line, key: tuple[str, str, str], speaker: Speaker, said: str) -> bool:
-        """Keeps what an INFO line tells; True for one that is of a fault."""
+        """Keeps the fact in an INFO line; returns whether the line reports a fault."""
         if (m := _COMM.search(said)) is not None:
             rank, nranks = int(m["rank"]), int(m["nranks"])
             speaker.ranks.setdefault(nranks, rank)
@@ -184,21 +184,21 @@ class NcclLog:
         return False
 
     def ranks(self) -> set[int]:
-        """Ranks of the job that spoke, and those that its largest communicator must have."""
+        """Ranks with log lines, and all ranks of the largest communicator."""
         world = max((communicator.nranks for communicator in self.communicators.values()), default=0)
         return {speaker.rank for speaker in self.speakers.values() if speaker.rank >= 0} | set(range(min(world, 1 << 16)))
 
     def hosts(self) -> set[str]:
-        """Names of hosts."""
+        """Host names."""
         return {speaker.host for speaker in self.speakers.values() if speaker.host}
 
     def speaking(self, warned: Iterable[Warned]) -> tuple[set[int], set[str]]:
-        """Ranks and hosts that said these lines."""
+        """The ranks and hosts that logged these lines."""
         speakers = [self.speakers[one.speaker] for one in warned]
         return {s.rank for s in speakers if s.rank >= 0}, {s.host for s in speakers if s.host}
 
     def host_of(self, address: str) -> str:
-        """The host that bound to an address; the address itself where nobody said so."""
+        """The host that uses an address; the address itself if that is unknown."""
         bare = address.split("<")[0].strip("[]")
         return next(
             (s.host for s in self.speakers.values() if s.bootstrap is not None and s.bootstrap[1].strip("[]") == bare and s.host), bare

@@ -1,4 +1,4 @@
-"""What the facts in NCCL's log mean: versions, interfaces, network, who is missing; and the warnings by their rules."""
+"""What the facts in NCCL's log mean: versions, interfaces, network, missing ranks; and warnings, by the rules for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
 from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.telling import named
+from numscope.doctor.findings.wording import capital, named
 from numscope.doctor.records import Finding
 
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
@@ -43,9 +43,9 @@ def _warnings(log: NcclLog) -> list[Finding]:
     for number, lines in sorted(taken.items()):
         rule = RULES[number]
         if rule.id == "nccl-connect-failed" and not unfinished and not any(line.warning for line in lines):
-            continue  # it tried again, and got through
+            continue  # it tried again and succeeded
         if rule.id in found:
-            continue  # the sharper rule of two spoke
+            continue  # a more precise rule has matched
         lines = sorted(lines, key=lambda line: not line.warning)
         match = rule.pattern.search(lines[0].said)
         assert match is not None
@@ -55,7 +55,7 @@ def _warnings(log: NcclLog) -> list[Finding]:
         often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.said) for line in unknown)
         found["nccl-warning"] = finding(
             "nccl-warning",
-            f"NCCL warned {len(unknown)} times of what no rule here knows; most often: {shown(often.most_common(1)[0][0])[:160]}",
+            f"NCCL issued {len(unknown)} warnings that no rule here covers; the most frequent: {shown(often.most_common(1)[0][0])[:160]}",
             ranks=ranks,
             hosts=hosts,
             evidence=[line.evidence() for line in unknown[:SHOWN]],
@@ -82,7 +82,7 @@ def _versions(log: NcclLog) -> list[Finding]:
         return [
             finding(
                 "version-mismatch",
-                f"Versions of NCCL differ: {said}.",
+                f"Ranks use different versions of NCCL: {said}.",
                 ranks=[speaker.rank for speaker in odd if speaker.rank >= 0],
                 hosts=[speaker.host for speaker in odd],
                 evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
@@ -91,13 +91,13 @@ def _versions(log: NcclLog) -> list[Finding]:
             )
         ]
     versions = set(alone) | set(speaking)
-    if len(versions) > 1:  # rank 0 alone prints this line, once a communicator: two of them may be two jobs, or a restart
+    if len(versions) > 1:  # only rank 0 prints this line, once per communicator: two of them may come from two jobs, or from a restart
         lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in speaking.values()]
         files = {line.file for line in lines}
         return [
             finding(
                 "version-mismatch",
-                f"Several versions of NCCL are on record: {', '.join(sorted(versions))}. Could not tell whether that is one job.",
+                f"The logs contain several versions of NCCL: {', '.join(sorted(versions))}. They may come from different jobs.",
                 evidence=_evidence(*lines),
                 confidence="possible",
                 severity="degraded" if len(files) > 1 else "note",
@@ -116,7 +116,7 @@ def _whom(speakers: list[Speaker]) -> str:
 
 
 def _several_hosts(log: NcclLog) -> bool:
-    return len(log.hosts()) > 1 or any(  # or ranks of the communicator that this host does not have
+    return len(log.hosts()) > 1 or any(  # or the communicator has ranks that this host does not
         c.started and len({log.speakers[key].host for key in c.speakers}) == 1 and c.nranks > max(len(c.started), 16)
         for c in log.communicators.values()
     )
@@ -124,7 +124,7 @@ def _several_hosts(log: NcclLog) -> bool:
 
 def _interfaces(log: NcclLog) -> list[Finding]:
     if not _several_hosts(log):
-        return []  # within one host any interface does
+        return []  # within one host any interface works
     wrong = [
         s
         for s in log.speakers.values()
@@ -135,14 +135,14 @@ def _interfaces(log: NcclLog) -> list[Finding]:
     right = Counter(s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None and s not in wrong)
     names = sorted({f"{s.bootstrap[0]} ({s.bootstrap[1]})" for s in wrong if s.bootstrap is not None})
     asked = next((s.environment["NCCL_SOCKET_IFNAME"] for s in wrong if "NCCL_SOCKET_IFNAME" in s.environment), "")
-    because = f", as NCCL_SOCKET_IFNAME={asked} asks" if asked else ""
+    because = f", as set by NCCL_SOCKET_IFNAME={asked}" if asked else ""
     wish = right.most_common(1)[0][0] if right else "^lo,docker,virbr,veth,br-"
     failed = any("onnect" in one.said and one.warning for one in log.warned)
     return [
         finding(
             "nccl-wrong-interface",
-            f"{_whom(wrong)} {'is' if len({s.host for s in wrong}) == 1 else 'are'} bound to {', '.join(names[:3])}{because}, "
-            f"which other hosts cannot reach.",
+            f"{_whom(wrong)} {'uses' if len({s.host for s in wrong}) == 1 else 'use'} {', '.join(names[:3])}{because}, "
+            f"which other hosts can't reach.",
             ranks=[s.rank for s in wrong if s.rank >= 0],
             hosts=[s.host for s in wrong],
             evidence=_evidence(
@@ -171,34 +171,34 @@ def _fallback(log: NcclLog) -> list[Finding]:
     remedy = ["ibstat; ibv_devinfo; ls /dev/infiniband  # inside the container too"]
     if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
         if not on_ib and not any(s.ib_devices or (s.bootstrap and _IB_NAME.match(s.bootstrap[0])) for s in sockets):
-            return []  # switched off, and nothing shows that there is any
+            return []  # disabled, and nothing shows that there is any
         reasons.append("NCCL_IB_DISABLE is set")
         lines += [off[0].environment_lines["NCCL_IB_DISABLE"]]
         remedy = ["unset NCCL_IB_DISABLE", *remedy]
     if listed := [s for s in sockets if s.ib_devices]:
-        reasons.append(f"devices are there ({listed[0].ib_devices})")
+        reasons.append(f"there are devices ({listed[0].ib_devices})")
         lines += [listed[0].ib_line]
     if on_ib:
         reasons.append(f"{_whom(on_ib)} use{'s' if len({s.host for s in on_ib}) == 1 else ''} {on_ib[0].network}")
         lines += [on_ib[0].network_line]
     if asked := [s for s in sockets if s.environment.get("NCCL_IB_HCA") and s.no_ib_line is not None]:
-        reasons.append(f"NCCL_IB_HCA={asked[0].environment['NCCL_IB_HCA']} names devices, and none was found")
+        reasons.append(f"NCCL_IB_HCA={asked[0].environment['NCCL_IB_HCA']} names devices, but none was found")
         lines += [asked[0].environment_lines["NCCL_IB_HCA"], asked[0].no_ib_line]
         remedy.append("docker run --device=/dev/infiniband --cap-add=IPC_LOCK …  # when in a container")
     if named_ib := [s for s in sockets if s.bootstrap is not None and _IB_NAME.match(s.bootstrap[0])]:
-        reasons.append(f"the interface {named_ib[0].bootstrap[0] if named_ib[0].bootstrap else ''} is InfiniBand's by its name")
+        reasons.append(f"the interface {named_ib[0].bootstrap[0] if named_ib[0].bootstrap else ''} is InfiniBand, judged by its name")
         lines += [named_ib[0].bootstrap_line, named_ib[0].no_ib_line]
     if not reasons:
-        return []  # a network without InfiniBand is no fault
+        return []  # a network without InfiniBand is not a fault
     return [
         finding(
             "nccl-socket-fallback",
-            f"{_whom(sockets)} talk{'s' if len({s.host for s in sockets}) == 1 else ''} over TCP sockets, although {'; '.join(reasons)}.",
+            f"{_whom(sockets)} use{'s' if len({s.host for s in sockets}) == 1 else ''} TCP sockets, although {'; '.join(reasons)}.",
             ranks=[s.rank for s in sockets if s.rank >= 0],
             hosts=[s.host for s in sockets],
             evidence=_evidence(*lines),
             confidence="certain" if on_ib or listed or off else "likely",
-            severity="fault" if on_ib else None,  # ranks on two networks cannot talk at all
+            severity="fault" if on_ib else None,  # ranks on two networks can't communicate at all
             remedy=remedy,
         )
     ]
@@ -209,35 +209,35 @@ def _missing(log: NcclLog) -> list[Finding]:
     for (name, nranks), communicator in log.communicators.items():
         waiting = set(communicator.started) - set(communicator.complete)
         if not waiting or nranks > 1 << 20:
-            continue  # no beginnings on record (older NCCL), or all are complete
+            continue  # no starts in the log (older NCCL), or all are complete
         never = set(range(nranks)) - set(communicator.started) - set(communicator.complete)
         hosts = {log.speakers[key].host for key in communicator.speakers}
         whole = f"the communicator of {nranks} ranks" + (f" ({name})" if name else "")
         if communicator.complete:
             did = named(communicator.complete)
-            summary = f"{named(waiting)} began {whole} and did not become complete, while {did} did: died, hung, or the log is cut off."
+            summary = f"{named(waiting)} started {whole} but did not complete it, while {did} did: died, hung, or the log is cut off."
             culprits = waiting
         elif never:
-            summary = f"{named(never)} never came to {whole}; {named(waiting)} wait{'s' if len(waiting) == 1 else ''} for them."
+            summary = f"{named(never)} never joined {whole}; {named(waiting)} wait{'s' if len(waiting) == 1 else ''} for them."
             culprits = never
         else:
-            summary = f"All {nranks} ranks began {whole} and none became complete. Could not tell from this alone which link or rank it is."
+            summary = f"All {nranks} ranks started {whole}, but none completed it. Which link or rank is the cause is unknown."
             culprits = waiting
         found.append(
             finding(
                 "nccl-missing-ranks",
-                f"{summary[0].upper()}{summary[1:]}",
+                capital(summary),
                 ranks=culprits if len(culprits) <= 1024 else (),
                 hosts=hosts if culprits is waiting else (),
                 evidence=_evidence(
                     *(communicator.started[rank] for rank in sorted(waiting)[:3]), *list(communicator.complete.values())[:2]
                 ),
-                # One rank's log of many proves nothing of the others; logs of most of them do.
+                # One rank's log of many proves nothing about the others; logs of most ranks do.
                 confidence="likely"
                 if len(communicator.started) > 1 and len(never) <= nranks // 2 and not communicator.complete and never
                 else "possible",
                 remedy=(
-                    f"# look at the log and the host of {named(culprits)}",
+                    f"# check the log and the host of {named(culprits)}",
                     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
                 ),
             )
@@ -253,8 +253,8 @@ def _p2p(log: NcclLog) -> list[Finding]:
     return [
         finding(
             "gpu-p2p-disabled",
-            f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} cannot "
-            f"reach each other's memory directly; NCCL goes through host memory.",
+            f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} can't "
+            f"access each other's memory directly; NCCL goes through host memory.",
             hosts=[s.host for s in speakers],
             ranks=[s.rank for s in speakers if s.rank >= 0],
             evidence=_evidence(*(s.disabled_line for s in speakers[:3])),

@@ -1,4 +1,4 @@
-"""NCCL's warnings, one rule each: what a message means, and what to do."""
+"""Rules for NCCL's warnings: what each message means, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
-from numscope.doctor.findings.telling import named
+from numscope.doctor.explain.reading import Line
+from numscope.doctor.findings.wording import named
 from numscope.doctor.records import Confidence, Finding
 
 SHOWN = 6
@@ -18,7 +19,7 @@ Explain = Callable[[NcclLog, list[Warned], "re.Match[str]"], Finding]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern of messages, and what they mean together."""
+    """A pattern of messages, and what makes a finding of them."""
 
     id: str
     pattern: re.Pattern[str]
@@ -52,7 +53,7 @@ def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
     odd = set().union(*(ranks for ranks in versions.values() if len(ranks) == fewest)) if versions else set()
     return finding(
         "version-mismatch",
-        "NCCL refused to start, since versions differ: " + "; ".join(f"{v} on {named(r)}" for v, r in sorted(versions.items())) + ".",
+        "NCCL refused to start because versions differ: " + "; ".join(f"{v} on {named(r)}" for v, r in sorted(versions.items())) + ".",
         ranks=odd,
         hosts=log.speaking(lines)[1],
         evidence=[line.evidence() for line in lines[:SHOWN]],
@@ -62,8 +63,8 @@ def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
 
 
 VERSION_REMEDY = (
-    "python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'  # on every host: they must agree",
-    "# another libnccl may come first there: check LD_LIBRARY_PATH and LD_PRELOAD",
+    "python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'  # must be the same on all hosts",
+    "# another libnccl may take precedence there: check LD_LIBRARY_PATH and LD_PRELOAD",
 )
 
 
@@ -90,9 +91,9 @@ def _connect(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
                 links.add((host, log.host_of(address)))
     refused = any("refused" in why for why in reasons)
     meaning = (
-        "nobody listens there: that rank has ended, or it told an address of an interface that does not lead to it"
+        "nothing listens there: that rank has ended, or announced the address of an interface that others can't reach"
         if refused
-        else "the packets are dropped or find no route: a firewall, or an interface that does not lead there"
+        else "packets are dropped or have no route: a firewall, or an interface that does not lead there"
     )
     if any(re.match(r"127\.|::1|169\.254\.|172\.17\.", address) for address in addresses):
         meaning = "that address (loopback, link-local or docker's) does not lead to another host"
@@ -106,7 +107,7 @@ def _connect(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
         evidence=[line.evidence() for line in lines[:SHOWN]],
         confidence="likely",
         remedy=(
-            "export NCCL_SOCKET_IFNAME=eth0  # put in the interface that all hosts share: ip -br addr",
+            "export NCCL_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
             "# NCCL listens on ephemeral ports: open all TCP ports between the hosts of the job",
         ),
     )
@@ -128,14 +129,14 @@ def _closed(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     }
     return finding(
         "nccl-peer-closed",
-        f"The connection to {', '.join(sorted(peers)[:4]) or 'another rank'} was closed from its side: look there for what came "
-        f"first ({named(ranks) if ranks else 'this one'} only noticed).",
+        f"The connection to {', '.join(sorted(peers)[:4]) or 'another rank'} was closed by the other side: look for the cause there "
+        f"({named(ranks) if ranks else 'this rank'} only noticed).",
         ranks=ranks,
         hosts=hosts,
         links=links,
         evidence=[line.evidence() for line in lines[:SHOWN]],
         confidence="likely",
-        remedy=("# the rank that ended first is the one to look at: its log, its exit code, its host's kernel log (dmesg -T)",),
+        remedy=("# check the rank that ended first: its log, its exit code, its host's kernel log (dmesg -T)",),
     )
 
 
@@ -148,8 +149,8 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
     }
     others = sorted({s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None} - {"lo"})
     where = f" on {', '.join(sorted(hosts)[:4])}" if hosts else ""
-    wish = f" that NCCL_SOCKET_IFNAME={', '.join(sorted(asked))} allows" if asked else ""
-    lines_of_wish = [line.line for line in lines[:0]]
+    wish = f" that matches NCCL_SOCKET_IFNAME={', '.join(sorted(asked))}" if asked else ""
+    lines_of_wish: list[Line] = []
     for key in {line.speaker for line in lines}:
         wanted = log.speakers[key].environment_lines.get("NCCL_SOCKET_IFNAME")
         lines_of_wish += [wanted] if wanted is not None else []
@@ -163,7 +164,7 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
         confidence="certain",
         remedy=(
             "ip -br addr  # the names of the interfaces, on that host",
-            f"export NCCL_SOCKET_IFNAME={others[0] if others else '^lo,docker,virbr'}" + ("  # what the other ranks use" if others else ""),
+            f"export NCCL_SOCKET_IFNAME={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
         ),
     )
 
@@ -173,35 +174,35 @@ def _duplicate(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
     ranks = {int(number) for m in pairs if m is not None for number in m.groups()}
     return finding(
         "nccl-duplicate-gpu",
-        f"One GPU is used by several ranks: {named(ranks)}.",
+        f"Several ranks use the same GPU: {named(ranks)}.",
         ranks=ranks,
         hosts=log.speaking(lines)[1],
         evidence=[line.evidence() for line in lines[:SHOWN]],
         confidence="certain",
         remedy=(
             "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before init_process_group",
-            "# and no more ranks per host than GPUs",
+            "# and start no more ranks per host than GPUs",
         ),
     )
 
 
-_MISMATCH_HINT = "TORCH_DISTRIBUTED_DEBUG=DETAIL  # for one run: names the ranks and what they called"
+_MISMATCH_HINT = "TORCH_DISTRIBUTED_DEBUG=DETAIL  # for one run: reports which rank called what"
 _SHM_HINT = (
     "df -h /dev/shm",
     "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
-    "rm -f /dev/shm/nccl-*  # what dead jobs left, when no job runs",
+    "rm -f /dev/shm/nccl-*  # removes what dead jobs left; only while no job runs",
 )
 _MEMLOCK_HINT = (
-    "ulimit -l  # must say unlimited, inside the job too",
+    "ulimit -l  # must print unlimited, inside the job too",
     "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/memlock.conf",
     "docker run --ulimit memlock=-1 …  # SLURM: PropagateResourceLimitsExcept=MEMLOCK, LimitMEMLOCK=infinity for slurmd",
 )
 _IB_HINT = (
     "ibstat; ibv_devinfo  # ports must be Active; for RoCE: show_gids, then NCCL_IB_GID_INDEX=3",
-    "ib_write_bw -d mlx5_0 HOST  # the same pair of hosts without NCCL",
+    "ib_write_bw -d mlx5_0 HOST  # tests the same two hosts without NCCL",
 )
 
-# In order: the first rule that knows a message takes it.
+# The first rule whose pattern matches a message takes it.
 RULES: tuple[Rule, ...] = (
     Rule("version-mismatch", re.compile(r"Mismatched NCCL version detected"), _version),
     Rule(
@@ -218,14 +219,14 @@ RULES: tuple[Rule, ...] = (
             r"failed to extend /dev/shm|posix_fallocate failed|creating shared memory segment .*(?:No space left|\(28\))"
             r"|/dev/shm.*No space left"
         ),
-        _plain("shm-too-small", "/dev/shm is full: NCCL could not make its shared memory", *_SHM_HINT, confidence="certain"),
+        _plain("shm-too-small", "/dev/shm is full: NCCL could not create its shared memory", *_SHM_HINT, confidence="certain"),
     ),
     Rule(
         "memlock-too-small",
         re.compile(r"(?:ibv_(?:reg_\w*mr\w*|create_\w+|alloc_\w+)|[Uu]nable to register memory|fi_mr_reg).*Cannot allocate memory"),
         _plain(
             "memlock-too-small",
-            "Memory could not be locked for InfiniBand or RoCE: the limit of locked memory is too small",
+            "Memory could not be locked for InfiniBand or RoCE: the limit on locked memory is too small",
             *_MEMLOCK_HINT,
         ),
     ),
@@ -246,7 +247,7 @@ RULES: tuple[Rule, ...] = (
         _plain(
             "ib-gid",
             "The RoCE address (GID) that NCCL chose does not lead to the other host",
-            "show_gids  # the index of a RoCE v2 line with this network's address, the same on all hosts",
+            "show_gids  # find the index of a RoCE v2 line with this network's address, the same on all hosts",
             "export NCCL_IB_GID_INDEX=3",
         ),
     ),
@@ -262,7 +263,7 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"collective mismatch error|Mismatched collective detected|Message truncated ?: received \d+ bytes instead of \d+"),
         _plain(
             "collective-mismatch",
-            "NCCL received other sizes than it waited for: ranks called different collectives, or with different sizes",
+            "NCCL received a different size than expected: ranks called different collectives, or used different sizes",
             _MISMATCH_HINT,
         ),
     ),
@@ -272,7 +273,7 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"Cuda failure (?:802 )?'system not yet initialized'|error 802\b.*system not yet initialized"),
         _plain(
             "gpu-fabric-manager",
-            "The GPUs' NVLink switches are not set up: the fabric manager does not run, or is of another version than the driver",
+            "The GPUs' NVLink switches are not set up: the fabric manager is not running, or its version differs from the driver's",
             "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A2 Fabric  # on that host",
             "sudo systemctl restart nvidia-fabricmanager",
         ),
@@ -282,8 +283,8 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"Cuda failure.*out of memory|Failed to CUDA (?:calloc|malloc)"),
         _plain(
             "gpu-out-of-memory",
-            "NCCL found no room in the GPU's memory",
-            "nvidia-smi  # who else uses this GPU",
+            "NCCL could not allocate GPU memory",
+            "nvidia-smi  # shows what else uses this GPU",
             "NCCL_BUFFSIZE=1048576  # smaller buffers; or a smaller batch",
         ),
     ),
@@ -310,8 +311,8 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"unhandled cuda error|ncclUnhandledCudaError"),
         _plain(
             "nccl-cuda-error",
-            "CUDA failed inside NCCL, and the log does not say how",
-            "NCCL_DEBUG=INFO  # for one run: then the failing call is named",
+            "CUDA failed inside NCCL, and the log contains no details",
+            "NCCL_DEBUG=INFO  # for one run: then the log names the failing call",
         ),
     ),
     Rule(
@@ -319,14 +320,14 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"unhandled system error|ncclSystemError"),
         _plain(
             "nccl-system-error",
-            "A system call failed inside NCCL, and the log does not say which",
-            "NCCL_DEBUG=INFO  # for one run: then the failing call is named",
+            "A system call failed inside NCCL, and the log does not name it",
+            "NCCL_DEBUG=INFO  # for one run: then the log names the failing call",
             confidence="possible",
         ),
     ),
 )
 
-# Echoes of what another line says better, and warnings that healthy runs have.
+# Messages that another line explains better, and warnings that occur in healthy runs.
 ECHO = re.compile(
     r"Failed to execute operation|Error encountered progressing operation|Socket recv failed while polling"
     r"|Error while (?:creating|attaching)"

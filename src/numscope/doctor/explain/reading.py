@@ -1,4 +1,4 @@
-"""Files and folders → lines of text and flight-recorder dumps, told apart by what they hold, not by their names."""
+"""Reads files and folders into lines of text and flight-recorder dumps, recognized by content, not by name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from numscope.doctor.explain import plain_pickle
 from numscope.doctor.explain.masking import visible
 
 MAX_FILES = 20_000
-MAX_TEXT_BYTES = 256 << 20  # of one file, unpacked: the rest is not read, and that is said
-MAX_DUMP_BYTES = 128 << 20
+MAX_TEXT_BYTES = 256 << 20  # of one file, uncompressed; the rest is ignored, which is reported
+MAX_DUMP_BYTES = 32 << 20  # a dump of 20,000 calls with 20 frames each has 10 MB
 MAX_LINE_CHARS = 16_384
 HEAD_BYTES = 4096
 
-_RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does not hold its own rank
+_RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does not contain its own rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What one rank's flight recorder held.
+    """The content of one rank's flight recorder.
 
     Args:
-        rank: from the file's name; -1 where that holds no number.
+        rank: from the file's name; -1 if that contains no number.
     """
 
     file: str
@@ -54,11 +54,11 @@ class Dump:
 
 @dataclass(slots=True)
 class FileRead:
-    """One file, and what became of it.
+    """How reading a file went.
 
     Args:
-        kinds: what was recognized in it; empty where nothing was.
-        problem: why it could not be read, or not to its end.
+        kinds: what was recognized in it.
+        problem: why it could not be read, or not completely.
     """
 
     name: str
@@ -68,7 +68,7 @@ class FileRead:
 
 
 class Reader:
-    """Opens what was asked for, file by file.
+    """Opens files one by one.
 
     Args:
         paths: files and folders; folders are walked, links to folders are not followed.
@@ -108,8 +108,8 @@ class Reader:
                     yield file
 
     def _open(self, path: Path, record: FileRead) -> Dump | Iterator[Line] | None:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block for ever
-            record.problem = "no regular file"
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever
+            record.problem = "not a regular file"
             return None
         packed = path.open("rb")
         if packed.read(2) == b"\x1f\x8b":
@@ -154,13 +154,13 @@ class Reader:
             )
             return None
         if not isinstance(values, Mapping) or not isinstance(values.get("entries"), list):
-            record.problem = "no flight-recorder dump: it has no list of entries"
+            record.problem = "not a flight-recorder dump: it has no list of entries"
             return None
         record.kinds.add("flight recorder")
         stem = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pickle").removesuffix(".pkl")
         found = _RANK.search(stem)
         if found is None:
-            record.problem = "its name holds no rank, so it was compared with no other"
+            record.problem = "its name contains no rank, so it was not compared with other dumps"
         return Dump(record.name, int(found[1][:9]) if found else -1, values)
 
     @staticmethod
@@ -172,7 +172,7 @@ class Reader:
             while chunk:
                 parts = (rest + chunk).split(b"\n")
                 rest = parts.pop()
-                if len(rest) > MAX_LINE_CHARS * 4:  # a line without end is cut here, not kept
+                if len(rest) > MAX_LINE_CHARS * 4:  # an endless line is cut here
                     parts, rest = [*parts, rest], b""
                 for part in parts:
                     record.num_lines += 1
@@ -185,7 +185,7 @@ class Reader:
                     break
                 chunk = stream.read(1 << 20)
         except (OSError, EOFError, zlib.error) as error:
-            record.problem = f"read only in part: {visible(str(error))}"
+            record.problem = f"read only partly: {visible(str(error))}"
         finally:
             packed.close()
         if rest:

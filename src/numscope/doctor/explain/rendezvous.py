@@ -1,4 +1,4 @@
-"""How processes fail to meet: torch's store and sockets, torchrun's rendezvous, gloo's connections."""
+"""Failures of ranks to meet: torch's store and sockets, torchrun's rendezvous, gloo's connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.telling import named
+from numscope.doctor.findings.wording import capital, named
 from numscope.doctor.records import Finding
 
 MAX_LINES = 256  # of one kind
@@ -40,7 +40,7 @@ _PATTERNS: dict[str, re.Pattern[str]] = {
     "waited": re.compile(r"Timed out waiting (?P<after>\d+)ms for (?P<what>send|recv) operation"),
     "closed": re.compile(r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Broken pipe)(?: \[(?P<peer>[^\]]+)\])?"),
 }
-_QUICK = re.compile(  # most lines are none of these
+_QUICK = re.compile(  # a quick test that most lines fail
     r"EADDRINUSE|already in use|waiting for (?:clients|workers)|wait timeout|ncclUniqueId|Rendezvous|client socket"
     r"|cannot be retrieved|Name or service"
     r"|name resolution|Unable to|connectFullMesh|Timed out waiting|gloo/transport"
@@ -61,12 +61,12 @@ class _Seen:
 
 @dataclass(slots=True)
 class Meeting:
-    """Collects what the lines say."""
+    """Collects the messages."""
 
     seen: dict[str, list[_Seen]] = field(default_factory=dict)
 
     def line(self, line: Line, site: str) -> bool:
-        """Takes a line in; True if it is one of these."""
+        """Adds a line; returns whether it is such a message."""
         if _QUICK.search(line.text) is None:
             return False
         taken = False
@@ -79,7 +79,7 @@ class Meeting:
         return taken
 
     def hosts(self) -> set[str]:
-        """Names that were to be connected to."""
+        """Names of hosts to which connections were attempted."""
         return {m["host"] for kind in ("unreachable", "refused") for m in (s.match for s in self.seen.get(kind, ())) if m["host"]} | {
             s.match["host"] for s in self.seen.get("name", ()) if s.match["host"]
         }
@@ -88,8 +88,8 @@ class Meeting:
         """What is wrong.
 
         Args:
-            ended: ranks that the launcher ended with the others, without an error of their own.
-            several_hosts: the job is known to have more than one host.
+            ended: ranks that the launcher terminated together with others, without an error of their own.
+            several_hosts: whether the job is known to have more than one host.
         """
         return [
             *self._in_use(),
@@ -111,13 +111,13 @@ class Meeting:
         return [
             finding(
                 "port-in-use",
-                f"Port {port or 'of the rendezvous'} is taken by another process, most often an earlier job that still runs.",
+                f"Another process uses port {port or 'of the rendezvous'}, usually an earlier job that is still running.",
                 evidence=[s.evidence() for s in lines[:SHOWN]],
                 ranks=[s.rank for s in lines if s.rank >= 0],
                 confidence="certain",
                 remedy=(
-                    f"ss -ltnp 'sport = :{port or 29500}'  # who has it",
-                    "torchrun --standalone …  # one host: any free port; else --master-port / --rdzv-endpoint HOST:OTHER",
+                    f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
+                    "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
                 ),
             )
         ]
@@ -127,7 +127,7 @@ class Meeting:
         for s in self._of("name"):
             if s.match["host"]:
                 families.setdefault(s.match["host"], set()).add(s.match["family"])
-        unresolved = {host for host, kinds in families.items() if len(kinds) > 1}  # IPv6 alone is usual and harmless
+        unresolved = {host for host, kinds in families.items() if len(kinds) > 1}  # IPv6 alone is common and harmless
         plain = [s for s in self._of("name") if not s.match["host"] and "c10d" in s.line.text]
         if not unresolved and not plain:
             return []
@@ -152,21 +152,21 @@ class Meeting:
         targets = sorted({f"{s.match['host']}:{s.match['port']}" for s in lines})
         refused = any("refused" in s.line.text for s in self._of("refused"))
         why = (
-            "it refuses: nothing listens there (yet), or another port was meant"
+            "the connection is refused: nothing listens there (yet), or the port is wrong"
             if refused
-            else "no answer came: wrong address, dropped by a firewall, or the first node has not started"
+            else "there is no answer: the address is wrong, a firewall drops packets, or the first node has not started"
         )
         return [
             finding(
                 "rendezvous-unreachable",
-                f"The rendezvous at {', '.join(targets[:3])} could not be reached; {why}.",
+                f"The rendezvous at {', '.join(targets[:3])} could not be reached: {why}.",
                 ranks=[s.rank for s in lines if s.rank >= 0],
                 hosts=[s.match["host"] for s in lines],
                 evidence=[s.evidence() for s in [*lines[:SHOWN], *self._of("refused")[:1]]],
                 confidence="certain",
                 remedy=(
                     f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
-                    f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: says which way is shut",
+                    f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
                 ),
             )
         ]
@@ -178,12 +178,12 @@ class Meeting:
             found.append(
                 finding(
                     "rendezvous-timeout",
-                    f"Only {came} of {of} processes came to the store in time.",
+                    f"Only {came} of {of} processes connected to the store in time.",
                     evidence=[s.evidence() for s in lines[:SHOWN]],
                     confidence="certain",
                     remedy=(
                         "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
-                        "numscope doctor --nnodes N --endpoint HOST:PORT  # says who did not come",
+                        "numscope doctor --nnodes N --endpoint HOST:PORT  # reports which ranks are missing",
                     ),
                 )
             )
@@ -198,11 +198,11 @@ class Meeting:
             found.append(
                 finding(
                     "rendezvous-timeout",
-                    f"{_who(never)} did not come to init_process_group in time; the others waited for what it tells them first.",
+                    f"{_who(never)} did not reach init_process_group in time, while the others waited for its address.",
                     ranks=never,
                     evidence=[s.evidence() for s in lines[:SHOWN]],
                     confidence="likely",
-                    remedy=(f"# look at the log of {named(never)}: not started, dead, or still busy before init_process_group",),
+                    remedy=(f"# check the log of {named(never)}: not started, dead, or still busy before init_process_group",),
                 )
             )
         lines = self._of("rendezvous") or (self._of("key") if not found else [])
@@ -210,12 +210,12 @@ class Meeting:
             found.append(
                 finding(
                     "rendezvous-timeout",
-                    "Not all nodes came to the rendezvous in time. Could not tell which: no message names one.",
+                    "Not all nodes joined the rendezvous in time. Which ones are missing is unknown: no message names them.",
                     evidence=[s.evidence() for s in lines[:SHOWN]],
                     confidence="likely",
                     remedy=(
-                        "# the same --nnodes, --rdzv-id and --rdzv-endpoint on all nodes?",
-                        "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: says who did not come",
+                        "# check that --nnodes, --rdzv-id and --rdzv-endpoint are the same on all nodes",
+                        "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: reports which ranks are missing",
                     ),
                 )
             )
@@ -234,7 +234,7 @@ class Meeting:
                     confidence="certain",
                     remedy=(
                         "ip -br addr  # the names of the interfaces, on that host",
-                        "unset GLOO_SOCKET_IFNAME  # or name one that is there",
+                        "unset GLOO_SOCKET_IFNAME  # or name an existing one",
                     ),
                 )
             )
@@ -242,9 +242,9 @@ class Meeting:
         if lines := self._of("mesh"):
             local = bool(loopback) or any("remote=[127." in s.line.text or "remote=[::1" in s.line.text for s in lines)
             because = (
-                "some rank told its loopback address, since its host's name resolves to that"
+                "a rank announced its loopback address because its host's name resolves to it"
                 if local
-                else "some rank's address could not be reached, or a rank ended meanwhile"
+                else "a rank's address could not be reached, or a rank ended meanwhile"
             )
             found.append(
                 finding(
@@ -254,8 +254,8 @@ class Meeting:
                     evidence=[s.evidence() for s in [*lines[:SHOWN], *loopback[:1]]],
                     confidence="likely" if local else "possible",
                     remedy=(
-                        "export GLOO_SOCKET_IFNAME=eth0  # put in the interface that all hosts share: ip -br addr",
-                        "getent hosts $(hostname)  # must not say 127.x",
+                        "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
+                        "getent hosts $(hostname)  # must not print 127.x",
                     ),
                 )
             )
@@ -263,14 +263,14 @@ class Meeting:
             found.append(
                 finding(
                     "name-resolves-to-loopback",
-                    "gloo fell back to the loopback address, since its host's own name does not resolve to a local one; ranks of "
-                    "other hosts cannot reach it.",
+                    "gloo uses the loopback address because the host's own name does not resolve to a local address; ranks on "
+                    "other hosts can't reach it.",
                     ranks=[s.rank for s in loopback if s.rank >= 0],
                     evidence=[s.evidence() for s in loopback[:SHOWN]],
                     confidence="likely",
                     severity="fault" if several_hosts else "note",
                     remedy=(
-                        "export GLOO_SOCKET_IFNAME=eth0  # put in the interface that all hosts share: ip -br addr",
+                        "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
                         "getent hosts $(hostname)",
                     ),
                 )
@@ -286,13 +286,13 @@ class Meeting:
             if late and waiting:
                 found.append(
                     finding(
-                        "collective-behind",
+                        "rank-behind",
                         f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a "
-                        f"gloo collective{site}; {named(late)} had no error and did not come to it.",
+                        f"gloo collective{site}; {named(late)} had no error, but did not join it.",
                         ranks=late,
                         evidence=[s.evidence() for s in lines[:SHOWN]],
                         confidence="likely",
-                        remedy=(f"# see what {named(late)} did then", "py-spy dump --pid PID"),
+                        remedy=(f"# check what {named(late)} did at that time", "py-spy dump --pid PID"),
                     )
                 )
             else:
@@ -300,12 +300,12 @@ class Meeting:
                     finding(
                         "gloo-timeout",
                         f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a "
-                        f"gloo collective{site} for a rank that did not come. Could not tell which.",
+                        f"gloo collective{site} for a rank that did not join it. Which one is unknown.",
                         ranks=waiting,
                         evidence=[s.evidence() for s in lines[:SHOWN]],
                         confidence="possible",
                         remedy=(
-                            "TORCH_FR_BUFFER_SIZE=2000  # the flight recorder keeps each rank's calls",
+                            "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
                             "TORCH_DISTRIBUTED_DEBUG=DETAIL",
                         ),
                     )
@@ -315,8 +315,8 @@ class Meeting:
             found.append(
                 finding(
                     "gloo-peer-closed",
-                    f"A gloo connection was closed from the other side{' by ' + ', '.join(peers[:3]) if peers else ''}: look "
-                    f"there for what came first.",
+                    f"A gloo connection was closed by the other side{' (' + ', '.join(peers[:3]) + ')' if peers else ''}: look "
+                    f"for the cause there.",
                     ranks=[s.rank for s in lines if s.rank >= 0],
                     evidence=[s.evidence() for s in lines[:SHOWN]],
                     confidence="likely",
@@ -327,4 +327,4 @@ class Meeting:
 
 def _who(ranks: Iterable[int]) -> str:
     text = named(ranks)
-    return "A rank" if text == "no rank" else f"{text[0].upper()}{text[1:]}"
+    return "A rank" if text == "no rank" else capital(text)

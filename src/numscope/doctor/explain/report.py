@@ -18,7 +18,7 @@ _STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 
 
 def exit_code(explanation: Explanation, *, strict: bool = False) -> int:
-    """0 nothing wrong, 1 a fault with a name, 3 a fault that could not be attributed, 4 degraded (strict), 5 nothing was recognized."""
+    """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 4 degraded (strict), 5 nothing was recognized."""
     faults = [one for one in explanation.findings if one.severity == "fault"]
     if any(not CATALOG[one.id].consequence for one in faults):
         return FAULT
@@ -30,14 +30,14 @@ def exit_code(explanation: Explanation, *, strict: bool = False) -> int:
 
 
 def headline(explanation: Explanation) -> str:
-    """The one sentence that matters most."""
+    """The most important sentence."""
     files, known = len(explanation.files), explanation.recognized
     if explanation.findings:
         first = explanation.findings[0]
         faults = sum(one.severity == "fault" for one in explanation.findings)
         if faults:
             return f"{faults} fault{'s' if faults > 1 else ''} in {_count(files)}. First: {first.summary}"
-        return f"No fault in {_count(files)}; {len(explanation.findings)} remark{'s' if len(explanation.findings) > 1 else ''}."
+        return f"No fault in {_count(files)}; {len(explanation.findings)} other finding{'s' if len(explanation.findings) > 1 else ''}."
     if not known:
         return f"Nothing was recognized in {_count(files)}: no NCCL log, no flight-recorder dump, no output of torchrun."
     return f"Nothing wrong found in {_count(len(known))}: {_kinds(explanation)}."
@@ -58,7 +58,7 @@ def to_json_values(explanation: Explanation, *, strict: bool = False) -> dict[st
 
 
 def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> None:
-    """Prints it for a reader; colors where the file is a terminal."""
+    """Prints it, with colors if the file is a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -72,7 +72,7 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
     for one_file in strange[:SHOWN_FILES]:
         console.print(Text(f"  {one_file.name}: {one_file.problem or 'nothing was recognized in it'}", "dim"))
     if len(strange) > SHOWN_FILES:
-        console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files that say nothing", "dim"))
+        console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
 
 
 def _finding(one: Finding, text: Any) -> Any:

@@ -1,4 +1,4 @@
-"""torchrun's output: which rank failed first, how it ended, and what that means; and the kernel's lines that are often beside it."""
+"""torchrun's output: which rank failed first, how it ended, and what that means; and kernel messages, which often accompany it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
-from numscope.doctor.findings.telling import named
+from numscope.doctor.findings.wording import capital, named
 from numscope.doctor.records import Finding
 
 MAX_FAILURES = 1 << 17
@@ -29,21 +29,21 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d{1
 _OFF_BUS = re.compile(r"NVRM:.*fallen off the bus")
 _CUDA_OOM = re.compile(r"OutOfMemoryError: CUDA out of memory|CUDA out of memory\. Tried to allocate")
 
-XIDS = {  # what the driver's numbers mean, and whose fault that usually is
-    13: "an illegal access by a kernel: most often the program's own fault",
-    31: "a memory page fault by a kernel: most often the program's own fault",
-    43: "the GPU stopped the program after a fault of its own",
-    45: "work was stopped, because of another fault or the end of the process",
-    48: "a double-bit memory error: the GPU must be reset, and replaced if it comes again",
-    63: "a memory row is to be remapped: reset the GPU",
+XIDS = {  # what the driver's numbers mean, and the usual cause
+    13: "illegal access by a kernel, usually the program's own fault",
+    31: "memory page fault by a kernel, usually the program's own fault",
+    43: "the GPU stopped the program after a fault in it",
+    45: "work was stopped because of another fault or the end of the process",
+    48: "double-bit memory error: reset the GPU, and replace it if the error recurs",
+    63: "a memory row must be remapped: reset the GPU",
     64: "remapping a memory row failed: replace the GPU",
-    74: "an NVLink error: check the link, the bridge, the switch",
-    79: "the GPU fell off the bus: power, heat, or the slot; the host must be restarted",
+    74: "NVLink error: check the link, the bridge, the switch",
+    79: "the GPU fell off the bus because of power, heat, or the slot: restart the host",
     92: "many single-bit memory errors",
-    94: "a contained memory error: the program was stopped, the GPU must be reset",
-    95: "an uncontained memory error: the GPU must be reset",
-    119: "the GPU's own processor (GSP) does not answer: restart the host",
-    120: "the GPU's own processor (GSP) reported an error",
+    94: "contained memory error: the program was stopped; reset the GPU",
+    95: "uncontained memory error: reset the GPU",
+    119: "the GPU's system processor (GSP) does not respond: restart the host",
+    120: "the GPU's system processor (GSP) reported an error",
 }
 _PROGRAM_XIDS = {13, 31, 43, 45}
 
@@ -65,7 +65,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Torchrun:
-    """Collects what the lines say."""
+    """Collects the messages."""
 
     failures: list[Failure] = field(default_factory=list)
     plain: list[tuple[Line, re.Match[str]]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Torchrun:
     _open: dict[str, Failure] = field(default_factory=dict)
 
     def line(self, line: Line) -> str:
-        """Takes a line in; what it is of: ``torchrun``, ``kernel`` or nothing."""
+        """Adds a line; returns its origin: ``torchrun``, ``kernel`` or ""."""
         text = line.text
         if "Root Cause (first observed failure)" in text:
             self._root[line.file] = True
@@ -133,21 +133,21 @@ class Torchrun:
             row.traceback = shown(value)
 
     def hosts(self) -> set[str]:
-        """Names of hosts in the tables."""
+        """Host names in the tables."""
         return {failure.host for failure in self.failures if failure.host}
 
     def ranks(self) -> set[int]:
         return {failure.rank for failure in self.failures if failure.rank >= 0}
 
     def ended(self) -> set[int]:
-        """Ranks that the launcher ended with the others."""
+        """Ranks that the launcher terminated."""
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
 
     def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
         """What is wrong.
 
         Args:
-            watchdog_ranks: ranks whose NCCL watchdog spoke.
+            watchdog_ranks: ranks with messages of NCCL's watchdog.
         """
         return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
 
@@ -162,7 +162,7 @@ class Torchrun:
             return [
                 finding(
                     "job-terminated",
-                    "All ranks were told to end from outside (SIGTERM), none failed by itself.",
+                    "All ranks were terminated from outside (SIGTERM); none failed by itself.",
                     ranks=[row.rank for row in rows if row.rank >= 0],
                     evidence=[*(_row(row) for row in rows[:SHOWN]), *(shown(f"{line.place}: {line.text}") for line in self.signaled[:2])],
                     confidence="likely",
@@ -174,7 +174,7 @@ class Torchrun:
 
     @staticmethod
     def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
-        """The first to fail: by time; within a second a signal, then an exception of its own, then torchrun's own choice."""
+        """The first rank to fail: by time; within the same second a signal, then an exception of its own, then torchrun's choice."""
 
         def order(row: Failure) -> tuple[str, int, int]:
             mine = tracebacks.of(row.rank) if row.rank >= 0 else None
@@ -200,10 +200,10 @@ class Torchrun:
         ranks, hosts = [row.rank] if row.rank >= 0 else [], [row.host]
         if row.code == -signal.SIGKILL:
             oom = [line for line, pid in self.oom if pid in (-1, row.pid)]
-            why = "because memory ran out, as the kernel says" if oom else "most often by the kernel because the host's memory ran out"
+            why = "because memory ran out, according to the kernel" if oom else "usually by the kernel because memory ran out"
             return finding(
                 "rank-killed",
-                f"{who[0].upper()}{who[1:]}{at} was the first to end: killed (SIGKILL), {why}{after}.",
+                f"{capital(who)}{at} was the first to end: killed (SIGKILL), {why}{after}.",
                 ranks=ranks,
                 hosts=hosts,
                 evidence=[*evidence, *(shown(f"{line.place}: {line.text}") for line in oom[:2])],
@@ -216,10 +216,10 @@ class Torchrun:
             )
         if row.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
             name = signal.Signals(-row.code).name
-            hint = ("df -h /dev/shm  # a bus error is most often a full /dev/shm",) if row.code == -signal.SIGBUS else ()
+            hint = ("df -h /dev/shm  # a bus error usually means that /dev/shm is full",) if row.code == -signal.SIGBUS else ()
             return finding(
                 "rank-crashed",
-                f"{who[0].upper()}{who[1:]}{at} was the first to end: it crashed ({name}){after}.",
+                f"{capital(who)}{at} was the first to end: it crashed ({name}){after}.",
                 ranks=ranks,
                 hosts=hosts,
                 evidence=evidence,
@@ -227,14 +227,14 @@ class Torchrun:
                 remedy=(
                     *hint,
                     "python -X faulthandler …  # prints the Python line that crashed",
-                    "# compiled extensions must be built for this version of torch",
+                    "# check that compiled extensions were built for this version of torch",
                 ),
             )
         if row.code == -signal.SIGABRT:
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
             return finding(
                 "rank-aborted",
-                f"{who[0].upper()}{who[1:]}{at} was the first to end: it aborted itself (SIGABRT): {why}{after}.",
+                f"{capital(who)}{at} was the first to end: it aborted itself (SIGABRT): {why}{after}.",
                 ranks=ranks,
                 hosts=hosts,
                 evidence=[*evidence, *([raised.said] if raised is not None else [])],
@@ -243,12 +243,12 @@ class Torchrun:
             )
         if raised is None or raised.echo:
             return finding(
-                "could-not-tell",
-                f"{who[0].upper()}{who[1:]}{at} was the first to end (exit code {row.code}){after}; "
+                "cause-unknown",
+                f"{capital(who)}{at} was the first to end (exit code {row.code}){after}; "
                 + (
-                    f"what it raised is the echo of another fault: {raised.said[:120]}"
+                    f"its exception is a consequence of another fault: {raised.said[:120]}"
                     if raised is not None
-                    else "its own exception is not in these files."
+                    else "its exception is not in these files."
                 ),
                 ranks=ranks,
                 hosts=hosts,
@@ -256,7 +256,7 @@ class Torchrun:
                 confidence="possible",
                 remedy=(
                     "torchrun --redirects 3 --log-dir logs …  # each rank's own output; then: numscope doctor explain logs",
-                    "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): the table then holds the traceback",
+                    "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): then the table contains the traceback",
                 ),
             )
         return _raised(raised, row, after, at)
@@ -269,7 +269,7 @@ class Torchrun:
             found.append(
                 finding(
                     "host-out-of-memory",
-                    f"Memory of the host, or of the job's limit, ran out, and a process was "
+                    f"The host ran out of memory, or the job reached its limit, and a process was "
                     f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
                     ranks=ranks,
                     evidence=[shown(f"{line.place}: {line.text}") for line, _ in self.oom[:SHOWN]],
@@ -281,12 +281,12 @@ class Torchrun:
             found.append(
                 finding(
                     "gpu-out-of-memory",
-                    "A rank found no room in its GPU's memory.",
+                    "A rank ran out of GPU memory.",
                     ranks=[int(m[1]) for line in self.cuda_oom if (m := re.search(r"\[rank(\d{1,7})\]:", line.text)) is not None],
                     evidence=[shown(f"{line.place}: {line.text}") for line in self.cuda_oom[:SHOWN]],
                     confidence="certain",
                     remedy=(
-                        "nvidia-smi  # who else uses this GPU",
+                        "nvidia-smi  # shows what else uses this GPU",
                         "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
                     ),
                 )
@@ -303,7 +303,7 @@ class Torchrun:
                     confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
                     remedy=(
                         "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                        "dcgmi diag -r 3  # when no job runs; take the host out of the queue until it is clean",
+                        "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
                     ),
                 )
             )
@@ -322,10 +322,10 @@ def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") 
     site = f" at {raised.site}" if raised.site else ""
     return finding(
         "rank-failed",
-        f"{who[0].upper()}{who[1:]}{at} was the first to fail{site}: {raised.said}{after}",
+        f"{capital(who)}{at} was the first to fail{site}: {raised.said}{after}",
         ranks=[raised.rank],
         hosts=[row.host] if row is not None else [],
         evidence=[shown(f"{raised.line.place}: {raised.line.text}"), *([_row(row)] if row is not None else [])],
         confidence="certain" if row is not None else "likely",
-        remedy=(f"# the fault is in the program{site}; what other ranks said afterwards follows from it",),
+        remedy=(f"# the fault is in the program{site}; later errors of other ranks are consequences",),
     )

@@ -1,4 +1,4 @@
-"""Python tracebacks in a log, of several ranks at once: who raised what, and where."""
+"""Python tracebacks in a log, interleaved from several ranks: which rank raised what, and where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RAISED = re.compile(
     r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<said>.*)$"
 )
 _INSIDE = ("/torch/", "\\torch\\", "<frozen", "/lib/python", "/bin/torchrun", "/bin/accelerate", "site-packages")
-# What a rank raises because another one failed.
+# Exceptions that a rank raises because another one failed.
 _ECHOES = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|Timed out waiting \d+ms|NCCL error in|DistBackendError"
     r"|DistNetworkError|DistStoreError"
@@ -30,9 +30,9 @@ class Raised:
     """An exception as it was printed.
 
     Args:
-        rank: -1 where the line has no prefix.
-        site: file:line (function) of the innermost frame that is the user's own.
-        echo: the kind of exception that another rank's fault brings.
+        rank: -1 if the line has no prefix.
+        site: file:line (function) of the innermost frame in the user's code.
+        echo: an exception of the kind that another rank's fault causes.
     """
 
     line: Line
@@ -51,7 +51,7 @@ class Tracebacks:
     _sites: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def line(self, line: Line) -> str:
-        """Takes a line in; the user's frame that is open at it."""
+        """Adds a line; returns the current frame in the user's code."""
         text = line.text
         prefix = _PREFIX.search(text)
         rank = int(prefix["rank"]) if prefix is not None else -1
@@ -69,6 +69,6 @@ class Tracebacks:
         return self._sites.get(key, "")
 
     def of(self, rank: int) -> Raised | None:
-        """A rank's exception: its own rather than another's echo."""
+        """A rank's exception, preferably one that another rank's fault did not cause."""
         mine = [one for one in self.raised if one.rank == rank]
         return next((one for one in mine if not one.echo), mine[0] if mine else None)

@@ -1,4 +1,4 @@
-"""ProcessGroupNCCL's watchdog, and the check of collectives by TORCH_DISTRIBUTED_DEBUG=DETAIL, as they speak in a log."""
+"""Log messages of ProcessGroupNCCL's watchdog, and of the checks of collectives by TORCH_DISTRIBUTED_DEBUG=DETAIL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FINGERPRINT = re.compile(
 
 @dataclass(slots=True)
 class Watchdog:
-    """Collects what the lines say."""
+    """Collects the messages."""
 
     timeouts: dict[int, dict[int, Call]] = field(default_factory=dict)  # rank → sequence number → call
     groups: dict[tuple[int, int], str] = field(default_factory=dict)  # (rank, sequence number) → group
@@ -35,7 +35,7 @@ class Watchdog:
     mismatches: list[tuple[Line, list[Call]]] = field(default_factory=list)
 
     def line(self, line: Line, site: str) -> bool:
-        """Takes a line in; True if it is one of these."""
+        """Adds a line; returns whether it is such a message."""
         text = line.text
         if "CollectiveFingerPrint" in text:
             calls = [
@@ -69,25 +69,25 @@ class Watchdog:
         return True
 
     def findings(self, members: set[int]) -> list[Finding]:
-        """What the ranks' words say together.
+        """What the messages of all ranks reveal together.
 
         Args:
-            members: all ranks of the job, as far as they are known.
+            members: all ranks of the job, as far as known.
         """
         found = self._differing()
         groups: dict[str, Group] = {}
         for rank, calls in self.timeouts.items():
-            first = min(calls)  # what was enqueued behind it times out too
+            first = min(calls)  # later calls time out too
             name = self.groups.get((rank, first), "")
             group = groups.setdefault(name, Group(name))
             history = group.of(rank)
             history.calls[first] = calls[first]
             history.waits = True
         for (rank, name), (enqueued, completed) in self.status.items():
-            if name in groups and rank not in groups[name].ranks:  # it reports, and did not wait itself
+            if name in groups and rank not in groups[name].ranks:  # it reports its status, and did not wait itself
                 history = groups[name].of(rank)
                 history.last_enqueued, history.last_completed = enqueued, completed
-        if "" in groups and len(groups) == 2:  # ranks whose group is not said, beside one that is
+        if "" in groups and len(groups) == 2:  # ranks with an unnamed group, next to a named one
             other = next(name for name in groups if name)
             for rank, history in groups.pop("").ranks.items():
                 groups[other].ranks.setdefault(rank, history)
@@ -114,12 +114,12 @@ class Watchdog:
             return [
                 finding(
                     "collective-mismatch",
-                    f"Ranks are at different places in their sequence of collectives: "
+                    f"Ranks are at different points of their sequence of collectives: "
                     f"{'; '.join(f'rank {c.rank} at #{c.seq} {c.what()}' for c in seen.values())}.",
                     ranks=[call.rank for call in late],
                     evidence=[*(call.line() for call in seen.values()), *(shown(f"{line.place}: {line.text}") for line in lines[:2])],
                     confidence="certain",
-                    remedy=("# some rank calls one collective more, or one less, than the others",),
+                    remedy=("# a rank calls one collective more, or one less, than the others",),
                 )
             ]
         group = Group("")
@@ -129,7 +129,7 @@ class Watchdog:
         return found or [
             finding(
                 "collective-mismatch",
-                "torch found that ranks called different collectives.",
+                "torch detected that ranks called different collectives.",
                 ranks=seen,
                 evidence=[shown(f"{line.place}: {line.text}") for line in lines[:4]],
                 confidence="certain",

@@ -1,1 +1,1 @@
-"""What the doctor can find, and how it is told."""
+"""What the doctor can find, and how findings are worded."""

@@ -1,1 +1,1 @@
-"""How ranks find each other and talk."""
+"""How ranks find each other and communicate."""

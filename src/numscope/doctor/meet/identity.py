@@ -1,4 +1,4 @@
-"""Who this rank is, as its launcher's environment says; where launchers contradict each other, a refusal with the reason."""
+"""Who this rank is, from its launcher's environment variables; contradicting launchers are refused with the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import get_args
 from numscope.doctor.records import Identity, Launcher
 from numscope.records.errors import UsageError
 
-LAUNCHER = "NUMSCOPE_DOCTOR_LAUNCHER"  # set for the ranks that the doctor itself starts, whose numbers are then beyond doubt
+LAUNCHER = "NUMSCOPE_DOCTOR_LAUNCHER"  # set for ranks that the doctor itself starts; their numbers need no check
 _NO_STEP = {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292", "4294967294", "4294967293"}
 
 
@@ -19,7 +19,9 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
     Args:
         environ: of the process.
         hostname: "" asks the system.
-    Returns: None where no launcher started it, or SLURM or MPI started it alone: such a task (``srun --pty bash``) starts its own ranks.
+
+    Returns: None if no launcher started it, or if SLURM or MPI started it alone: such a task (``srun --pty bash``) starts its own ranks.
+
     Raises: UsageError for numbers that are incomplete or contradict each other.
     """
     host = hostname or socket.gethostname()
@@ -33,27 +35,27 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
         _agree(environ, torchrun, mpi, "MPI's launcher")
     if torchrun is not None and slurm is not None and mpi is None:
         _agree(environ, torchrun, slurm, "srun")
-    # mpirun in a SLURM job starts one daemon a node with srun: what SLURM_* say is about that daemon.
+    # In a SLURM job mpirun starts one daemon per node with srun, and SLURM_* describe that daemon.
     found = torchrun or mpi or slurm
     return None if found is not None and found.launcher != "torchrun" and found.world_size == 1 else found
 
 
 def in_batch_script(environ: Mapping[str, str]) -> str:
-    """The reason not to check this host alone: a SLURM job of several tasks or nodes, seen from its script or shell; "" if it is not so."""
+    """Why this host must not be checked alone: this is the script or shell of a SLURM job of several tasks or nodes. "" if it is not."""
     for name, what in (("SLURM_NTASKS", "tasks"), ("SLURM_JOB_NUM_NODES", "nodes"), ("SLURM_NNODES", "nodes")):
         number = environ.get(name, "1")
         if "SLURM_JOB_ID" in environ and _step(environ) in _NO_STEP and number.isdigit() and int(number) > 1:
             return (
-                f"{name}: got {number}, but srun did not start this process, so that it would check this host alone, not all {what}. "
-                "Say srun numscope doctor, or numscope doctor --nproc N for this host alone."
+                f"{name}: got {number}, but srun did not start this process, so it would check this host alone, not all {what}. "
+                "Use srun numscope doctor, or numscope doctor --nproc N for this host alone."
             )
     return ""
 
 
 def expand_nodes(nodes: str) -> list[str]:
-    """Host names of SLURM's short form: ``a[01-03,7],b`` is a01 a02 a03 a7 b.
+    """The host names in SLURM's compact form: ``a[01-03,7],b`` is a01 a02 a03 a7 b.
 
-    Raises: UsageError for brackets that do not close or ranges that are none.
+    Raises: UsageError for unclosed brackets or invalid ranges.
     """
     words: list[str] = []
     depth, word = 0, ""
@@ -133,7 +135,7 @@ def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
         if rank_name not in environ:
             continue
         if rank_name == "PMI_RANK" and "SLURM_PROCID" in environ:
-            return None  # srun's own PMI plug-in: the same numbers, and SLURM says more
+            return None  # srun's own PMI plugin: the same numbers, and SLURM provides more
         rank, world = _number(environ, rank_name), _number(environ, size_name)
         _check_rank(rank_name, rank, size_name, world)
         size = max(1, _number(environ, local_size_name, 1))
@@ -142,7 +144,7 @@ def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
             world_size=world,
             local_rank=_number(environ, local_name, rank % size),
             local_world_size=size,
-            node=rank // size,  # a guess until the hub has seen the host names: MPI says no number
+            node=rank // size,  # a guess until the hub knows the host names: MPI gives no number
             num_nodes=-(-world // size),
             hostname=host,
             launcher="mpi",
@@ -151,31 +153,31 @@ def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
 
 
 def nodelist(environ: Mapping[str, str]) -> str:
-    """The step's hosts in SLURM's short form, else the job's."""
+    """The step's hosts in SLURM's compact form, else the job's."""
     return environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST", "")
 
 
 def _agree(environ: Mapping[str, str], torchrun: Identity, outer: Identity, who: str) -> None:
-    """Refuses two launchers one of which must be a mistake."""
+    """Refuses two launchers that contradict each other."""
     if (torchrun.rank, torchrun.world_size) == (outer.rank, outer.world_size) or outer.world_size == 1:
         return
     if "TORCHELASTIC_RUN_ID" not in environ:
         raise UsageError(
-            f"RANK: got rank {torchrun.rank} of {torchrun.world_size}, but {who} says rank {outer.rank} of {outer.world_size}, expected "
+            f"RANK: got rank {torchrun.rank} of {torchrun.world_size}, but {who} sets rank {outer.rank} of {outer.world_size}, expected "
             "the same. Unset RANK and WORLD_SIZE, or set them to the launcher's numbers."
         )
     if torchrun.num_nodes != outer.world_size:
         once = f"srun --ntasks={outer.num_nodes} --ntasks-per-node=1" if outer.launcher == "slurm" else "mpirun --npernode 1"
         raise UsageError(
             f"torchrun: got {torchrun.num_nodes} node(s) of {torchrun.local_world_size} rank(s), but {who} started torchrun "
-            f"{outer.world_size} times on {outer.num_nodes} node(s), expected once a node of one job. "
-            f"Say {once} torchrun --nnodes {outer.num_nodes} …"
+            f"{outer.world_size} times on {outer.num_nodes} node(s), expected once per node of one job. "
+            f"Use {once} torchrun --nnodes {outer.num_nodes} …"
         )
 
 
 def _check_rank(rank_name: str, rank: int, size_name: str, world: int) -> None:
     if not 0 <= rank < world:
-        raise UsageError(f"{rank_name}: got {rank}, expected one of 0 to {world - 1}, as {size_name}={world} says.")
+        raise UsageError(f"{rank_name}: got {rank}, expected 0 to {world - 1}, since {size_name}={world}.")
 
 
 def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
@@ -192,7 +194,7 @@ def _step(environ: Mapping[str, str]) -> str:
 
 
 def _tasks_per_node(short: str) -> list[int]:
-    """``2(x3),1`` is 2 2 2 1; what is no such list is empty."""
+    """``2(x3),1`` is 2 2 2 1; empty for anything else."""
     tasks: list[int] = []
     for word in filter(None, short.split(",")):
         count, _, times = word.partition("(x")

@@ -1,18 +1,18 @@
-"""The side of a link that is examined: a rank's own port, open from before the rendezvous until the end, which answers other ranks.
+"""The passive side of a link test: a rank's own port, open from before the rendezvous until the end, which serves other ranks.
 
-It does what it is asked on each connection, one order after another (a frame each, see ``wire.py``):
+It carries out requests on each connection, one after another (a frame each, see ``wire.py``):
 
-    ``echo``       give back ``times`` messages of 8 bytes
-    ``payload``    take ``bytes`` bytes and say that they came
-    ``ephemeral``  listen on a fresh port, say which, take one connection there
-    ``bulk``       when this node is not loaded by anybody else, take bursts, each with its size before it, and say of each that it came;
-                   a size of 0 ends it
+    ``echo``       return ``times`` messages of 8 bytes
+    ``payload``    receive ``bytes`` bytes and acknowledge them
+    ``ephemeral``  listen on a fresh port, report its number, accept one connection there
+    ``bulk``       once no other transfer loads this node, receive bursts, each preceded by its size, and acknowledge each; size 0 ends it
 
-A datagram on the same port number is counted by its sender: where TCP needs both directions, it shows which one works.
+Datagrams to the same port number are counted by sender: TCP needs both directions of a link, a datagram shows whether one of them works.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import socket
@@ -24,60 +24,61 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
+from numscope.doctor.meet.sockets import listen
 from numscope.doctor.records import Settings
 
 PING = b"numscope"
 BURST = struct.Struct(">I")  # its size
-PATIENCE_S = 5.0  # for a rank to say its next order, and for a load elsewhere to end
+PATIENCE_S = 5.0  # for the next request, and for another transfer to end
 
-_CONNECTIONS = 64  # at once; more are closed unheard
-_ORDER_BYTES = 4096
-_PIECE = 256 << 10  # taken at once
+_CONNECTIONS = 64  # at once; further ones are closed
+_REQUEST_BYTES = 4096
+_PIECE = 256 << 10  # received at once
 _PAYLOAD_BYTES = 1 << 20
 _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
 
 class Listener:
-    """A rank's port for other ranks: TCP, and UDP of the same number where that is free. Threads of its own serve it.
+    """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by threads of its own.
 
     Args:
-        settings: whose token a connection must show.
-        rank: told to who connects, so that a wrong address is noticed; -1 until it is known.
+        settings: with the token that a connection must prove to hold.
+        rank: reported to whoever connects, so that a wrong address is noticed; -1 until it is known.
 
-    Raises: OSError where no port can be had.
+    Attributes:
+        load: held while a bulk transfer comes in or goes out.
+        heard: number of datagrams received from each rank.
+
+    Raises: OSError if no port can be opened.
     """
 
     def __init__(self, settings: Settings, rank: int = -1) -> None:
         self.rank = rank
-        self.load = threading.Lock()  # held while bulk goes in or out
-        self.heard: Counter[int] = Counter()  # datagrams by the rank that sent them
+        self.load = threading.Lock()
+        self.heard: Counter[int] = Counter()
         self._token = settings.token
         self._patience_s = PATIENCE_S * settings.timeout_scale
         self._closed = threading.Event()
-        self._places = threading.Semaphore(_CONNECTIONS)
-        self._listening = _listen()
+        self._slots = threading.Semaphore(_CONNECTIONS)
+        self._listening = listen(backlog=_CONNECTIONS)
         self.port: int = self._listening.getsockname()[1]
         self._datagrams = socket.socket(self._listening.family, socket.SOCK_DGRAM)
         if self._listening.family == socket.AF_INET6:
             self._datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        with contextlib.suppress(OSError):  # if another socket has this number, no datagrams arrive here
+            self._datagrams.bind(("", self.port))
         for loop, kind in ((self._accept, "accept"), (self._hear, "hear")):
             threading.Thread(target=loop, name=f"doctor-{kind}", daemon=True).start()
 
     def close(self) -> None:
-        """Stops listening; connections that are being served end at their own deadlines."""
+        """Stops listening; connections in progress end at their own deadlines."""
         self._closed.set()
         for each in (self._listening, self._datagrams):
-            try:
-                each.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in it, which close() does not
-            except OSError:
-                pass
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # wakes the waiting thread, which close() does not
             each.close()
 
     def _hear(self) -> None:
-        try:
-            self._datagrams.bind(("", self.port))
-        except OSError:
-            return  # somebody else has the number: no datagrams, then
         while not self._closed.is_set():
             try:
                 data = self._datagrams.recv(_DATAGRAM.size + 1)
@@ -95,9 +96,9 @@ class Listener:
             except OSError:
                 if self._closed.is_set():
                     return
-                time.sleep(0.05)  # out of file descriptors: others may be given back
+                time.sleep(0.05)  # out of file descriptors: some may be freed
                 continue
-            if not self._places.acquire(blocking=False):
+            if not self._slots.acquire(blocking=False):
                 connection.close()
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="doctor-serve", daemon=True).start()
@@ -109,24 +110,24 @@ class Listener:
                 wire.challenge(connection, self._token, Deadline(self._patience_s))
                 wire.send(connection, {"rank": self.rank}, Deadline(self._patience_s))
                 while not self._closed.is_set():
-                    order = wire.receive(connection, Deadline(self._patience_s), _ORDER_BYTES)
-                    self._obey(connection, order)
+                    request = wire.receive(connection, Deadline(self._patience_s), _REQUEST_BYTES)
+                    self._answer(connection, request)
         except (wire.WireError, OSError, ValueError, TypeError, KeyError):
-            pass  # a scanner, or a rank whose link breaks: that side says what it saw
+            pass  # a scanner, or a rank whose link fails: that side reports it
         finally:
-            self._places.release()
+            self._slots.release()
 
-    def _obey(self, connection: socket.socket, order: dict[str, Any]) -> None:
+    def _answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
         deadline = Deadline(self._patience_s)
-        match order["do"]:
+        match request["do"]:
             case "echo":
-                for _ in range(min(int(order["times"]), 1000)):
+                for _ in range(min(int(request["times"]), 1000)):
                     connection.sendall(take(connection, len(PING), deadline))
             case "payload":
-                take(connection, min(int(order["bytes"]), _PAYLOAD_BYTES), deadline)
-                wire.send(connection, {"came": True}, deadline)
+                take(connection, min(int(request["bytes"]), _PAYLOAD_BYTES), deadline)
+                wire.send(connection, {"received": True}, deadline)
             case "ephemeral":
-                with _listen() as fresh:
+                with listen(backlog=_CONNECTIONS) as fresh:
                     wire.send(connection, {"port": fresh.getsockname()[1]}, deadline)
                     fresh.settimeout(deadline.left)
                     visitor, _ = fresh.accept()
@@ -134,7 +135,7 @@ class Listener:
             case "bulk":
                 self._bulk(connection)
             case other:
-                raise ValueError(f"no such order: {other!r}")
+                raise ValueError(f"unknown request: {other!r}")
 
     def _bulk(self, connection: socket.socket) -> None:
         if not self.load.acquire(timeout=self._patience_s):
@@ -149,7 +150,7 @@ class Listener:
                     connection.settimeout(max(deadline.left, 1e-3))
                     got = connection.recv_into(buffer[: min(left, _PIECE)])
                     if not got:
-                        raise OSError("ended")
+                        raise OSError("the other side closed the connection")
                     left -= got
                 connection.sendall(PING)
         finally:
@@ -157,31 +158,21 @@ class Listener:
 
 
 def datagram(token: str, rank: int) -> bytes:
-    """What a rank sends to show that this direction works; the token is not in it."""
+    """What a rank sends to show that this direction works; it proves possession of the token without containing it."""
     proof = hmac.new(token.encode(), b"datagram/%d" % rank, hashlib.sha256).digest()[:16]
     return _DATAGRAM.pack(PING, proof, rank)
 
 
 def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
-    """Exactly so many bytes.
+    """Exactly ``size`` bytes.
 
-    Raises: OSError, of which TimeoutError when the deadline is over.
+    Raises: OSError; TimeoutError, which is one, at the deadline.
     """
     data = bytearray()
     while len(data) < size:
         connection.settimeout(max(deadline.left, 1e-3))
         piece = connection.recv(min(size - len(data), 1 << 16))
         if not piece:
-            raise ConnectionResetError("the other side ended the connection")
+            raise ConnectionResetError("the other side closed the connection")
         data += piece
     return bytes(data)
-
-
-def _listen() -> socket.socket:
-    """A socket that listens on all addresses, at a port that the kernel picks: as gloo and NCCL do."""
-    if socket.has_dualstack_ipv6():
-        try:
-            return socket.create_server(("", 0), family=socket.AF_INET6, backlog=_CONNECTIONS, dualstack_ipv6=True)
-        except OSError:
-            pass  # IPv6 is switched off here
-    return socket.create_server(("", 0), backlog=_CONNECTIONS)

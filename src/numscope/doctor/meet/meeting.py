@@ -1,21 +1,21 @@
-"""Where the hub is and what the job's token is, as the launcher lets every rank work out alone."""
+"""Where the hub is and what the job's token is, as every rank can derive from its launcher's environment alone."""
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numscope.doctor.meet.identity import expand_nodes, nodelist
+from numscope.doctor.meet.sockets import is_loopback, is_own
 from numscope.doctor.records import Identity, Settings
 from numscope.records.errors import UsageError
 
-TOKEN = "NUMSCOPE_DOCTOR_TOKEN"  # in the environment, where ps does not show it; given there it is the job's secret
+TOKEN = "NUMSCOPE_DOCTOR_TOKEN"  # in the environment, where ps does not show it; if the user sets it, it is the job's secret
 ENDPOINT = "NUMSCOPE_DOCTOR_ENDPOINT"
-_NUM_PORTS = 3  # tried in turn where the doctor chooses the port: somebody else may hold one
+_NUM_PORTS = 3  # tried in turn where the doctor chooses the port, since another process may hold one
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Meeting:
     """Where ranks meet.
 
     Args:
-        host: of the hub, as written.
+        host: of the hub, as written by the user or launcher.
         ports: tried in this order.
-        token: what a connection must hold. Derived from the job's number where nobody set one: it keeps strangers and other jobs out,
-            not a fellow user who knows that number; set NUMSCOPE_DOCTOR_TOKEN against those.
-        hosted: this process is to host the hub.
-        origin: which words it comes from, for messages.
+        token: which a connection must prove to hold. If nobody set one, it is derived from the job's id: that keeps strangers and other
+            jobs out, but not a fellow user who knows the id; set NUMSCOPE_DOCTOR_TOKEN against those.
+        hosted: this process hosts the hub.
+        origin: the variable or option that the endpoint comes from, for messages.
     """
 
     host: str
@@ -39,14 +39,14 @@ class Meeting:
 
     @property
     def name(self) -> str:
-        """Host and first port, as a user would write it."""
+        """Host and first port, as a user would write them."""
         return f"[{self.host}]:{self.ports[0]}" if ":" in self.host else f"{self.host}:{self.ports[0]}"
 
 
 def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
     """Where this rank meets the others.
 
-    Raises: UsageError where the launcher does not say and nobody else did.
+    Raises: UsageError if neither the launcher nor the user names a place.
     """
     first = identity.rank == 0
     if environ.get(ENDPOINT):  # the doctor's own launcher hosts the hub itself
@@ -60,7 +60,7 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
         if not hosts:
             raise UsageError("SLURM_JOB_NODELIST: got nothing, expected the job's hosts. Add --endpoint HOST:PORT with rank 0's host.")
         job = (environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
-        # Rank 0 is elsewhere where tasks were spread by hand (--distribution=arbitrary); node 0 has always a first task.
+        # With --distribution=arbitrary rank 0 may be on another node, but node 0 always has a first task.
         there = identity.node == 0 and identity.local_rank == 0
         return Meeting(hosts[0], _ports_of(*job), _token(settings, environ, "slurm", *job), there, "SLURM_JOB_NODELIST")
     if environ.get("MASTER_ADDR"):
@@ -73,9 +73,9 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
     if identity.launcher == "mpi" and identity.local_world_size == identity.world_size:
         run = (*(environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")), str(os.getuid()))
         return Meeting("127.0.0.1", _ports_of(*run), _token(settings, environ, "mpi", *run), first, "one node")
-    missing = "MPI's launcher" if identity.launcher == "mpi" else "RANK and WORLD_SIZE"
+    missing = "MPI's launcher does" if identity.launcher == "mpi" else "RANK and WORLD_SIZE do"
     raise UsageError(
-        f"MASTER_ADDR: got nothing, expected the host of rank 0, which {missing} does not say. "
+        f"MASTER_ADDR: got nothing, expected the host of rank 0, which {missing} not provide. "
         "Add --endpoint HOST:PORT, or set MASTER_ADDR and MASTER_PORT for all ranks."
     )
 
@@ -83,7 +83,7 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
 def meet_at_endpoint(settings: Settings, node_rank: int | None, environ: Mapping[str, str]) -> Meeting:
     """Where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
 
-    Raises: UsageError for no endpoint.
+    Raises: UsageError if there is no endpoint.
     """
     if not settings.endpoint:
         raise UsageError("--endpoint: got nothing, expected HOST:PORT of one of the nodes, the same on all, together with --nnodes.")
@@ -108,37 +108,23 @@ def split_endpoint(endpoint: str, where: str = "--endpoint") -> tuple[str, int]:
 
 
 def is_here(host: str) -> bool:
-    """Whether a host's name means this host. A loopback address alone does not: ``127.0.1.1 node1`` stands in many an /etc/hosts."""
+    """Whether a name denotes this host. A loopback address is not enough: many an /etc/hosts has ``127.0.1.1 node1``."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
-    for address in addresses:
-        if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
-            own = socket.gethostname()
-            if is_loopback_name(host) or host in (own, own.partition(".")[0]) or host.partition(".")[0] == own:
-                return True
-            continue
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind((address, 0))  # only an address of this host can be bound
-            except OSError:
-                continue
-            return True
-    return False
+    own = socket.gethostname()
+    named = is_loopback_name(host) or host in (own, own.partition(".")[0]) or host.partition(".")[0] == own
+    return any(named if is_loopback(address) else is_own(address) for address in addresses)
 
 
 def is_loopback_name(host: str) -> bool:
-    """Whether a host's name says by itself that this host is meant."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost") or host.startswith(("localhost.", "ip6-localhost"))
+    """Whether a host's name or address always means the host itself."""
+    return is_loopback(host) or host == "localhost" or host.endswith(".localhost") or host.startswith(("localhost.", "ip6-localhost"))
 
 
 def _ports_of(*job: str) -> tuple[int, ...]:
-    """Ports below the range that systems hand out, by the job's number, so that two jobs on a host seldom meet."""
+    """Ports below the ephemeral range, derived from the job's id so that two jobs on a host seldom collide."""
     start = 20000 + int(hashlib.sha256("/".join(job).encode()).hexdigest(), 16) % 10000
     return tuple(range(start, start + _NUM_PORTS))
 

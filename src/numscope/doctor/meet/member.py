@@ -1,4 +1,4 @@
-"""What the hub knows of one rank: who it is, what it is about to do, whether it is still there."""
+"""What the hub knows about one rank: who it is, what it is about to do, whether it is still there."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from numscope.doctor.records import Identity
+from numscope.doctor.records import Identity, Phase
 
 How = Literal["here", "silent", "died", "left"]
 
 
 @dataclass(slots=True)
 class Member:
-    """A rank that showed the token and said who it is.
+    """A rank that joined.
 
     Args:
-        key: what its heartbeat connection shows, so that no other rank beats for it.
-        admitted: takes part; others (a second rank 1) only look on until the verdict.
-        how: here; silent: no heartbeat; died: its connection broke off; left: it said that a signal ends it.
-        phase, doing, since: what it said last that it is about to do, ``since`` on the hub's monotonic clock.
+        key: identifies the rank's heartbeat connection, so that no other rank can send its heartbeats.
+        admitted: whether it takes part; the others (a second rank 1, for example) only wait for the verdict.
+        seen: its address as the hub saw it.
+        how: here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it.
+        phase, doing, since: the step it announced last, ``since`` on the hub's monotonic clock.
     """
 
     identity: Identity
@@ -33,7 +34,7 @@ class Member:
     round_trip_s: float = 0.0
     how: How = "here"
     detail: str = ""
-    phase: int = 0
+    phase: Phase = Phase.FACTS
     doing: str = ""
     since: float = field(default_factory=time.monotonic)
     last_beat: float = field(default_factory=time.monotonic)
@@ -43,25 +44,25 @@ class Member:
     def here(self) -> bool:
         return self.how == "here"
 
-    def says(self, phase: int, doing: str, for_s: float) -> None:
-        """It is about to do something, since ``for_s`` seconds."""
-        self.phase, self.doing, self.since = phase, doing, time.monotonic() - for_s
+    def lose(self, how: How, detail: str) -> None:
+        """Notes that the rank is gone; the first reason counts."""
+        if self.here:
+            self.how, self.detail = how, detail
+
+    def beat(self, phase: Phase, doing: str, for_s: float) -> None:
+        """Takes in a heartbeat: the rank has been at a step for ``for_s`` seconds."""
+        self.last_beat = time.monotonic()
+        self.phase, self.doing, self.since = phase, doing, self.last_beat - for_s
 
     def last_words(self) -> str:
-        """What it said last and how long ago that is: ``connect to node3:4711, for 2.1 s``."""
+        """The step it announced last, and for how long: ``connect to node3:4711, for 2.1 s``."""
         return f"{self.doing}, for {time.monotonic() - self.since:.1f} s" if self.doing else ""
 
 
-def seats(members: Mapping[int, Member]) -> dict[int, Identity]:
-    """The ranks' identities; nodes numbered by host name where the launcher (MPI) says no numbers."""
-    identities = {rank: member.identity for rank, member in sorted(members.items())}
-    if not any(identity.launcher == "mpi" for identity in identities.values()):
-        return identities
-    hosts: dict[str, int] = {}
-    for identity in identities.values():
-        hosts.setdefault(identity.hostname, len(hosts))
-    return {rank: _moved(identity, hosts[identity.hostname], len(hosts)) for rank, identity in identities.items()}
-
-
-def _moved(identity: Identity, node: int, num_nodes: int) -> Identity:
-    return replace(identity, node=node, num_nodes=num_nodes)
+def identities(members: Mapping[int, Member]) -> dict[int, Identity]:
+    """The identity of each rank; nodes are numbered by host name where the launcher (MPI) gives no numbers."""
+    found = {rank: member.identity for rank, member in sorted(members.items())}
+    if not any(identity.launcher == "mpi" for identity in found.values()):
+        return found
+    hosts = {host: number for number, host in enumerate(dict.fromkeys(identity.hostname for identity in found.values()))}
+    return {rank: replace(identity, node=hosts[identity.hostname], num_nodes=len(hosts)) for rank, identity in found.items()}

@@ -1,13 +1,13 @@
-"""How the doctor's processes speak over TCP: who holds the job's token gets in, then JSON frames of limited size, each with a deadline.
+"""The protocol between the doctor's processes: a handshake that proves possession of the job's token, then JSON frames of limited size.
 
-A connection begins with a handshake in which the token never appears, only its HMAC over two fresh numbers:
+The handshake never transmits the token, only its HMAC over two fresh numbers:
 
-    connecting side  ``NUMSCOPE /<number> HTTP/1.0``  (a request that any HTTP server answers, and so gives itself away)
+    connecting side  ``NUMSCOPE /<number> HTTP/1.0``  (a request that any HTTP server answers, which gives it away)
     accepting side   ``NUMSCOPE/1 <number>``
     connecting side  HMAC(token, client, both numbers)
     accepting side   ``yes`` and HMAC(token, server, both numbers), or ``no`` and zeros
 
-A frame is four bytes of length (highest bit: compressed) and JSON. Nothing here waits without a deadline, nothing trusts a length.
+A frame is four bytes of length (highest bit: compressed) and JSON. Every wait has a deadline, and no length is trusted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, Literal
 
 from numscope.doctor.budget import Deadline
 
-LIMIT_BYTES = 64 << 20  # of a frame that the hub sends, unpacked: the roster of 32,768 ranks is 10 MB
-RANK_LIMIT_BYTES = 4 << 20  # of a frame that a rank sends
-COMPRESS_BYTES = 4096  # longer ones are compressed, which shrinks a roster to a tenth
+LIMIT_BYTES = 64 << 20  # of a frame from the hub, uncompressed: the roster of 32,768 ranks is 10 MB
+RANK_LIMIT_BYTES = 4 << 20  # of a frame from a rank
+COMPRESS_BYTES = 4096  # longer frames are compressed, which shrinks a roster to a tenth
 
 _NUMBER = 32  # hex digits
 _PROOF = 64
@@ -39,12 +39,12 @@ Kind = Literal["silent", "closed", "http", "foreign", "token", "oversized", "gar
 
 
 class WireError(Exception):
-    """The other side does not speak as one of us.
+    """The other side does not follow the protocol.
 
     Args:
-        kind: silent: said nothing in time. closed: ended the connection. http, foreign: some other server listens there. token: it is
-            one of us, of another job. oversized, garbage: no frame of ours.
-        sentence: the same in words, with what was seen.
+        kind: silent: it sent nothing in time. closed: it closed the connection. http, foreign: another kind of server. token: a doctor of
+            another job. oversized, garbage: not a valid frame.
+        sentence: the same in words, with what was received.
     """
 
     def __init__(self, kind: Kind, sentence: str) -> None:
@@ -53,7 +53,7 @@ class WireError(Exception):
 
 
 def authenticate(connection: socket.socket, token: str, deadline: Deadline) -> None:
-    """Shows that this side, which connected, holds the token, and that the other one does.
+    """Proves to the other side, to which we connected, that we hold the token, and checks that it does.
 
     Raises: WireError.
     """
@@ -64,11 +64,11 @@ def authenticate(connection: socket.socket, token: str, deadline: Deadline) -> N
     _send(connection, _proof(token, b"client", mine, theirs), deadline)
     answer = _receive(connection, 3 + _PROOF, deadline)
     if not hmac.compare_digest(answer, b"yes" + _proof(token, b"server", mine, theirs)):
-        raise WireError("token", "a doctor of another job listens there: it holds another token")
+        raise WireError("token", "a doctor of another job listens there, with another token")
 
 
 def challenge(connection: socket.socket, token: str, deadline: Deadline) -> None:
-    """Lets the other side, which connected, in if it holds the token.
+    """Checks that the other side, which connected to us, holds the token, and proves that we do.
 
     Raises: WireError.
     """
@@ -81,9 +81,13 @@ def challenge(connection: socket.socket, token: str, deadline: Deadline) -> None
 
 
 class Door:
-    """The accepting side of the handshake, without a socket: ``feed`` takes what came and gives what is to be sent back.
+    """The accepting side of the handshake, without a socket.
 
-    ``needs`` is how many bytes the next step still waits for; what came after the last step is in ``rest``.
+    Attributes:
+        needs: bytes that the next step still waits for.
+        open: the other side holds the token.
+        refused: why it was rejected; "" if it was not.
+        rest: bytes received after the handshake.
     """
 
     def __init__(self, token: str) -> None:
@@ -97,11 +101,14 @@ class Door:
 
     @property
     def spoken(self) -> bool:
-        """Whether the other side has said anything."""
+        """Whether the other side has sent anything."""
         return bool(self._data or self._numbers[0])
 
     def feed(self, data: bytes) -> bytes:
-        """Raises: WireError for what is no hello of ours, as soon as its first bytes show that."""
+        """Takes received bytes; returns bytes to send back.
+
+        Raises: WireError as soon as the first bytes show that the other side is not a doctor.
+        """
         self._data += data
         answer = b""
         start = b"NUMSCOPE /"
@@ -135,10 +142,10 @@ def pack(message: Mapping[str, Any]) -> bytes:
 
 
 class Frames:
-    """Frames out of a stream of bytes, in whatever pieces it comes.
+    """Splits a stream of bytes, received in arbitrary pieces, into messages.
 
     Args:
-        limit: bytes that a message may have, packed or unpacked.
+        limit: on the size of a message in bytes, both compressed and uncompressed.
     """
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
@@ -146,9 +153,9 @@ class Frames:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that are complete now.
+        """The messages that are now complete.
 
-        Raises: WireError for what is no message.
+        Raises: WireError for anything that is not a message.
         """
         self._data += data
         messages = []
@@ -186,7 +193,7 @@ def _length(data: bytes, limit: int) -> tuple[int, bool]:
     (word,) = struct.unpack(">I", data)
     length = word & ~_COMPRESSED
     if length > limit:
-        raise WireError("oversized", f"a message of {length:,} bytes was announced, at most {limit:,} are taken")
+        raise WireError("oversized", f"a message of {length:,} bytes was announced, the limit is {limit:,}")
     return length, bool(word & _COMPRESSED)
 
 
@@ -199,36 +206,38 @@ def _unpack(data: bytes, compressed: bool, limit: int) -> dict[str, Any]:
                 raise WireError("oversized", f"a compressed message unpacks to more than {limit:,} bytes")
         message = json.loads(data)
     except (ValueError, zlib.error, RecursionError) as error:
-        raise WireError("garbage", f"a message is no JSON: {error}") from None
+        raise WireError("garbage", f"a message is not JSON: {error}") from None
     if not isinstance(message, dict):
-        raise WireError("garbage", f"a message is a {type(message).__name__}, no object")
+        raise WireError("garbage", f"a message is a JSON {type(message).__name__}, expected an object")
     return message
 
 
 def _send(connection: socket.socket, data: bytes, deadline: Deadline) -> None:
     try:
         connection.settimeout(max(deadline.left, 1e-3))  # 0 would mean: do not block
-        connection.sendall(data)  # its timeout is for the whole of it
+        connection.sendall(data)  # the timeout covers all of it
     except TimeoutError:
-        raise WireError("silent", f"it took no {len(data):,} bytes within {deadline.seconds:.1f} s") from None
+        raise WireError("silent", f"it did not accept {len(data):,} bytes within {deadline.seconds:.1f} s") from None
     except OSError as error:
         raise WireError("closed", f"the connection ended: {error.strerror or error}") from None
 
 
 def _receive(connection: socket.socket, size: int, deadline: Deadline, marks: bytes = b"") -> bytes:
-    """Exactly ``size`` bytes; with ``marks``, those they must begin with, told as soon as they do not."""
+    """Exactly ``size`` bytes, which must begin with ``marks``."""
     data = bytearray()
     while len(data) < size:
         try:
             connection.settimeout(max(deadline.left, 1e-3))
             piece = connection.recv(min(size - len(data), 1 << 20))
         except TimeoutError:
-            seen = f"only {len(data)} of {size} bytes came" if data else "it said nothing"
+            seen = f"it sent only {len(data)} of {size} bytes" if data else "it sent nothing"
             raise WireError("silent", f"{seen} within {deadline.seconds:.1f} s") from None
         except OSError as error:
             raise WireError("closed", f"the connection ended: {error.strerror or error}") from None
         if not piece:
-            raise WireError("closed", "it ended the connection" + (f" after {bytes(data[:40])!r}" if data else " without a word"))
+            raise WireError(
+                "closed", "it closed the connection" + (f" after {bytes(data[:40])!r}" if data else " without sending anything")
+            )
         data += piece
         if data[: len(marks)] != marks[: len(data)]:
             raise WireError(*_foreign(bytes(data)))

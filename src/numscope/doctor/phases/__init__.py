@@ -1,1 +1,1 @@
-"""What each rank examines, a phase a file."""
+"""What each rank examines, one file per phase."""

@@ -1,9 +1,9 @@
-"""The one process of a rank that holds torch: started early, told what to do, killed with its process group at the deadline.
+"""A rank's child process, which holds torch: started early, told what to do, killed with its process group at the deadline.
 
-Torch, gloo and NCCL can hang where nothing in their process can end them. So they live in a child that announces, a JSON line each, every
-step before and after it; what it measured comes as it is measured. Whoever kills it knows what it was doing and keeps what it had.
+Torch, gloo and NCCL can hang where nothing in their process can end them. So they run in a child that announces every step before and
+after it, and sends measurements as they are made, as JSON lines. Whoever kills it knows its current step and keeps the measurements.
 
-Our side sends ``{"phase": 4, "arguments": {…}}``; the child's lines are ``doing``, ``done``, ``set``, ``add`` and ``end`` (child/report).
+This side sends ``{"phase": 4, "arguments": {…}}``; the child's lines are ``doing``, ``done``, ``set``, ``add`` and ``end`` (child/report).
 """
 
 from __future__ import annotations
@@ -24,88 +24,89 @@ from pathlib import Path
 from typing import IO, Any
 
 from numscope.doctor.budget import Deadline
+from numscope.doctor.meet.sockets import listen
 from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.records import PHASES, Identity, Settings
+from numscope.doctor.records import Identity, Phase, Settings
 
-LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # tells the child the store's socket
-OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself: one that its agent must kill has hung
-KILL_SHARE = 0.94  # after which it is killed, so that its agent's own limit never comes before what is known of the child
+LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
+OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself; so a child that must be killed has hung
+KILL_SHARE = 0.94  # after which it is killed, before the agent itself gives up the phase and loses what is known about the child
 _STDERR_LINES = 40
 _LINE_BYTES = 1 << 20
-_REAP_S = 2.0  # for a killed process to go; one in the kernel's hands (a driver that hangs) stays
+_REAP_S = 2.0  # for a killed process to end; one that hangs in the kernel (in a driver) stays
 
 
 class Child:
-    """A rank's process with torch in it.
+    """The child.
 
-    Starting it does not block, so that torch's import (seconds) runs while the ranks meet. It dies with its agent: by the kernel's
-    parent-death signal, and by the end of its standard input.
+    Starting it does not block, so torch's import (seconds) runs while the ranks meet. It dies with its agent, by the kernel's
+    parent-death signal and by the end of its standard input.
 
     Args:
-        store: opens the socket that torch's store will listen on, if this is the rank that hosts it.
+        store: open the socket that torch's store will listen on, if this rank hosts it.
     """
 
     def __init__(self, identity: Identity, settings: Settings, store: bool = True) -> None:
         self.identity = identity
-        self._listener = _listen() if store else None
+        self._listener = _store_socket() if store else None
         self.store_port = self._listener.getsockname()[1] if self._listener is not None else 0
         self._environ = _environ(settings, self._listener)
-        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: it has ended
+        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: the child has ended
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._whose = f"rank {identity.rank}'s torch process"
-        self._how = ""  # it ended
+        self._how = ""  # how it ended
         self._hung = False
-        self._phase = 0  # that it was last told
+        self._phase = Phase.FACTS  # the last one requested
         self._doing = "start"
         self._since = time.monotonic()
-        # The parent-death signal comes when the thread dies that started the process: so one that lives as long as it.
+        # The parent-death signal comes when the starting thread ends, so that thread lives as long as the child.
         threading.Thread(target=self._live, name="doctor-child", daemon=True).start()
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone, killed or by itself."""
+        """Whether it has ended or was given up."""
         return self._ended.is_set() or self._hung
 
     @property
     def process_group(self) -> int:
-        """Number of its process group, 0 before it has one."""
+        """The id of its process group; 0 before it has one."""
         return self._process.pid if self._process is not None else 0
 
-    def run(self, phase: int, arguments: Mapping[str, Any], deadline: Deadline, say: Callable[[str], None]) -> dict[str, Any]:
-        """Has it do a phase; its data.
+    def run(self, phase: Phase, arguments: Mapping[str, Any], deadline: Deadline, say: Callable[[str], None]) -> dict[str, Any]:
+        """Has the child run a phase; returns the phase's data.
 
         Args:
-            arguments: JSON values, as the phase's file in child/ says; ``limit_s`` and ``end`` (on the host's monotonic clock, since it may
-                still import torch) are added: when it is to give up by itself.
-            deadline: of the phase; it is killed before, with its process group.
-            say: is told each step before it is done.
+            arguments: JSON values, as documented in the phase's file in child/. ``limit_s`` and ``end`` (on the host's monotonic clock,
+                since the child may still be importing torch) are added: when it must give up by itself.
+            deadline: for the phase; the child is killed before, with its process group.
+            say: called with each step before it is taken.
 
         Raises: PhaseFailed with what was measured until then.
         """
         data: dict[str, Any] = {}
         if self.ended:
-            raise self._failed(f"{self._whose} was gone before it began: {self._how} in {PHASES[self._phase]}", data)
+            raise self._failed(f"{self._whose} was gone before {phase.label} began: {self._how} in {self._phase.label}", data)
         self._phase = phase
         limit_s = deadline.left * OWN_SHARE
         deadline = deadline.within(deadline.left * KILL_SHARE)
         request = json.dumps({"phase": phase, "arguments": {**arguments, "limit_s": limit_s, "end": time.monotonic() + limit_s}}) + "\n"
         if not self._started.wait(deadline.left) or not self._send(request.encode()):
-            self._ended.wait(min(_REAP_S, deadline.left))  # so that its exit status is known
-            raise self._failed(f"{self._whose} could not be told to begin: {self._how or 'it does not start'}", data)
+            self._ended.wait(min(_REAP_S, deadline.left))  # for its exit status
+            raise self._failed(f"{self._whose} could not receive the request: {self._how or 'it did not start'}", data)
         while True:
             try:
                 line = self._lines.get(timeout=max(deadline.left, 1e-3))
             except queue.Empty:
                 self._hung = True
                 self.kill(f"killed after {deadline.seconds:.1f} s")
-                sentence = f"{self._whose} hung in {PHASES[phase]}: {self._doing}, for {time.monotonic() - self._since:.1f} s"
+                sentence = f"{self._whose} hung in {phase.label}: {self._doing}, for {time.monotonic() - self._since:.1f} s"
                 raise self._failed(sentence, data) from None
             if line is None:
-                raise self._failed(f"{self._whose} died in {PHASES[phase]}: {self._how}, while it did: {self._doing}", data)
+                raise self._failed(f"{self._whose} died in {phase.label}: {self._how}, during: {self._doing}", data)
             kind = line["event"]
             if kind == "doing":
                 self._doing, self._since = line["what"], time.monotonic()
@@ -120,17 +121,17 @@ class Child:
                 return data
 
     def kill(self, how: str = "killed") -> None:
-        """Kills its process group; returns when it is gone, after two seconds at most."""
+        """Kills its process group; waits until it has ended, for two seconds at most."""
         with self._lock:
             self._how = self._how or how
-            # Not reaped yet (the other thread takes this lock to do so), so that the number is still its own.
+            # It is not reaped yet (the other thread takes this lock to do so), so the id still belongs to it.
             if self._process is not None and not self._ended.is_set():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
         self._ended.wait(_REAP_S)
 
     def close(self) -> None:
-        """Ends it, by force where it does not end by itself at once. Safe to call twice."""
+        """Ends it, by force if it does not end at once. May be called twice."""
         if not self._started.wait(_REAP_S) or self._ended.is_set():
             return
         if self._process is not None and self._process.stdin is not None:
@@ -143,7 +144,7 @@ class Child:
         if self._process is None or self._process.stdin is None:
             return False
         try:
-            self._process.stdin.write(data)  # far smaller than a pipe's buffer: it does not block
+            self._process.stdin.write(data)  # far smaller than a pipe's buffer, so it does not block
             self._process.stdin.flush()
         except (OSError, ValueError):
             return False
@@ -159,10 +160,10 @@ class Child:
         }
         return PhaseFailed(sentence, data)
 
-    # ---- the thread that starts it and lives as long as it ------------------------------------------------------------------
+    # ---- the thread that starts the child and lives as long as it --------------------------------------------------------------
 
     def _live(self) -> None:
-        handed = (self._listener.fileno(),) if self._listener is not None else ()
+        descriptors = (self._listener.fileno(),) if self._listener is not None else ()
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "numscope.doctor.child", str(os.getpid())],
@@ -170,7 +171,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environ,
-                pass_fds=handed,
+                pass_fds=descriptors,
                 start_new_session=True,  # a process group of its own
             )
         except OSError as error:
@@ -181,7 +182,7 @@ class Child:
             return
         finally:
             if self._listener is not None:
-                self._listener.close()  # the child's alone now: when it dies, others are refused instead of left waiting
+                self._listener.close()  # now only the child has it: when it dies, other ranks are refused instead of left waiting
         self._process = process
         self._started.set()
         assert process.stdout is not None and process.stderr is not None
@@ -189,10 +190,10 @@ class Child:
         complaints.start()
         for line in iter(lambda: process.stdout.readline(_LINE_BYTES), b""):  # type: ignore[union-attr]
             self._hear(line)
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # leaves it unreaped, so that its group's number is not given away
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # leaves it unreaped, so that the id of its group is not reused
         with self._lock:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # whatever it started itself
+                os.killpg(process.pid, signal.SIGKILL)  # its own children
             code = process.wait()
             complaints.join(0.5)
             self._how = self._how or (f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}")
@@ -209,7 +210,7 @@ class Child:
 
     def _keep(self, stream: IO[bytes]) -> None:
         for line in iter(lambda: stream.readline(4096), b""):
-            if line.strip() and not line.startswith(b"frame #"):  # of a trace through C++, which says nothing to a user
+            if line.strip() and not line.startswith(b"frame #"):  # of a C++ stack trace, which does not help a user
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
 
@@ -217,7 +218,7 @@ def of(context: Context, fresh: bool = False) -> Child:
     """The rank's child.
 
     Args:
-        fresh: another one, if it is gone.
+        fresh: start another one if it is gone.
     """
     child = context.kept.get("child")
     if child is None or (fresh and child.ended):
@@ -228,12 +229,12 @@ def of(context: Context, fresh: bool = False) -> Child:
 
 
 def members(context: Context) -> list[int]:
-    """Ranks that take part, ascending."""
+    """The ranks that take part, ascending."""
     return sorted(context.alive or context.roster or (context.identity.rank,))
 
 
 def surroundings(context: Context) -> dict[str, Any]:
-    """The arguments that every phase has."""
+    """The arguments that all phases have in common."""
     settings, identity = context.settings, context.identity
     sizes = sorted(settings.sizes)
     return {
@@ -247,22 +248,18 @@ def surroundings(context: Context) -> dict[str, Any]:
     }
 
 
-def _listen() -> socket.socket | None:
-    """A socket on a port of the system's choice; None where there is none, and the store's host says so."""
-    try:
-        try:
-            return socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
-        except (OSError, ValueError):  # a kernel without IPv6
-            return socket.create_server(("", 0), backlog=1024)
-    except OSError:
-        return None
+def _store_socket() -> socket.socket | None:
+    """A socket on a port of the kernel's choice; None if there is none, which the store's host reports."""
+    with contextlib.suppress(OSError):
+        return listen()
+    return None
 
 
 def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
     environ = dict(os.environ)
-    here = str(Path(__file__).resolve().parents[3])  # where numscope is, however this process found it
+    here = str(Path(__file__).resolve().parents[3])  # the folder of the package, however this process found it
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, environ.get("PYTHONPATH", ""))))
-    environ["PYTHONSAFEPATH"] = "1"  # no torch.py of the current folder
+    environ["PYTHONSAFEPATH"] = "1"  # keeps a torch.py in the current folder from being imported
     if settings.ifname:
         environ["GLOO_SOCKET_IFNAME"] = environ["NCCL_SOCKET_IFNAME"] = settings.ifname
     if listener is not None:

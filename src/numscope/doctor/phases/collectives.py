@@ -1,26 +1,26 @@
-"""Phase 6: the collectives that training uses, with results known beforehand, and the same bits each time.
+"""Phase 6: the collectives that training uses, checked against known results, and for identical bits in repeated runs.
 
-Whole numbers in floats have exact sums, whatever the order. Random floats have not, so their sum shows by its bits whether repeated runs,
-and all ranks, come to the same one. Of four ranks and more, each half does it in a group of its own as well.
+Whole numbers in floats have exact sums in any order. Sums of random floats depend on the order, so their bits show whether repeated runs,
+and all ranks, agree. With four or more ranks, each half repeats the collectives in a group of its own.
 
-``data``, as far as it came::
+``data``, as far as the phase got::
 
     members     [ranks] of the process group
-    missing     [ranks] that did not come to this phase
+    missing     [ranks] that did not join this phase
     memory      {"device", "bytes", "seconds", "error": "" or why it could not be allocated and filled}
     collectives [{"name": "all_reduce" | "broadcast" | "all_gather" | "reduce_scatter" | "all_to_all" | "barrier" | "float_sum",
                   "backend": "gloo" | "nccl", "group": "all" | "half", "ranks": [of the group],
-                  "bytes": of the whole payload of a rank, as asked for (at least one float32 a rank is sent),
-                  "by": "" or what it was done with where the backend lacks it, such as "isend and irecv",
+                  "bytes": of a rank's whole payload, as asked for (at least one float32 per rank is sent),
+                  "by": "" or what replaced it if the backend lacks it, such as "isend and irecv",
                   "status": "ok" | "wrong" | "unstable" | "timeout" | "error" | "skipped",
                   "repeats", "seconds_min", "seconds_max", "bytes_per_s_min", "bytes_per_s_max",
                   "wrong": None | {"index": first element, "got", "expected", "num_wrong", "num_elements"},
-                  "digests": [of the results' bits, without repetitions]; float_sum: more than one is unstable; all ranks' must agree
-                             within a group,
-                  "error": torch's own text or why skipped, "missing": [ranks] that did not enter it, where it failed}]
-    stopped     "" or why not all were done
+                  "digests": [of the results' bits, without duplicates]; float_sum: more than one is unstable, and all ranks of a group
+                             must agree,
+                  "error": torch's own text or why skipped, "missing": [ranks] that did not enter it, if it failed}]
+    stopped     "" or why not all were run
 
-Fails where a collective is not ok (skipped is), memory could not be had, or a rank is missing.
+The phase fails if a collective is neither ok nor skipped, if memory could not be allocated, or if a rank is missing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 
 from numscope.doctor.phases import children
 from numscope.doctor.phases.context import Context
+from numscope.doctor.records import Phase
 
 
 def run(context: Context) -> dict[str, Any]:
@@ -36,4 +37,4 @@ def run(context: Context) -> dict[str, Any]:
 
     Raises: PhaseFailed.
     """
-    return children.of(context).run(6, children.surroundings(context), context.deadline, context.say)
+    return children.of(context).run(Phase.COLLECTIVES, children.surroundings(context), context.deadline, context.say)

@@ -1,10 +1,10 @@
-"""Phase 2: what differs between ranks that should be equal, by majority.
+"""Phase 2: differences between ranks that should be equal, decided by majority.
 
 Data of a rank:
-    ``master``: how the name of rank 0's host (MASTER_ADDR where it is set) resolves here, as ``facts.resolve`` says
-    ``interface``: the one that holds the address by which others reach this rank: ``name``, ``mtu``, ``address``; ``name`` is "" where
-        no interface of this host has that address (it is translated on the way)
-    ``offset_s``, ``round_trip_s``: this clock before the hub's, and how long asking took: the offset is known to half of that
+    ``master``: how the name of rank 0's host (MASTER_ADDR if it is set) resolves here, as ``facts.resolve`` returns it
+    ``interface``: the interface with the address at which others reach this rank: ``name``, ``mtu``, ``address``; ``name`` is "" if no
+        interface of this host has that address (it is translated on the way)
+    ``offset_s``, ``round_trip_s``: this clock minus the hub's, and how long that measurement took; the error is at most half of it
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 from numscope.doctor.phases.context import Context
 from numscope.doctor.phases.facts import NAME_S, interfaces, resolve
-from numscope.doctor.records import Examined
+from numscope.doctor.records import Examined, Phase
 
-CLOCK_S = 1.0  # offsets above this are told: logs, certificates and caches go wrong by it
+CLOCK_S = 1.0  # larger offsets are reported: logs, certificates and caches suffer from them
 ABSENT = "nothing"
-# Set by the launcher a rank or a host, so that they differ rightly.
+# Set by the launcher per rank or host, so they are expected to differ.
 _OWN = re.compile(
     r"TORCHELASTIC_(?!RUN_ID|MAX_RESTARTS)|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|MASTER_ADDR|UCX_NET_DEVICES"
 )
 
 
 def run(context: Context) -> dict[str, Any]:
-    """Looks up what can only be asked once the others are known.
+    """Looks up what requires the roster.
 
-    *Cost:* one name lookup, 2 s at most, whatever the number of ranks.
+    *Cost:* one name lookup, at most 2 s, whatever the number of ranks.
     """
     entry = context.roster.get(context.identity.rank, {})
     address = str(entry.get("address", ""))
@@ -57,13 +57,13 @@ def run(context: Context) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that ranks have differently.
+    """A value that differs between ranks.
 
     Args:
-        subject: what it is: ``torch version``, ``NCCL_ALGO``.
+        subject: what it is a value of: ``torch version``, ``NCCL_ALGO``.
         kind: version, environment, gpus, mtu, limit, cpus, system.
-        majority: value of more than half of the ranks; "" for a tie.
-        others: of each other value the ranks that have it; for a tie, of all values.
+        majority: the value of more than half of the ranks; "" for a tie.
+        others: by each other value the ranks that have it; for a tie, all values.
     """
 
     subject: str
@@ -77,12 +77,12 @@ class Difference:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Who differs; with a tie, all."""
+        """The ranks that differ; all of them for a tie."""
         return tuple(sorted(rank for ranks in self.others.values() for rank in ranks))
 
 
 def split(values: Mapping[int, Hashable], subject: str, kind: str) -> Difference | None:
-    """The difference in a value by rank; None where all have the same."""
+    """The difference in a value by rank; None if all ranks have the same."""
     counts = Counter(values.values())
     if len(counts) < 2:
         return None
@@ -96,8 +96,8 @@ def split(values: Mapping[int, Hashable], subject: str, kind: str) -> Difference
 
 
 def differences(examined: Examined) -> list[Difference]:
-    """All differences between the facts of the ranks, those that break things first."""
-    facts = {rank: result.data for rank, result in sorted(examined.of(0).items()) if result.data}
+    """All differences between the facts of the ranks, the most harmful first."""
+    facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
     if len(facts) < 2:
         return []
     found: list[Difference | None] = []
@@ -106,12 +106,12 @@ def differences(examined: Examined) -> list[Difference]:
     found.append(split(_each(facts, lambda data: data["gpus"].get("driver", ABSENT), "gpus"), "GPU driver version", "version"))
     for name in _names(facts, "environment"):
         if not _OWN.match(name):
-            values = {rank: _said(value) for rank, value in _named(facts, "environment", name, None).items()}
+            values = {rank: _spelled(value) for rank, value in _named(facts, "environment", name, None).items()}
             found.append(split(values, name, "environment"))
     found.append(split(_each(facts, _gpus, "gpus"), "GPUs", "gpus"))
     mtus = {
         rank: f"{result.data['interface']['mtu']}"
-        for rank, result in examined.of(2).items()
+        for rank, result in examined.of(Phase.COMPARE).items()
         if result.data.get("interface", {}).get("mtu") and not result.data["interface"]["name"].startswith("lo")
     }
     found.append(split(mtus, "MTU of the interface used", "mtu"))
@@ -124,7 +124,7 @@ def differences(examined: Examined) -> list[Difference]:
 
 
 def clocks(examined: Examined) -> dict[int, float]:
-    """Clocks that are off by more than can be, in seconds before (positive) or behind the middle one."""
+    """By rank, seconds by which its clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
     offsets = {rank: float(entry.get("offset_s", 0.0)) for rank, entry in examined.roster.items()}
     if len(offsets) < 2:
         return {}
@@ -141,12 +141,12 @@ def _names(facts: Mapping[int, Mapping[str, Any]], key: str) -> list[str]:
 
 
 def _each(facts: Mapping[int, Mapping[str, Any]], value: Callable[[Mapping[str, Any]], Hashable], key: str) -> dict[int, Hashable]:
-    """The value of each rank that has the fact: a fact that could not be had is no difference."""
+    """The value of each rank that has the fact; a missing fact is not a difference."""
     return {rank: value(data) for rank, data in facts.items() if key in data}
 
 
 def _named(facts: Mapping[int, Mapping[str, Any]], key: str, name: str, absent: str | None) -> dict[int, str | None]:
-    """One of the named values of each rank that has the fact."""
+    """One of the fact's named values, for each rank that has the fact."""
     return {rank: data[key].get(name, absent) for rank, data in facts.items() if key in data}
 
 
@@ -159,5 +159,5 @@ def _limit(value: int) -> str:
     return "none" if value < 0 else f"{value:,}"
 
 
-def _said(value: str | None) -> str:
+def _spelled(value: str | None) -> str:
     return "not set" if value is None else repr(value)

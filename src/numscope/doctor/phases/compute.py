@@ -1,18 +1,18 @@
-"""Phase 7: how fast this rank computes and copies memory, without waiting for anybody: stragglers show by comparison.
+"""Phase 7: how fast this rank computes and copies memory, independently of the others; comparison reveals stragglers.
 
-It needs no process group: where the child is gone, a fresh one does it. Threads: the CPUs that this process may use, divided by the
-ranks of its host. The repetitions of both alternate, so that a disturbance meets both.
+It needs no process group: if the child is gone, a fresh one runs it. The number of threads is that of the CPUs this process may use,
+divided by the ranks of its host. Repetitions of the two measurements alternate, so that a disturbance affects both.
 
-``data``, as far as it came::
+``data``, as far as the phase got::
 
     device      "cpu" or "cuda:<local rank>"
-    threads     that torch computes with
-    load        load average of the host's last minute when it began, or -1
+    threads     of torch
+    load        the host's load average over the last minute at the start, or -1
     gemm        {"n": rows and columns of the square float32 matrices, "repeats", "min_s", "median_s", "max_s", "flops_per_s": by min_s}
-    copy        {"bytes": copied, "repeats", "min_s", "median_s", "max_s", "bytes_per_s": by min_s, read and written counted once}
+    copy        {"bytes": copied, "repeats", "min_s", "median_s", "max_s", "bytes_per_s": by min_s, a read and its write count once}
 
-``min_s`` is the machine, ``median_s`` what its neighbors leave of it: slower than 1.5 × the median of the others by ``min_s`` is a
-straggler, by ``median_s`` alone a busy host. Fails only where it could not be measured.
+``min_s`` reflects the machine, ``median_s`` also its load: more than 1.5 × the median of the others in ``min_s`` is a straggler, in
+``median_s`` alone a busy host. The phase fails only if nothing could be measured.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from numscope.doctor.phases import children
 from numscope.doctor.phases.context import Context
+from numscope.doctor.records import Phase
 
 
 def run(context: Context) -> dict[str, Any]:
@@ -28,4 +29,4 @@ def run(context: Context) -> dict[str, Any]:
 
     Raises: PhaseFailed.
     """
-    return children.of(context, fresh=True).run(7, children.surroundings(context), context.deadline, context.say)
+    return children.of(context, fresh=True).run(Phase.COMPUTE, children.surroundings(context), context.deadline, context.say)

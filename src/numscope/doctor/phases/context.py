@@ -1,4 +1,4 @@
-"""What a phase is handed, and how it says that it failed."""
+"""What a phase receives, and how it reports a failure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class PhaseFailed(Exception):
     """A phase found that something does not work.
 
     Args:
-        sentence: what does not work, with its subject.
-        data: what was measured until then, as the phase's module says.
+        sentence: what does not work.
+        data: what was measured until then, as documented in the phase's module.
     """
 
     def __init__(self, sentence: str, data: Mapping[str, Any] | None = None) -> None:
@@ -26,18 +26,18 @@ class PhaseFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All that a phase knows of its surroundings.
+    """What a phase knows about its surroundings.
 
     Args:
         identity: who this rank is.
-        settings: what was asked for; ``settings.token`` is the job's, whoever gave it.
-        roster: of each rank that came: ``identity`` (JSON values), ``address`` (as others reach it), ``seen`` (as the hub saw it),
-            ``listen`` (``address`` and ``port`` of its listener for phase 3), ``offset_s`` (its clock before the hub's), ``round_trip_s``.
+        settings: what was asked for; ``settings.token`` is always the job's token.
+        roster: by rank: ``identity`` (JSON values), ``address`` (at which others reach it), ``seen`` (its address as the hub saw it),
+            ``listen`` (``address`` and ``port`` of its listener for phase 3), ``offset_s`` (its clock minus the hub's), ``round_trip_s``.
             Empty in phase 0.
-        deadline: of this phase; the phase is given up when it is over.
-        say: announces what this rank is about to do, so that silence has a name: ``say("connect to node3:4711")``.
-        alive: the ranks that take part in this phase, this one among them, ascending.
-        kept: what outlives a phase (phase 3's listener, the child of phases 4 to 7); whatever has ``close()`` is closed at the end.
+        deadline: for this phase, which is given up then.
+        say: announces the step that this rank is about to take, so that silence has a name: ``say("connect to node3:4711")``.
+        alive: the ranks that take part in this phase, including this one, ascending.
+        kept: what outlives a phase (phase 3's listener, the child of phases 4 to 7); everything with ``close()`` is closed at the end.
     """
 
     identity: Identity

@@ -1,18 +1,18 @@
-"""Phase 0: what this rank's process sees of its host, with the standard library alone and no import of torch.
+"""Phase 0: facts about this rank's host, from the standard library alone, without importing torch.
 
-Each fact is guarded: one that can't be had is absent or says why in its ``error``, and the rest is told all the same.
+A fact that can't be obtained is absent or has an ``error``; the others are reported all the same.
 
 Data of a rank:
-    ``hostname``, ``system``, ``kernel``, ``machine``, ``pid``, ``container`` (a name, "" for none that shows)
+    ``hostname``, ``system``, ``kernel``, ``machine``, ``pid``, ``container`` (its kind; "" if none was recognized)
     ``name``: how the host's own name resolves: ``addresses``, ``loopback`` (all of them are), ``error``, ``seconds``
     ``interfaces``: {name: ``mtu``, ``up``, ``running``, ``loopback``, ``addresses``, ``speed_mbps`` where the driver says}
     ``shm``: ``size_bytes``, ``free_bytes`` of /dev/shm
-    ``limits``: ``memlock_bytes``, ``nofile``, ``nproc`` (-1: none)
+    ``limits``: ``memlock_bytes``, ``nofile``, ``nproc`` (-1: unlimited)
     ``cpus``: ``count``, ``usable`` (affinity), ``quota`` (of the cgroup, in CPUs)
     ``memory``: ``total_bytes``, ``available_bytes``, ``limit_bytes`` (of the cgroup)
     ``versions``: of python, numscope, torch, nccl, …, as installed
-    ``environment``: of the names in ``PREFIXES`` and ``NAMES``; values of secret names never, others up to 200 characters
-    ``left_out``: names of which the value was not told
+    ``environment``: variables in ``PREFIXES`` and ``NAMES``, up to 200 characters each, without those whose names look secret
+    ``left_out``: names of the variables left out for that
     ``gpus``: ``status`` (ok, none, failed, timeout), ``error``, ``driver``, ``devices``: [``index``, ``name``, ``uuid``, ``memory_bytes``]
     ``infiniband``: {device: ``port``, ``state``, ``rate``, ``link_layer``}
     ``wall_s``: this host's clock, seconds since 1970
@@ -22,14 +22,12 @@ Data of a rank:
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import platform
 import re
 import socket
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -37,12 +35,13 @@ from pathlib import Path
 from typing import Any
 
 from numscope.doctor.budget import Deadline
+from numscope.doctor.meet import sockets
 from numscope.doctor.phases.context import Context
 from numscope.doctor.phases.gpus import GpuQuery
 
 PREFIXES = ("NCCL_", "RCCL_", "TORCH_", "TORCHELASTIC_", "PYTORCH_", "GLOO_", "CUDA_", "HIP_", "ROCR_", "UCX_", "FI_", "OMP_", "MKL_")
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")
-NAME_S = 2.0  # a name server that does not answer would take 10 s and more
+NAME_S = 2.0  # a name server that does not answer takes 10 s and more
 GPUS_S = 8.0
 _VALUE_CHARACTERS = 200
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE|_PW\b|_PWD\b", re.IGNORECASE)
@@ -61,15 +60,15 @@ _VERSIONS = {
 def run(context: Context) -> dict[str, Any]:
     """All facts of this rank's host.
 
-    *Cost:* some 20 ms without GPUs; with them as long as nvidia-smi takes, 8 s at most.
+    *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 8 s.
     """
-    context.say("look at this host")
+    context.say("gather facts about this host")
     return gather(os.environ, context.deadline, context.settings.timeout_scale)
 
 
 def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -> dict[str, Any]:
     """All facts, within the deadline."""
-    gpus = GpuQuery(environ)  # it takes longest, so it runs beside the rest
+    gpus = GpuQuery(environ)  # takes longest, so it runs in parallel
     errors: dict[str, str] = {}
     data: dict[str, Any] = {"errors": errors, "wall_s": time.time(), "pid": os.getpid()}
     told, left_out = environment(environ)
@@ -93,13 +92,13 @@ def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -
     for name, ask in facts.items():
         try:
             data[name] = ask()
-        except Exception as error:  # a host may be odd in any way: the other facts matter all the same
+        except Exception as error:  # hosts can be unusual in any way, and the other facts still matter
             errors[name] = f"{type(error).__name__}: {error}"[:_VALUE_CHARACTERS]
     return data
 
 
 def environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """What matters for collectives, and the names of which the value is nobody's business."""
+    """The variables that matter for collectives, and the names of those whose values are secret."""
     wanted = sorted(name for name in environ if name.startswith(PREFIXES) or name in NAMES)
     left_out = [name for name in wanted if _SECRET.search(name)]
     told = {}
@@ -112,46 +111,22 @@ def environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def resolve(name: str, deadline: Deadline) -> dict[str, Any]:
-    """How a host's name resolves, asked in a thread, as a resolver knows no timeout of ours.
+    """How a host name resolves.
 
-    Returns: ``addresses``, ``loopback`` (there are some and all are), ``error``, ``seconds``.
+    Returns: ``name``, ``addresses``, ``loopback`` (there are addresses, and all are loopback), ``error``, ``seconds``.
     """
-    answer: dict[str, Any] = {}
-
-    def ask() -> None:
-        try:
-            found = {str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
-            answer["addresses"] = sorted(found)
-        except (OSError, UnicodeError) as error:
-            answer["error"] = getattr(error, "strerror", None) or str(error)
-
     started = time.monotonic()
-    thread = threading.Thread(target=ask, name="doctor-resolve", daemon=True)
-    thread.start()
-    thread.join(deadline.left)
-    result = dict(answer)
-    addresses = result.get("addresses", [])
-    if not result:
-        result["error"] = f"no answer from the resolver within {deadline.seconds:.1f} s"
-    return {
-        "name": name,
-        "addresses": addresses,
-        "loopback": bool(addresses) and all(is_loopback(address) for address in addresses),
-        "error": result.get("error", ""),
-        "seconds": time.monotonic() - started,
-    }
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address reaches only its own host."""
+    addresses, error = [], ""
     try:
-        return ipaddress.ip_address(address.partition("%")[0].removeprefix("::ffff:")).is_loopback
-    except ValueError:
-        return False
+        addresses = sorted(sockets.resolve(name, deadline))
+    except OSError as failure:
+        error = str(failure)
+    loopback = bool(addresses) and all(map(sockets.is_loopback, addresses))
+    return {"name": name, "addresses": addresses, "loopback": loopback, "error": error, "seconds": time.monotonic() - started}
 
 
 def interfaces() -> dict[str, dict[str, Any]]:
-    """The network interfaces of this process's namespace (/sys may show those of another one)."""
+    """The network interfaces of this process's namespace; /sys may show those of another one."""
     found: dict[str, dict[str, Any]] = {name: {"addresses": []} for _, name in socket.if_nameindex()}
     if sys.platform != "linux":
         return found
@@ -175,7 +150,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
 
 
 def _addresses(asking: socket.socket) -> list[tuple[str, str]]:
-    """(interface, address) of both families; aliases (eth0:1) count for their interface."""
+    """(interface, address) of both families; an alias (eth0:1) belongs to its interface."""
     import array
     import fcntl
 
@@ -192,12 +167,12 @@ def _addresses(asking: socket.socket) -> list[tuple[str, str]]:
     with contextlib.suppress(OSError):
         for line in Path("/proc/net/if_inet6").read_text().splitlines():
             word, *_, name = line.split()
-            found.append((name, str(ipaddress.ip_address(int(word, 16).to_bytes(16, "big")))))
+            found.append((name, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(word))))
     return found
 
 
 def versions() -> dict[str, str]:
-    """Versions as installed: a package's metadata says them without its import."""
+    """Installed versions, from the packages' metadata, without importing them."""
     from numscope.version import __version__
 
     found = {"python": platform.python_version(), "numscope": __version__}
@@ -210,7 +185,7 @@ def versions() -> dict[str, str]:
 
 
 def infiniband(root: Path = Path("/sys/class/infiniband")) -> dict[str, dict[str, str]]:
-    """InfiniBand and RoCE devices, a port each."""
+    """InfiniBand and RoCE devices, one entry per port."""
     found = {}
     for port in sorted(root.glob("*/ports/*")):
         facts = {"port": port.name}

@@ -1,4 +1,4 @@
-"""Which GPUs there are, asked in a child that can be killed: on a broken driver the question itself hangs."""
+"""The GPUs of this host, queried in a child process that can be killed: with a broken driver the query itself hangs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ERROR_CHARACTERS = 300
 
 
 class GpuQuery:
-    """Asks nvidia-smi as soon as it is made; the answer is awaited later.
+    """Starts nvidia-smi when created; the answer is awaited later.
 
     Args:
-        environ: of the child; which GPUs CUDA_VISIBLE_DEVICES hides does not matter to nvidia-smi.
-        command: what to ask instead, for tests.
+        environ: of the child; nvidia-smi ignores CUDA_VISIBLE_DEVICES.
+        command: to run instead, for tests.
     """
 
     def __init__(self, environ: Mapping[str, str], command: tuple[str, ...] | None = None) -> None:
@@ -41,13 +41,13 @@ class GpuQuery:
                 text=True,
                 errors="replace",
                 env=dict(environ),
-                start_new_session=True,  # so that what it starts is killed with it
+                start_new_session=True,  # so that its own children are killed with it
             )
         except OSError as error:
             self._error = str(error)
 
     def answer(self, deadline: Deadline) -> dict[str, Any]:
-        """The GPUs, as ``facts.py`` says."""
+        """The GPUs, as documented in ``facts.py``."""
         if self._child is None:
             return {"status": "failed" if self._error else "none", "error": self._error, "devices": []}
         try:
@@ -55,7 +55,7 @@ class GpuQuery:
         except subprocess.TimeoutExpired:
             with contextlib.suppress(OSError):
                 os.killpg(self._child.pid, signal.SIGKILL)
-            # Not waited for: a process that hangs in the driver can't even be killed.
+            # Not waited for: a process that hangs in the driver can't be killed.
             if self._child.stdout is not None:
                 self._child.stdout.close()
             return {"status": "timeout", "error": f"nvidia-smi did not end within {deadline.seconds:.1f} s", "devices": []}
@@ -69,7 +69,7 @@ class GpuQuery:
 
 
 def parse(text: str) -> tuple[list[dict[str, Any]], str]:
-    """nvidia-smi's lines as devices, and the driver's version; lines that are none (warnings) are left out."""
+    """The devices in nvidia-smi's lines, and the driver's version; other lines (warnings) are skipped."""
     devices, driver = [], ""
     for line in text.splitlines():
         words = [word.strip() for word in line.split(",")]

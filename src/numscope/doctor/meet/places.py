@@ -1,4 +1,4 @@
-"""Numbers of nodes, given out by the hub where ``--node-rank`` was not given."""
+"""Node numbers, assigned by the hub where ``--node-rank`` is not given."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Seating:
+class Places:
     """Which node has which number.
 
     Args:
-        num_nodes, nproc: as the hub's own node was told.
+        num_nodes, nproc: as given to the hub's own node.
         hostname: of the hub's own node, which is number 0.
     """
 
@@ -19,7 +19,7 @@ class Seating:
         self._nproc = nproc
         self._taken: dict[int, str] = {0: hostname}
 
-    def take(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
+    def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
         """The answer to a node's request: its number, or why it gets none.
 
         Args:
@@ -29,17 +29,17 @@ class Seating:
         nodes, nproc, wish = int(request["nnodes"]), int(request["nproc"]), int(request["node_rank"])
         if (nodes, nproc) != (self._num_nodes, self._nproc):
             ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
-            return _refuse("world_size", f"{who} was told --nnodes {nodes} --nproc {nproc}, {self._taken[0]} was told {ours}")
+            return _refuse("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")
         if wish >= nodes:
-            return _refuse("rank", f"{who} was told --node-rank {wish}, expected one of 0 to {nodes - 1}")
+            return _refuse("rank", f"{who} was started with --node-rank {wish}, expected 0 to {nodes - 1}")
         if wish in self._taken:
-            return _refuse("duplicate", f"node {wish} is said by {who} and by {self._taken[wish]}")
+            return _refuse("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
         free = [node for node in range(nodes) if node not in self._taken]
         if not free:
             return _refuse("duplicate", f"{who} is one node more than --nnodes {nodes}")
         node = wish if wish >= 0 else free[0]
         self._taken[node] = who
-        return {"kind": "seat", "node": node}
+        return {"kind": "place", "node": node}
 
 
 def _refuse(why: str, reason: str) -> dict[str, Any]:

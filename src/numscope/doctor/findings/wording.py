@@ -1,4 +1,4 @@
-"""What findings are made of: their entry in a catalog, and ranks and hosts in few words."""
+"""How findings are made from a catalog, and how ranks, hosts and lists are spelled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def finding(
     severity: Severity | None = None,
     catalog: Mapping[str, Entry] = CATALOG,
 ) -> Finding:
-    """A finding of a catalog; its severity is the catalog's unless it is told."""
+    """A finding from a catalog, with the catalog's severity unless another one is given."""
     return Finding(
         id=id,
         severity=catalog[id].severity if severity is None else severity,
@@ -60,3 +60,13 @@ def listed(words: Iterable[Any], most: int = 6) -> str:
     if len(items) > most:
         return f"{', '.join(items[: most - 1])} and {len(items) - most + 1} more"
     return " and ".join(filter(None, (", ".join(items[:-1]), items[-1]))) if items else ""
+
+
+def capital(text: str) -> str:
+    """The text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def without(host: str) -> str:
+    """The remedy that leaves a host out of the job, in SLURM's words."""
+    return f"srun --exclude={host} …"

@@ -1,0 +1,79 @@
+"""What phase 3 measured, as a matrix over the nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.phases.cell import Cell, cells_of
+from numscope.doctor.records import Examined, Phase
+
+Pair = tuple[int, int]  # from node, to node
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The matrix.
+
+    Args:
+        cells: by (from node, to node).
+        hosts: name of each node.
+        ranks: of each node.
+        heard: pairs of which datagrams arrived; the absence of a pair proves nothing.
+        listened: nodes that reported which datagrams they received.
+        interface: by which most ranks are reached; "" if that is not known.
+    """
+
+    cells: Mapping[Pair, Cell]
+    hosts: Mapping[int, str]
+    ranks: Mapping[int, tuple[int, ...]]
+    heard: frozenset[Pair]
+    listened: frozenset[int]
+    interface: str = ""
+
+    @property
+    def examined(self) -> dict[Pair, Cell]:
+        return {pair: cell for pair, cell in self.cells.items() if cell.status != "skipped"}
+
+    def names(self, pairs: Iterable[Pair]) -> tuple[tuple[str, str], ...]:
+        """The host names of pairs of nodes."""
+        return tuple((self.hosts[one], self.hosts[other]) for one, other in sorted(pairs))
+
+    def lines(self, pairs: Iterable[Pair]) -> list[str]:
+        """What was observed between these pairs, one line each."""
+        told = []
+        for pair in sorted(pairs):
+            cell = self.cells[pair]
+            known = f"; the hub's port number there: {cell.known}" if cell.known else ""
+            told.append(f"{self.hosts[pair[0]]} to {self.hosts[pair[1]]} ({cell.address}): {cell.status}, {cell.error}{known}")
+        return told
+
+
+def links_of(examined: Examined, blame: Blame) -> Links:
+    """The matrix of all nodes."""
+    cells: dict[Pair, Cell] = {}
+    node_of = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
+    hosts: dict[int, str] = {}
+    ranks: dict[int, tuple[int, ...]] = {}
+    for rank, node in sorted(node_of.items()):
+        hosts.setdefault(node, blame.hosts[rank])
+        ranks[node] = (*ranks.get(node, ()), rank)
+    heard, listened = set(), set()
+    for rank, result in examined.of(Phase.LINKS).items():
+        for cell in cells_of(result):
+            cells[cell.from_node, cell.to_node] = cell
+            hosts.setdefault(cell.from_node, cell.from_host)
+            hosts.setdefault(cell.to_node, cell.to_host)
+        if "heard" in result.data and result.data.get("representative") == rank and rank in node_of:
+            listened.add(node_of[rank])
+            heard |= {(node_of[int(sender)], node_of[rank]) for sender in result.data["heard"] if int(sender) in node_of}
+    return Links(cells, hosts, ranks, frozenset(heard), frozenset(listened), _interface(examined))
+
+
+def _interface(examined: Examined) -> str:
+    """The interface by which the hub saw most ranks."""
+    names = Counter(str(result.data.get("interface", {}).get("name", "")) for result in examined.of(Phase.COMPARE).values())
+    del names[""], names["lo"]
+    return names.most_common(1)[0][0] if names else ""

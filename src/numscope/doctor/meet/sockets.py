@@ -1,0 +1,85 @@
+"""Addresses, names and listening sockets of this host, from the standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import socket
+import struct
+import threading
+
+from numscope.doctor.budget import Deadline
+
+
+def listen(port: int = 0, backlog: int = 1024) -> socket.socket:
+    """A socket that listens on all addresses, IPv6 and IPv4.
+
+    Args:
+        port: 0 lets the kernel choose one.
+
+    Raises: OSError, for example where the port is taken.
+    """
+    try:
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    except (OSError, ValueError) as error:  # a kernel without IPv6
+        if getattr(error, "errno", 0) == errno.EADDRINUSE:
+            raise
+    return socket.create_server(("", port), backlog=backlog)
+
+
+def resolve(name: str, deadline: Deadline) -> list[str]:
+    """The addresses of a host name, in the resolver's order. Resolvers have no time limit of their own, so a thread asks.
+
+    Raises: OSError with the reason as its text.
+    """
+    addresses: list[str] = []
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            addresses.extend(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)))
+        except (OSError, UnicodeError) as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask, name="doctor-resolve", daemon=True)
+    asking.start()
+    asking.join(max(deadline.left, 1e-3))
+    if errors:
+        raise OSError(getattr(errors[0], "strerror", None) or str(errors[0]))
+    if not addresses:
+        raise OSError(f"no answer from the resolver within {deadline.seconds:.1f} s")
+    return addresses
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address reaches only its own host."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0].removeprefix("::ffff:")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_own(address: str) -> bool:
+    """Whether this host has an address: only such an address can be bound."""
+    with contextlib.suppress(OSError), socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
+        probe.bind((address, 0))
+        return True
+    return False
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """IPv6 or IPv4."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def address_of(ifname: str) -> str:
+    """The IPv4 address of a network interface; "" if the interface has none or ``ifname`` is empty."""
+    if not ifname:
+        return ""
+    import fcntl
+
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        request = struct.pack("256s", ifname.encode()[:15])
+        return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), 0x8915, request)[20:24])  # SIOCGIFADDR
+    return ""
