@@ -18,10 +18,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
+from tests.warm import prepare
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
-
+sys.executable = prepare()  # what a test starts with it starts with torch; tests of a fresh interpreter take warm.COLD
 
 settings.register_profile("numscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # timings decide no test
 settings.load_profile("numscope")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
 import numscope
+from tests.warm import COLD
 
 SOURCES = str(Path(numscope.__file__).parent.parent)
 
@@ -33,7 +33,7 @@ STOP = """
 def run(folder: Path, *parts: str) -> subprocess.CompletedProcess[str]:
     (folder / "s.py").write_text("".join(textwrap.dedent(part) for part in parts))
     whole = {**os.environ, "PYTHONPATH": SOURCES, "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": ""}
-    command = [sys.executable, "-m", "numscope", "run", "s.py"]
+    command = [COLD, "-m", "numscope", "run", "s.py"]
     return subprocess.run(command, cwd=folder, env=whole, capture_output=True, text=True, timeout=60)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import numscope
+from tests.warm import COLD
 
 SOURCES = str(Path(numscope.__file__).parent.parent)
 
@@ -42,8 +43,8 @@ def same(tmp_path: Path) -> Same:
     """Runs what stands after ``python`` both ways in a folder, compares all that can be seen, returns it."""
 
     def compare(*words: str, flags: Sequence[str] = (), stdin: str = "") -> Ended:
-        bare = end([sys.executable, *flags, *words], tmp_path, stdin)
-        watched = end([sys.executable, *flags, "-m", "numscope", "run", *words], tmp_path, stdin)
+        bare = end([COLD, *flags, *words], tmp_path, stdin)
+        watched = end([COLD, *flags, "-m", "numscope", "run", *words], tmp_path, stdin)
         assert watched == bare
         return bare
 
@@ -181,8 +182,8 @@ def test_uncaught_error_in_a_module_run_by_name(same: Same, tmp_path: Path) -> N
 
 def test_nothing_to_run(same: Same, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    bare = end([sys.executable, "nope.py"], tmp_path)
-    watched = end([sys.executable, "-m", "numscope", "run", "nope.py"], tmp_path)
+    bare = end([COLD, "nope.py"], tmp_path)
+    watched = end([COLD, "-m", "numscope", "run", "nope.py"], tmp_path)
     assert bare.status == watched.status == 2
     assert watched.stderr == f"numscope: can't open file {str(tmp_path / 'nope.py')!r}: [Errno 2] No such file or directory\n"
     same("empty")
@@ -271,7 +272,7 @@ def test_error_with_a_status_of_its_own_ends_the_script_with_it(tmp_path: Path, 
         "late": stop.replace("    finding = None\n", "") + "raise Stop('enough')",
     }
     write(tmp_path, "s.py", sources[place])
-    ended = end([sys.executable, "-m", "numscope", "run", "s.py"], tmp_path)
+    ended = end([COLD, "-m", "numscope", "run", "s.py"], tmp_path)
     assert ended.status == 3
     said, line, code = {"top": ("", "5 in step", "raise Stop('x')"), "library": ("", "6 in hook", "raise Stop('x')")}.get(
         place, ("enough: ", "3 in <module>", "raise Stop('enough')")
@@ -284,5 +285,5 @@ def test_console_script_runs_as_the_module_does(tmp_path: Path) -> None:
     write(tmp_path, "mod.py", IDENTITY)
     door = "import sys; sys.argv[0] = 'numscope'; from numscope.cli.command import main; main()"
     for words in (["s.py", "a"], ["-m", "mod", "a"]):
-        bare = end([sys.executable, *words], tmp_path)
-        assert end([sys.executable, "-c", door, "run", *words], tmp_path) == bare
+        bare = end([COLD, *words], tmp_path)
+        assert end([COLD, "-c", door, "run", *words], tmp_path) == bare

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,18 +32,10 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.fixture(scope="module")
-def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """``--launch`` with a process that has torch already; on other systems than Linux nothing."""
-    if sys.platform != "linux":
-        yield ("--seed", "0")
-        return
-    path = str(tmp_path_factory.mktemp("warm") / "s")
-    words = [sys.executable, str(Path(__file__).with_name("warm.py"))]
-    with subprocess.Popen([*words, "serve", path], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": SOURCES}) as server:
-        assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-        yield ("--launch", shlex.join([*words, "run", path]))
-        server.kill()
+@pytest.fixture
+def launch() -> tuple[str, str]:
+    """A launcher for the trials, as a user may name one."""
+    return ("--launch", sys.executable)
 
 
 def test_script_without_a_step_is_told_with_its_output(here: Path) -> None:

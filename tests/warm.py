@@ -1,0 +1,484 @@
+"""``WARM``: an interpreter for a test's commands that has torch from the start.
+
+Nine tenths of what a small script costs are its imports. So one server, started when it is first needed and shared by all tests of a run,
+imports what they use and forks a child for each command. The child has the command's arguments, variables, folder and open files, and runs
+it as ``__main__``. A module is in its ``sys.modules`` only once the command has imported it, which then takes no time.
+
+A command that asks for more, such as an option of the interpreter or a variable that torch reads while it loads, is run by ``COLD``, the
+real interpreter. Tests about an interpreter's own start and end name ``COLD`` themselves.
+
+``WARM`` starts a process that asks the server and then stands for the child: it passes on signals, ends as the child ends, and takes the
+child with it when it is killed. Only the child's process number, parent and session are others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # a command's start pays for each import
+    import socket
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
+    from typing import Any, NoReturn
+
+# What the server imports, in this order; beside a name, what its import brings with it from further up.
+_ROOTS = {
+    **dict.fromkeys(("typing_extensions", "numpy", "yaml", "rich.console", "rich.table", "click", "pydantic"), ()),
+    "torch": ("numpy",),
+    "torch._dynamo": ("torch",),
+    "torch._inductor.config": ("torch",),
+    "torch.distributed.run": ("torch",),
+    "pytest": (),
+    "transformers.trainer": ("torch",),
+}
+_FOLDER = "NUMSCOPE_TESTS_WARM"  # the variable that names the server's folder to the other processes of a run
+COLD = os.environ.setdefault("NUMSCOPE_TESTS_COLD", sys.executable)
+# Variables that are read while an interpreter or a library loads: where they differ from the server's, a real interpreter runs.
+_READ_AT_START = ("LD_", "PYTHON", "TORCH", "PYTORCH", "TRITON", "MKL_", "KMP_", "OPENBLAS", "HF_", "TRANSFORMERS_")
+_READ_LATER = (
+    *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"),
+    *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),
+)
+_FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+_HIGH = 512  # above all files that a command may hold
+
+
+def prepare() -> str:
+    """``WARM``'s path; on other systems than Linux, ``COLD``'s. The folder it is in goes with this process."""
+    if sys.platform != "linux":
+        return COLD
+    import atexit
+    import marshal
+    import py_compile
+    import shlex
+    import shutil
+    import tempfile
+
+    folder = os.environ.get(_FOLDER, "")
+    warm = os.path.join(folder, "python")
+    if not folder or not os.path.exists(warm):
+        folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="warm-")
+        owner = os.getpid()
+        atexit.register(lambda: os.getpid() == owner and not os.environ.get("WKEEP") and shutil.rmtree(folder, ignore_errors=True))
+        program = os.path.join(folder, "warm.pyc")
+        py_compile.compile(__file__, program, dfile="<frozen tests.warm>", doraise=True)  # frames of ours count as the interpreter's
+        with open(os.path.join(folder, "environ"), "wb") as file:
+            marshal.dump((owner, dict(os.environ)), file)
+        warm = os.path.join(folder, "python")
+        with open(warm, "w") as launcher:
+            launcher.write(f'#!/bin/sh\nexec {shlex.quote(COLD)} -IS {shlex.quote(program)} ask {shlex.quote(folder)} "$@"\n')
+        os.chmod(warm, 0o755)
+    return warm
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+# The process that asks. It imports only what is compiled into the interpreter.
+
+
+def _ask(folder: str, words: list[str]) -> NoReturn:
+    import _signal
+    import _socket
+    import marshal
+
+    if words[:1] == ["-B"]:  # multiprocessing says so for PYTHONDONTWRITEBYTECODE
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        del words[0]
+    if not _is_plain(words):
+        os.execv(COLD, [COLD, *words])
+    fds = [number for number in map(int, os.listdir("/proc/self/fd")) if _is_inherited(number)]
+    umask = os.umask(0)
+    os.umask(umask)
+    request = marshal.dumps((_namespaces(), words, dict(os.environ), os.getcwd(), umask, fds))
+    server = _connect(folder)
+    rights = b"".join(number.to_bytes(4, sys.byteorder) for number in fds)
+    server.sendmsg([len(request).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    server.sendall(request)
+    child = int.from_bytes(server.recv(8), "big")
+    if not child:
+        os.execv(COLD, [COLD, *words])
+    for name in _FORWARDED:
+        _signal.signal(getattr(_signal, name), lambda number, frame: os.kill(child, number))
+    status = int.from_bytes(server.recv(8) or b"\xff\0", "big")  # without an answer the server has died: status 255
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != _signal.SIGKILL:
+            _signal.signal(number, _signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _is_plain(words: list[str]) -> bool:
+    if words[:1] in (["-c"], ["-m"]):
+        return len(words) > 1
+    return bool(words) and not words[0].startswith("-") and words[0].endswith(".py") and os.path.isfile(words[0])
+
+
+def _namespaces() -> list[str]:
+    return [os.readlink(f"/proc/self/ns/{name}") for name in ("mnt", "net", "pid", "uts")]
+
+
+def _is_inherited(number: int) -> bool:
+    try:
+        return os.get_inheritable(number)
+    except OSError:  # the folder that the numbers were read from
+        return False
+
+
+def _connect(folder: str) -> socket.socket:
+    import _socket
+    import fcntl
+
+    def reached() -> Any:
+        server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            server.connect(os.path.join(folder, "socket"))
+        except (FileNotFoundError, ConnectionRefusedError):
+            server.close()
+            return None
+        return server
+
+    server = reached()
+    if server is None:
+        lock = os.open(os.path.join(folder, "lock"), os.O_CREAT | os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = reached()
+        if server is None:
+            _start(folder)
+            server = reached()
+        os.close(lock)
+    if server is None:
+        with open(os.path.join(folder, "log")) as log:
+            sys.exit(f"tests.warm: the server did not start: {log.read()}")
+    return server
+
+
+def _start(folder: str) -> None:
+    import marshal
+
+    with open(os.path.join(folder, "environ"), "rb") as file:
+        owner, environ = marshal.load(file)
+    done, doing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        os.set_inheritable(doing, True)
+        null = os.open(os.devnull, os.O_RDWR)
+        log = os.open(os.path.join(folder, "log"), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        for number, source in enumerate((null, null, log)):
+            os.dup2(source, number)
+        os.closerange(3, doing)
+        os.closerange(doing + 1, _HIGH)
+        path = environ.pop("PYTHONPATH", "")
+        environ["PYTHONHASHSEED"] = "0"  # all children have the server's: what a search asks for its trials
+        os.execve(COLD, [COLD, os.path.join(folder, "warm.pyc"), "serve", folder, str(owner), str(doing), path], environ)
+    os.close(doing)
+    os.read(done, 1)  # its end says that the server listens, or has died
+    os.close(done)
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+# The server.
+
+
+class _Server:
+    def __init__(self, folder: str, owner: int, path: str) -> None:
+        import socket
+
+        self.folder = folder
+        self.owner = owner
+        self.environ = {**os.environ, "PYTHONPATH": path}
+        sys.executable = os.path.join(folder, "python")  # before multiprocessing makes a note of it
+        del sys.path[0]
+        self.path = list(sys.path)
+        sys.path[:0] = _entries(path)
+        self.modules = _Modules()
+        while self.modules.waiting and "torch" not in self.modules.root_of:
+            self.modules.load_next()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(os.path.join(folder, "socket"))
+        self.listener.listen(64)
+
+    def serve(self) -> tuple[Any, ...] | None:
+        """Returns in each child, with what it is to run; in the server, with nothing, when the run is over."""
+        import contextlib
+        import select
+        import signal
+
+        woken, wakes = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(wakes, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        children: dict[int, socket.socket] = {}
+        while self._is_wanted():
+            ready, _, _ = select.select([self.listener, woken, *children.values()], [], [], 0 if self.modules.waiting else 0.5)
+            if not ready and self.modules.waiting:
+                self.modules.load_next()
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 4096)
+            for child, client in list(children.items()):
+                ended, status = os.waitpid(child, os.WNOHANG)
+                if ended:
+                    del children[child]
+                    with client, contextlib.suppress(OSError):
+                        client.sendall(status.to_bytes(8, "big"))
+                elif client in ready:  # it sends nothing: it has ended
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+                        os.killpg(child, signal.SIGKILL)
+            if self.listener in ready:
+                client, _ = self.listener.accept()
+                asked = self._asked(client)
+                if asked is None:
+                    client.close()
+                    continue
+                child = os.fork()
+                if child == 0:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for each in (self.listener, client, *children.values()):
+                        each.close()
+                    os.close(woken)
+                    os.close(wakes)
+                    return asked
+                for each in asked[-1]:
+                    os.close(each)
+                with contextlib.suppress(OSError):
+                    client.sendall(child.to_bytes(8, "big"))
+                children[child] = client
+        return None
+
+    def _is_wanted(self) -> bool:
+        try:
+            os.kill(self.owner, 0)
+        except ProcessLookupError:
+            return False
+        return os.path.exists(self.folder)
+
+    def _asked(self, client: socket.socket) -> tuple[Any, ...] | None:
+        """Words, variables, folder, mask, numbers of files, the files; None where a real interpreter must run them."""
+        import marshal
+        import socket
+
+        head, fds, _, _ = socket.recv_fds(client, 8, 250)
+        body = client.makefile("rb").read(int.from_bytes(head, "big"))
+        if head and len(body) == int.from_bytes(head, "big"):
+            namespaces, *asked = marshal.loads(body)
+            differing = self._differing(asked[1]) if namespaces == _namespaces() else namespaces
+            if not differing:
+                return (*asked, fds)
+            print(f"not with {differing}: {asked[0]}", file=sys.stderr, flush=True)
+            client.sendall(bytes(8))
+        for fd in fds:
+            os.close(fd)
+        return None
+
+    def _differing(self, environ: dict[str, str]) -> list[str]:
+        names = {name for name in {*environ, *self.environ} if name.startswith(_READ_AT_START) and not name.startswith(_READ_LATER)}
+        return [name for name in sorted(names) if environ.get(name, "") != self.environ.get(name, "")]
+
+
+def _entries(path: str) -> list[str]:
+    return [os.path.abspath(entry) for entry in path.split(os.pathsep)] if path else []
+
+
+class _Modules:
+    """Imports modules and hides them again; as a finder, gives each back to who imports it."""
+
+    def __init__(self) -> None:
+        self.waiting = list(_ROOTS)
+        self.hidden: dict[str, ModuleType] = {}
+        self.root_of: dict[str, str] = {}
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+
+    def load_next(self) -> None:
+        import gc
+        import importlib
+        import traceback
+
+        root = self.waiting.pop(0)
+        visible = set(sys.modules)
+        try:
+            importlib.import_module(root)
+        except Exception:
+            traceback.print_exc()  # into the log; whoever imports it sees the same
+        for name in sorted(set(sys.modules) - visible):
+            if name.partition(".")[0] not in sys.stdlib_module_names:
+                self.hidden[name] = sys.modules.pop(name)
+                self.root_of.setdefault(name, root)
+        for name in self.hidden:
+            parent, _, tail = name.rpartition(".")
+            if parent and self.root_of[parent] != self.root_of[name]:
+                self.hidden[parent].__dict__.pop(tail, None)
+        gc.collect()
+        gc.freeze()  # else a child's collector would copy every page of it
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        module = self.hidden.get(name)
+        if module is None:
+            return None
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]  # type: ignore[arg-type]
+        spec = next((found for finder in others if (found := finder.find_spec(name, path, target)) is not None), None)
+        if spec is not None and module.__spec__ is not None and spec.origin == module.__spec__.origin:
+            spec.loader = _Loader(self, module)  # type: ignore[assignment]
+            return spec
+        return None  # the command's path has another module of that name
+
+    def restore(self, name: str) -> None:
+        import importlib
+
+        root, family = self.root_of[name], name.partition(".")[0]
+        for need in _ROOTS[root]:
+            importlib.import_module(need)
+        for each in [each for each in self.hidden if self.root_of[each] == root and each.partition(".")[0] == family]:
+            module = sys.modules.setdefault(each, self.hidden.pop(each))
+            parent, _, tail = each.rpartition(".")
+            if parent in sys.modules and self.root_of.get(parent) != root:
+                setattr(sys.modules[parent], tail, module)
+        if name == "torch":
+            threads = os.environ.get("OMP_NUM_THREADS", "")
+            sys.modules["torch"].set_num_threads(int(threads) if threads.isdigit() else len(os.sched_getaffinity(0)))
+
+
+class _Loader:
+    def __init__(self, modules: _Modules, module: ModuleType) -> None:
+        self.modules = modules
+        self.module = module
+        self.spec = module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec
+        self.modules.restore(module.__name__)
+
+    def __getattr__(self, name: str) -> Any:  # what -m asks for
+        return getattr(self.spec and self.spec.loader, name)
+
+
+# --------------------------------------------------------------------------------------------------------------------------
+# The child.
+
+
+def _become(
+    server: _Server, words: list[str], environ: dict[str, str], folder: str, umask: int, numbers: list[int], fds: list[int]
+) -> None:
+    """Makes this process the one that was asked for, and runs its command."""
+    import fcntl
+    import importlib
+
+    os.setsid()
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH) for fd in fds]
+    for fd in fds:
+        os.close(fd)
+    for fd, number in zip(high, numbers, strict=True):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.chdir(folder)
+    os.umask(umask)
+    os.environ.clear()
+    os.environ.update(environ)
+    encoding, _, errors = environ.get("PYTHONIOENCODING", "").partition(":")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        lenient = old.errors if name == "stderr" else errors or old.errors
+        new = open(number, "w" if number else "r", 1 if number == 2 else -1, encoding or old.encoding, lenient, closefd=False)
+        new.buffer.raw.name = old.name
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+    sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.orig_argv = [sys.executable, *words]
+    sys.path[:] = ["", *_entries(environ.get("PYTHONPATH", "")), *server.path]
+    importlib.invalidate_caches()
+    status = 0
+    try:
+        _run(words)
+    except SystemExit as stop:
+        status = _status(stop.code)
+    except BaseException as error:
+        status = _print(error)
+    _end(status)
+
+
+def _run(words: list[str]) -> None:
+    import builtins
+    import runpy
+    import types
+    from importlib.machinery import SourceFileLoader
+
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    main.__annotations__ = {}
+    sys.modules["__main__"] = main
+    if words[0] == "-m":
+        sys.path[0] = os.getcwd()
+        sys.argv = ["-m", *words[2:]]
+        runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]  # as the interpreter does
+    elif words[0] == "-c":
+        main.__loader__ = sys.__loader__
+        sys.argv = ["-c", *words[2:]]
+        exec(compile(words[1], "<string>", "exec", dont_inherit=True), main.__dict__)
+    else:
+        path = os.path.join(os.getcwd(), words[0])
+        sys.path[0] = os.path.dirname(os.path.realpath(path))
+        sys.argv = list(words)
+        main.__file__ = path
+        main.__loader__ = SourceFileLoader("__main__", path)
+        main.__dict__["__cached__"] = None
+        with open(path, "rb") as file:
+            source = file.read()
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+
+
+def _status(code: object) -> int:
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _print(error: BaseException) -> int:
+    """Prints what ended the command as the interpreter does, without our frames; the status."""
+    import signal
+
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == _print.__code__.co_filename:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    sys.excepthook(type(error), error, trace)
+    return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _end(status: int) -> NoReturn:
+    """Ends as the interpreter does, but for the destructors of torch's libraries, which take longer than all before."""
+    import atexit
+    import ctypes
+    import gc
+    import signal
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "ask":
+        _ask(sys.argv[2], sys.argv[3:])
+    started = _Server(sys.argv[2], int(sys.argv[3]), sys.argv[5])
+    os.close(int(sys.argv[4]))
+    asked = started.serve()
+    if asked is not None:
+        _become(started, *asked)
