@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.records.finding import Numbers
+from numscope.records.observation import FIELDS
 from numscope.summary import dispatch, native
-from numscope.summary.state import EMPTY_ROW, FIELDS, ROW_BYTES, ROW_WIDTH, Groups, Summary
+from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH, Groups, Summary
 
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
 
