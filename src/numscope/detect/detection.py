@@ -94,12 +94,14 @@ class Detection:
         if not self.closed:
             self.closed = True
             _live.remove(self)
+            self.evidence.outside.take_off()
             self._steps.remove(self)
             outside.backward.leave()
             self.judge.close()
             self.evidence.outside.release(id(self.evidence))
-            self.evidence.outside.pause()
             self.evidence.forget()
+            if not _live:
+                self.evidence.outside.reset()
 
     @property
     def expects_backward(self) -> bool:
@@ -154,7 +156,7 @@ class Detection:
             t.register_hook(hook)  # type: ignore[no-untyped-call]
             call.graph.append(weakref.ref(hook))
         call.awaits_backward = bool(live)
-        evidence.outside.call_ends(id(evidence), found, watch=bool(live))
+        evidence.outside.call_ends(id(evidence), found, watch=True)
         if not live and not call.grad_enabled and evidence.journal.on_host:
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
             self._drop(call)
@@ -206,7 +208,7 @@ class Detection:
         evidence = self.evidence
         evidence.calls.remove(call)
         if not evidence.calls and not self._steps.had_backward:
-            evidence.forget()
+            evidence.forget(leaves_tape=True)
 
     # ---- what the step tells
 
@@ -222,7 +224,7 @@ class Detection:
     def before_step(self, optimizer: Optimizer) -> None:
         self._guard(self._before_step, optimizer)
 
-    def after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
+    def after_step(self, optimizer: Optimizer) -> None:
         if not in_backward():
             self._guard(self._after_step, optimizer)
 

@@ -79,7 +79,9 @@ class Evidence:
             if isinstance(rate := group.get("lr"), float | int):
                 self.rates.update((id(p), rate) for p in group["params"])
 
-    def forget(self) -> None:
-        """The step is over, and no backward through its calls can follow."""
+    def forget(self, leaves_tape: bool = False) -> None:
+        """No backward through its calls can follow; ``leaves_tape``: what came of them may be another model's data."""
         self.calls.clear()
+        if leaves_tape:
+            self.outside.release(id(self))
         self.forget_rows()

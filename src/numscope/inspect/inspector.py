@@ -21,7 +21,6 @@ from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
-from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
 from numscope.probe.layers import LayerProbe
@@ -148,8 +147,8 @@ class Inspector:
         if self._active.sites and not self._leaving:
             self._guard(self._see_before_step, optimizer)
 
-    def after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
-        self._guard(self._after_step, optimizer, had_closure)
+    def after_step(self, optimizer: Optimizer) -> None:
+        self._guard(self._after_step, optimizer)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler left it out: its gradients are those that made it do so, its weights do not move."""
@@ -179,12 +178,10 @@ class Inspector:
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
 
     def _see_before_step(self, optimizer: Optimizer) -> None:
-        self._see_weights(ids_of(optimizer), self._weights if optimizer_probe.has_closure() else (*self._weights, *self._wgrads))
+        self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
         self._copy_weights(optimizer)
 
-    def _after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
-        if had_closure and self._active.sites and not self._leaving:
-            self._see_weights(ids_of(optimizer), self._wgrads)
+    def _after_step(self, optimizer: Optimizer) -> None:
         dynamics = self._dynamics.pop(id(optimizer), None)
         for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
             first = self._inspection.sites[site].offset("dynamics")

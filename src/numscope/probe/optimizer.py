@@ -30,6 +30,9 @@ class StepListener:
     def before_step(self, optimizer: Optimizer) -> None:
         """Gradients are final, unless the step has a closure that makes them; weights are untouched."""
 
+    def after_closure(self, optimizer: Optimizer) -> None:
+        """The closure of the step at work has run for the first time: gradients are final now, and weights still untouched."""
+
     def after_step(self, optimizer: Optimizer) -> None:
         """Weights have been updated."""
 
@@ -97,14 +100,19 @@ def _told() -> tuple[StepListener, ...]:
 
 
 def _install() -> None:
-    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         global _has_closure
-        _has_closure = callable(kwargs.get("closure") or (args[1] if len(args) > 1 else None))
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        _has_closure = callable(closure)
         if _stepped is not None:
             _stepped.append(optimizer)
         if not _skips_inside(optimizer):
             for listener in _told():
                 listener.before_step(optimizer)
+        if not _has_closure or not _told():
+            return None
+        wrapped = _tell_of(closure, optimizer)
+        return ((args[0], wrapped, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": wrapped})
 
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         skipped = _skips_inside(optimizer)
@@ -117,6 +125,23 @@ def _install() -> None:
     _patch(torch.autograd, "grad", _grad)
     _patch(torch.amp.GradScaler, "step", _scaler_step)
     _patch(Optimizer, "__init__", _make)
+
+
+def _tell_of(closure: Any, optimizer: Optimizer) -> Callable[[], Any]:
+    """A closure that tells listeners when it has run for the first time."""
+    is_first = True
+
+    @functools.wraps(closure, updated=())
+    def run() -> Any:
+        nonlocal is_first
+        result = closure()
+        if is_first:
+            is_first = False
+            for listener in _told():
+                listener.after_closure(optimizer)
+        return result
+
+    return run
 
 
 def _skips_inside(optimizer: Optimizer) -> bool:

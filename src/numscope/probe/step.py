@@ -28,10 +28,10 @@ class Reader(Protocol):
         """``backward`` is about to run from these tensors, perhaps another model's."""
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """One of the model's optimizers is about to step."""
+        """One of the model's optimizers is about to step: gradients are final, a closure has run, weights are untouched."""
 
-    def after_step(self, optimizer: Optimizer, had_closure: bool) -> None:
-        """It has stepped. With a closure, gradients were made within the step."""
+    def after_step(self, optimizer: Optimizer) -> None:
+        """It has stepped."""
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler left out the step of one of the model's optimizers."""
@@ -80,7 +80,9 @@ class Step(optimizer_probe.StepListener):
         self._heard_forward = False
         self._readers: list[Reader] = []
         self._stepped: list[Optimizer] = []  # in this step, or this round of it
-        self._stepping: dict[int, bool] = {}  # ids of optimizers that are at their step (or raised in it), and whether a closure runs in it
+        self._stepping: dict[
+            int, bool
+        ] = {}  # ids of optimizers that are at their step (or raised in it), and whether their closure is still to end
         self._ended_by_optimizer = False  # the last step, and nothing has begun since
 
     def add(self, reader: Reader) -> None:
@@ -161,6 +163,9 @@ class Step(optimizer_probe.StepListener):
     def before_step(self, optimizer: Optimizer) -> None:
         self._guard(self._before_step, optimizer)
 
+    def after_closure(self, optimizer: Optimizer) -> None:
+        self._guard(self._after_closure, optimizer)
+
     def after_step(self, optimizer: Optimizer) -> None:
         self._guard(self._after_step, optimizer)
 
@@ -194,6 +199,15 @@ class Step(optimizer_probe.StepListener):
         self.optimizers.search()
         self.optimizers.meet(optimizer)
         self._stepping[id(optimizer)] = optimizer_probe.has_closure()
+        if not self._stepping[id(optimizer)]:
+            self._tell(optimizer)
+
+    def _after_closure(self, optimizer: Optimizer) -> None:
+        if self._stepping.get(id(optimizer)):
+            self._stepping[id(optimizer)] = False
+            self._tell(optimizer)
+
+    def _tell(self, optimizer: Optimizer) -> None:
         try:
             for reader in tuple(self._readers):
                 reader.before_step(optimizer)
@@ -204,9 +218,10 @@ class Step(optimizer_probe.StepListener):
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if any(o is optimizer for o in self._stepped):
-            had_closure = self._stepping.pop(id(optimizer), False)
+            if self._stepping.pop(id(optimizer), False):  # an optimizer that did not call its closure
+                self._tell(optimizer)
             for reader in tuple(self._readers):
-                reader.after_step(optimizer, had_closure)
+                reader.after_step(optimizer)
             self._end_if_all_in()
 
     def _skipped_step(self, optimizer: Optimizer) -> None:

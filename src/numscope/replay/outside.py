@@ -34,8 +34,9 @@ MODEL_OUTPUT = "input from the model:"  # how the tape's operands are called tha
 MAX_NODES = 512  # of a loss's graph; one longer than that has a model in it
 _LIMIT = 4096  # records on the tape; the oldest go
 _FEW_TIMES = 16  # that a step's stretches are watched operation by operation; an agent acts more often, and then function by function
+_CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS = 1 << 16
-_MANY_ROWS = 256  # of models whose steps overlap for ever, as a generator's and a discriminator's
+_MANY_ROWS = 3500  # where no step's end begins the tape anew: evaluation; models whose steps overlap for ever
 
 
 class Outside:
@@ -47,7 +48,7 @@ class Outside:
     """
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = Ledger(capacity=_CAPACITY)
         self.tape = OpTape(limit=_LIMIT)
         self.backward: list[State] = []  # gradients that came out of the tape's nodes, in order
         self._users: dict[Hashable, Callable[[Exception], None]] = {}
@@ -81,7 +82,8 @@ class Outside:
             self._resumes = self.watching
         self.pause()
         begins = user in self._done or user not in self._users
-        if self._done.issuperset(self._users) or (begins and self._passed.issuperset(self._users) and len(self.ledger) > _MANY_ROWS):
+        ended = bool(self._done) and self._done.issuperset(self._users)
+        if ended or (begins and self._passed.issuperset(self._users) and len(self.ledger) > _MANY_ROWS):
             self._users = {other: told for other, told in self._users.items() if other not in self._done}
             self._done.clear()
             self.reset()
@@ -114,20 +116,24 @@ class Outside:
 
     def pause(self) -> None:
         """Stop watching, until ``begin``."""
+        mode = self.take_off()
+        if mode is not None:
+            self._nodes.append(range(self._began, torch._C._autograd._get_sequence_nr()))
+            if mode.error is not None:
+                self._fail(mode.error)
+
+    def take_off(self) -> OpProbe | FunctionProbe | None:
+        """Take what watches off torch's stacks of modes. Returns: the mode that was on."""
         while self._custom:  # the function's backward raised
             self._pop(self._custom.pop())
-        if self._mode is None:
-            return
         mode, self._mode = self._mode, None
-        if mode.error is not None:
-            self._fail(mode.error)
-        self._nodes.append(range(self._began, torch._C._autograd._get_sequence_nr()))
         if isinstance(mode, OpProbe):
             self._pop(mode)
-        else:
+        elif mode is not None:
             mode.is_on = False
             self._leftover.append(mode)
-            self._pop_leftover()
+        self._pop_leftover()
+        return mode
 
     def step_ends(self, user: Hashable) -> None:
         """A user's step is over: it asks again only about a further backward, before the next call begins."""
@@ -136,17 +142,16 @@ class Outside:
             self._passed.add(user)
 
     def release(self, user: Hashable) -> None:
-        """A user asks no more; with the last one, the tape begins anew."""
+        """A user asks no more. What is on the tape stays for others, until steps end or it has grown."""
         self._inside.discard(user)
         self._done.discard(user)
-        if self._users.pop(user, None) is not None and not self._users:
-            self.reset()
+        self._users.pop(user, None)
 
     def reset(self) -> None:
         """Forget what was seen."""
         self.tape = OpTape(limit=_LIMIT)
-        if len(self.ledger) > 2 * _MANY_ROWS:
-            self.ledger = Ledger()  # one long step must not cost memory for ever
+        if len(self.ledger) > _CAPACITY:
+            self.ledger = Ledger(capacity=_CAPACITY)  # one long step must not cost memory for ever
         self.ledger.reset()
         self.backward = []
         self._passed.clear()

@@ -183,8 +183,12 @@ class AutoWatch:
             self.coverage.not_watched(type(module).__name__, f"{type(error).__name__}: {error}")
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
-    def _watch_tensors(self, model: nn.Module) -> scopes.Scope:
-        scope = scopes.Scope(model, self.options, called=False)
+    def _watch_tensors(self, model: nn.Module) -> scopes.Scope | None:
+        try:
+            scope = scopes.Scope(model, self.options, called=False)
+        except Exception as error:
+            self.coverage.not_watched("an optimizer's tensors", f"{type(error).__name__}: {error}")
+            return None
         self.scopes.append(scope)
         self.coverage.add(scope)
         return scope

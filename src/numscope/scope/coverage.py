@@ -87,7 +87,7 @@ class Coverage:
             skipped.update(step for step, _ in scope.events)
             faults = [fault for fault in (scope.fault, "" if inspector is None else inspector.fault) if fault]
             found.gaps += [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
-            if detecting and not (steps or faults or scope.findings):
+            if detecting and not (scope.has_trained or faults):
                 found.gaps.append(f"backward of {name}: none was called on its outputs")
         found.skipped = len(skipped)
         return found

@@ -121,6 +121,11 @@ class Scope:
         return self._steps.num_steps
 
     @property
+    def has_trained(self) -> bool:
+        """Whether a backward or a step of the model was seen."""
+        return self._steps.num_steps > 0 or self._steps.had_backward
+
+    @property
     def num_tensors(self) -> int:
         """Tensors that detection has observed."""
         return 0 if self._detection is None else self._detection.evidence.journal.num_tensors

@@ -34,11 +34,11 @@ class TensorWatch(optimizer_probe.StepListener):
     What runs outside modules is watched from the moment an optimizer is made, so that the first step's line is known too.
 
     Args:
-        watch: opens a scope on a model.
+        watch: opens a scope on a model; None where it can't.
         live: the scopes at work.
     """
 
-    def __init__(self, watch: Callable[[nn.Module], Scope], live: Callable[[], Sequence[Scope]]) -> None:
+    def __init__(self, watch: Callable[[nn.Module], Scope | None], live: Callable[[], Sequence[Scope]]) -> None:
         self._watch = watch
         self._live = live
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, bool] = weakref.WeakKeyDictionary()  # and whether it is watched
@@ -54,7 +54,12 @@ class TensorWatch(optimizer_probe.StepListener):
         unknown = [o for o, is_watched in self._optimizers.items() if not is_watched and not any(s.trains(o) for s in self._live())]
         for optimizer in unknown:
             self._optimizers[optimizer] = True
-            self._watch(Tensors(optimizer)).before_backward(roots)
+            self._open(Tensors(optimizer), roots)
         if not self._optimizers and not self._has_no_optimizer:
             self._has_no_optimizer = True
-            self._watch(Tensors(None)).before_backward(roots)
+            self._open(Tensors(None), roots)
+
+    def _open(self, model: nn.Module, roots: Sequence[Tensor]) -> None:
+        scope = self._watch(model)
+        if scope is not None:
+            scope.before_backward(roots)
