@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 from numscope.detect.evidence import BadLeaf, Evidence
-from numscope.detect.growth import growth, with_growth
+from numscope.detect.weights import with_weights
 from numscope.distributed.agree import Ranks
 from numscope.probe import walk
 from numscope.probe.naming import class_name
@@ -19,7 +18,6 @@ from numscope.replay.culprit import find_culprit
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.outside import MODEL_OUTPUT
 from numscope.replay.pending import pending_states
-from numscope.replay.reasons.explain import NEVER_WRITTEN
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
@@ -89,9 +87,6 @@ def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
     journal = evidence.journal
     numbers = journal.numbers(index, slot)
     event = journal.events[index]
-    culprit = replay.culprit
-    if culprit is not None and culprit.reason == Reason.BAD_PARAMETER and evidence.step == 0:
-        culprit = replace(culprit, advice=NEVER_WRITTEN)
     finding = Finding(
         step=evidence.step,
         batch=event.call,
@@ -100,20 +95,20 @@ def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
         site=journal.site(index, slot),
         kind=kind_of(numbers),
         contained=False,
-        culprit=culprit,
+        culprit=replay.culprit,
         replay=replay.status,
         frames=journal.frames(index, evidence.frames),
         model=evidence.model,
         numbers=numbers,
     )
-    return with_growth(finding, growth(evidence))
+    return with_weights(finding, evidence)
 
 
 def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
     """Of an operation whose results no hook saw."""
     numbers = next((o.numbers for o in culprit.outputs if o.numbers is not None and o.numbers.num_nonfinite), None)
     cls = next((class_name(module) for module, name in evidence.names.items() if name == culprit.module), "")
-    return Finding(
+    finding = Finding(
         step=evidence.step,
         batch=evidence.journal.call,
         phase=culprit.phase,
@@ -127,6 +122,7 @@ def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
         model=evidence.model,
         numbers=numbers,
     )
+    return with_weights(finding, evidence)
 
 
 def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:

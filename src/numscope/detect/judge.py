@@ -165,7 +165,7 @@ class Judge:
         if finding is not None:
             text = f"{type(error).__name__}: {error}".split("\n")[0].removesuffix(": ")
             self.victim = True
-            self.findings.append(replace(finding, note=f"the script ended with {text}"))
+            self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
             self._delivery.finding(self.findings[-1])
 
     def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], *, alone: bool) -> None:
@@ -284,7 +284,7 @@ class Judge:
             with self._paused():
                 mine = diagnose_together(self._evidence, bad, reached, self._ranks)
         if mine is not None and note:
-            mine = replace(mine, note=note, kind=Kind.SCALER_SKIPS)
+            mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
         found = mine if alone else self._first_of_ranks(mine)
         if fault is not None:
             raise fault

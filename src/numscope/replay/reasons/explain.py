@@ -93,13 +93,13 @@ def _bad_before(root: Root) -> Verdict:
             return Reason.BAD_INPUT, f"{name} of torch.autograd.grad held {what}.", advice
         advice = "The loss's own backward made it: check the loss function."
         return Reason.BAD_INPUT, f"{name} held {what} when it reached the model.", advice
-    return Reason.BAD_PARAMETER, f"{name} held {what} before this step.", WRITTEN_SINCE
+    advice = "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
+    return Reason.BAD_PARAMETER, f"{name} held {what} before this step.", advice
 
 
-WRITTEN_SINCE = "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
 NEVER_WRITTEN = (
-    "No optimizer step has run since the watch began: check the checkpoint that was loaded, and whether it was ever initialized "
-    "(to_empty() and torch.empty leave memory as it was)."
+    "It was so when it was first seen: check the checkpoint that was loaded, and whether it was ever initialized "
+    "(to_empty() and torch.empty leave memory uninitialized)."
 )
 
 
