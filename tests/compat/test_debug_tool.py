@@ -372,7 +372,7 @@ def test_features_of_a_file_collect_log_and_alert_and_a_broken_one_is_off(tmp_pa
     said = debug_log(tmp_path)
     line = 1 + PLUGINS.splitlines().index("    return summary.no_such_field")
     assert said.count(f"statistic 'broken' is off from here on: AttributeError at {file}:{line}:") == 1
-    assert "takes a pass of its own over each tensor" in said
+    assert "takes its own pass over each tensor" in said
 
 
 def test_feature_list_names_all_dialects_and_their_words_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
+import numscope
 from numscope import UsageError
 from numscope.config import load
 from numscope.config.schedule import Schedule
-from numscope.plugins.registry import CustomFeature, Registry
+from numscope.plugins.registry import CustomFeature, Registry, filling
 from numscope.summary.statistics import STATISTICS
 
 
 @pytest.fixture
 def customs() -> dict[str, CustomFeature]:
-    registry = Registry()
+    with filling(Registry()) as registry:
 
-    @registry.feature("share_above", tensors=["weight", "gradient"], settings={"threshold": float, "mode": "abs"})
-    def share_above(layer: str, tensor_name: str, tensor: Any, step: int, settings: Any) -> None: ...
+        @numscope.feature("share_above", tensors=["weight", "gradient"], settings={"threshold": float, "mode": "abs"})
+        def share_above(layer: str, tensor_name: str, tensor: Any, step: int, settings: Any) -> None: ...
 
     return {entry.name: entry for entry in registry if isinstance(entry, CustomFeature)}
 

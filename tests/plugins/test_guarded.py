@@ -83,7 +83,8 @@ def test_file_is_run_once_in_a_process_and_serves_every_run(tmp_path: Path) -> N
 
 def test_run_gets_only_the_files_it_asks_for_and_what_the_script_decorates(tmp_path: Path) -> None:
     first, second = (write(tmp_path, f"{n}.py", f"import numscope\nnumscope.rule('{n}')(lambda o: None)\n") for n in ("one", "two"))
-    plugins.PROCESS.rule("of_script")(lambda observation: None)
+    with filling(plugins.PROCESS):
+        numscope.rule("of_script")(lambda observation: None)
     assert list(plugins.load(first).rules) == ["one", "of_script"]
     assert list(plugins.load([second]).rules) == ["two", "of_script"]
     assert list(plugins.load().rules) == ["of_script"]
@@ -286,8 +287,8 @@ def test_logger_is_made_at_the_first_number_and_its_error_turns_it_off() -> None
 
 def test_errors_are_told_to_pythons_logging_until_somebody_else_listens(caplog: pytest.LogCaptureFixture) -> None:
     found = plugins.Plugins()
-    registry = Registry()
-    registry.rule("mine")(lambda observation: 1 / 0)
+    with filling(Registry()) as registry:
+        numscope.rule("mine")(lambda observation: 1 / 0)
     for entry in registry:
         found.add(entry)
     found.rules["mine"](OBSERVATION)
@@ -356,7 +357,7 @@ def test_pass_of_its_own_is_told(tmp_path: Path) -> None:
         tmp_path, "own.py", "import numscope\n@numscope.statistic('median', of='tensor', merge='mean')\ndef f(t):\n    return t.median()\n"
     )
     found = plugins.load(file)
-    assert f"statistic 'median' takes a pass of its own over each tensor ({file}:2)" in texts(found, logging.INFO)
+    assert f"statistic 'median' takes its own pass over each tensor ({file}:2)" in texts(found, logging.INFO)
 
 
 # ---- a run with them

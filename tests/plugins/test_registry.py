@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import numscope
-from numscope.plugins.registry import PROCESS, CustomFeature, CustomStatistic, Registry, Setting, filling
+from numscope.plugins.registry import PROCESS, CustomFeature, CustomPart, CustomStatistic, Registry, Setting, filling
 from numscope.records.errors import UsageError
 
 
@@ -18,6 +18,13 @@ def half(summary: Any) -> float:
     More words.
     """
     return float(summary.mean) / 2
+
+
+def added(kind: str, name: str, function: Any, **options: Any) -> CustomPart:
+    """What a decorator adds."""
+    with filling(Registry()) as registry:
+        getattr(numscope, kind)(name, **options)(function)
+    return next(iter(registry))
 
 
 def see(layer: str, tensor_name: str, tensor: Any, step: int, settings: dict[str, Any]) -> None: ...
@@ -31,21 +38,19 @@ def test_decorator_gives_the_function_back_as_it_is() -> None:
 
 
 def test_decorators_add_to_the_registry_that_is_being_filled_and_to_no_other() -> None:
-    before = len(PROCESS)
+    before = len(PROCESS.entries)
     with filling(Registry()) as outer:
         numscope.statistic("a")(half)
         with filling(Registry()) as inner:
             numscope.statistic("b")(half)
         numscope.statistic("c")(half)
-    assert outer.names("statistic") == ["a", "c"]
-    assert inner.names("statistic") == ["b"]
-    assert len(PROCESS) == before
+    assert list(outer.entries) == [("statistic", "a"), ("statistic", "c")]
+    assert list(inner.entries) == [("statistic", "b")]
+    assert len(PROCESS.entries) == before
 
 
 def test_statistic_knows_where_it_was_written_and_what_it_says_of_itself() -> None:
-    registry = Registry()
-    registry.statistic("half")(half)
-    entry = registry.get("statistic", "half")
+    entry = added("statistic", "half", half)
     assert isinstance(entry, CustomStatistic)
     assert entry.place == f"{__file__}:{half.__code__.co_firstlineno}"
     assert entry.summary == "Half of the mean."
@@ -53,9 +58,7 @@ def test_statistic_knows_where_it_was_written_and_what_it_says_of_itself() -> No
 
 
 def test_settings_are_types_where_they_must_be_given_and_defaults_where_they_may() -> None:
-    registry = Registry()
-    registry.feature("See", tensors=["weight"], settings={"threshold": 0.5, "mode": str, "on": True})(see)
-    entry = registry.get("feature", "See")
+    entry = added("feature", "See", see, tensors=["weight"], settings={"threshold": 0.5, "mode": str, "on": True})
     assert isinstance(entry, CustomFeature)
     assert entry.tensors == ("weight",)
     assert entry.settings == {"threshold": Setting(float, 0.5, False), "mode": Setting(str), "on": Setting(bool, True, False)}
@@ -70,17 +73,12 @@ def test_setting_accepts_its_own_type(kind: type, value: object, accepted: bool)
 
 
 def test_feature_without_tensors_may_be_given_all() -> None:
-    registry = Registry()
-    registry.feature("See")(see)
-    entry = registry.get("feature", "See")
+    entry = added("feature", "See", see)
     assert isinstance(entry, CustomFeature)
     assert entry.tensors == ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
 
 
 def test_second_of_a_name_is_refused_with_both_places() -> None:
-    registry = Registry()
-    registry.statistic("half")(half)
-
     def other(summary: Any) -> float:
         return 0.0
 
@@ -88,45 +86,38 @@ def test_second_of_a_name_is_refused_with_both_places() -> None:
         f"statistic 'half': got a second one at {__file__}:{other.__code__.co_firstlineno}, expected each name once: "
         f"it is taken at {__file__}:{half.__code__.co_firstlineno}. Rename one."
     )
-    with pytest.raises(UsageError, match=f"^{re.escape(text)}$"):
-        registry.statistic("half")(other)
-    assert registry.get("statistic", "half").function is half
+    with filling(Registry()) as registry:
+        numscope.statistic("half")(half)
+        with pytest.raises(UsageError, match=f"^{re.escape(text)}$"):
+            numscope.statistic("half")(other)
+    assert registry.entries["statistic", "half"].function is half
 
 
 def test_two_kinds_may_share_a_name() -> None:
-    registry = Registry()
-    registry.statistic("half")(half)
-    registry.rule("half")(half)
-    assert len(registry) == 2
+    with filling(Registry()) as registry:
+        numscope.statistic("half")(half)
+        numscope.rule("half")(half)
+    assert len(registry.entries) == 2
 
 
 def test_function_run_again_takes_its_own_old_place() -> None:
-    registry = Registry()
-    for _ in range(2):
+    with filling(Registry()) as registry:
+        for _ in range(2):
 
-        def again(summary: Any) -> float:
-            return 0.0
+            def again(summary: Any) -> float:
+                return 0.0
 
-        registry.statistic("again")(again)
-    assert registry.get("statistic", "again").function is again
+            numscope.statistic("again")(again)
+    assert registry.entries["statistic", "again"].function is again
 
 
 def test_notebook_cell_changed_and_run_again_takes_its_own_old_place() -> None:
-    registry = Registry()
-    for cell, source in enumerate(["def f(s): return 1.0", "\ndef f(s): return 2.0"]):
-        space: dict[str, Any] = {"__name__": "__main__"}
-        exec(compile(source, f"<cell {cell}>", "exec"), space)
-        registry.statistic("f")(space["f"])
-    assert registry.get("statistic", "f").function(None) == 2.0
-
-
-def test_unknown_name_suggests_the_nearest() -> None:
-    registry = Registry()
-    registry.statistic("median")(half)
-    with pytest.raises(UsageError, match=r"^statistic: got 'meadian', expected one of median\. Did you mean 'median'\?$"):
-        registry.get("statistic", "meadian")
-    with pytest.raises(UsageError, match=r"^rule: got 'median', but no rule was added\.$"):
-        registry.get("rule", "median")
+    with filling(Registry()) as registry:
+        for cell, source in enumerate(["def f(s): return 1.0", "\ndef f(s): return 2.0"]):
+            space: dict[str, Any] = {"__name__": "__main__"}
+            exec(compile(source, f"<cell {cell}>", "exec"), space)
+            numscope.statistic("f")(space["f"])
+    assert registry.entries["statistic", "f"].function(None) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -174,6 +165,6 @@ def test_unknown_name_suggests_the_nearest() -> None:
     ],
 )
 def test_wrong_use_of_a_decorator_is_refused_in_words(make: Any, text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        make(Registry())
+    with pytest.raises(UsageError) as caught, filling(Registry()):
+        make(numscope)
     assert str(caught.value) == text

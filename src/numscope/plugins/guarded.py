@@ -1,4 +1,4 @@
-"""Loads what users add (feature files, installed entry points, decorators in the script itself) and keeps its errors away from the run."""
+"""Loads what users add (feature files, installed entry points, decorators in the script itself) and keeps its errors from the run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numscope.plugins.registry import (
-    PROCESS,
-    CustomFeature,
-    CustomLogger,
-    CustomRule,
-    CustomStatistic,
-    Entry,
-    Registry,
-    filling,
-    kind_of,
-)
+from numscope.plugins.registry import PROCESS, CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Registry, filling
 from numscope.records.errors import UsageError
 from numscope.summary.extras import Extra
 
@@ -48,19 +38,17 @@ _loaded: dict[str, Registry] = {}  # what was executed in this process, and what
 
 
 class Guarded:
-    """Something a plug-in brought, to call: its first error disables it and is said, from then on a call gives None.
+    """A part that a user added, to call. Its first error disables it and is logged; from then on calls return None.
 
     Args:
-        entry: what was registered.
+        part: what was added.
         say: takes a sentence and its level of Python's logging.
     """
 
-    def __init__(self, entry: Entry, say: Say) -> None:
-        self.name = entry.name
-        self.kind = kind_of(entry)
-        self.place = entry.place
+    def __init__(self, part: CustomPart, say: Say) -> None:
+        self.part = part
         self.disabled = False
-        self._function: Callable[..., Any] = entry.function
+        self._function = part.function
         self._say = say
 
     def __call__(self, *args: Any) -> Any:
@@ -73,22 +61,23 @@ class Guarded:
             return function(*args)
         except Exception as error:  # whatever a plug-in does, training goes on
             self.disabled = True
-            where = place_in(error, self.place.rpartition(":")[0])
-            self._say(f"{self.kind} {self.name!r} is off from here on: {type(error).__name__} at {where}: {error}", logging.ERROR)
+            where = place_in(error, self.part.place.rpartition(":")[0])
+            text = f"{self.part.kind} {self.part.name!r} is off from here on: {type(error).__name__} at {where}: {error}"
+            self._say(text, logging.ERROR)
             return None
 
 
-class Statistic(Guarded):
+class GuardedStatistic(Guarded):
     """A custom statistic.
 
     Attributes:
         extra: the cells that it needs beside a summary; None where a summary is enough.
     """
 
-    def __init__(self, entry: CustomStatistic, say: Say) -> None:
-        super().__init__(entry, say)
-        self._merge = entry.merge
-        self.extra = None if entry.merge is None else _extra(entry.name, entry.merge)
+    def __init__(self, part: CustomStatistic, say: Say) -> None:
+        super().__init__(part, say)
+        self._merge = part.merge
+        self.extra = None if part.merge is None else _extra(part.name, part.merge)
 
     def __call__(self, argument: Any) -> float | None:
         """Of a Summary, or of a tensor: the plain number."""
@@ -128,7 +117,7 @@ class Statistic(Guarded):
             return _encoded(self._merge, value.reshape(()), tensor.numel())
 
 
-class Feature(Guarded):
+class GuardedFeature(Guarded):
     """A custom feature: called with (layer, tensor_name, tensor, step, settings), gives numbers by name."""
 
     def __call__(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
@@ -143,16 +132,14 @@ class Feature(Guarded):
             if found is None:
                 return {}
             if not isinstance(found, Mapping):
-                found = {self.name: found}
+                found = {self.part.name: found}
             return {str(name): float(value) for name, value in found.items()}
 
 
-class Logger(Guarded):
+class GuardedLogger(Guarded):
     """A custom logger: made once, at the first number."""
 
-    def __init__(self, entry: CustomLogger, say: Say) -> None:
-        super().__init__(entry, say)
-        self._made: Any = None
+    _made: Any = None
 
     def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
         """Hand on one number."""
@@ -177,7 +164,7 @@ class Logger(Guarded):
             self._guard(method)
 
 
-class Rule(Guarded):
+class GuardedRule(Guarded):
     """A custom rule: called with an Observation, gives a sentence or None."""
 
     def __call__(self, observation: Any) -> str | None:
@@ -201,25 +188,25 @@ class Plugins:
         say: where errors at run time are told; Python's logging unless set.
     """
 
-    statistics: dict[str, Statistic] = field(default_factory=dict)
-    features: dict[str, Feature] = field(default_factory=dict)
-    loggers: dict[str, Logger] = field(default_factory=dict)
-    rules: dict[str, Rule] = field(default_factory=dict)
+    statistics: dict[str, GuardedStatistic] = field(default_factory=dict)
+    features: dict[str, GuardedFeature] = field(default_factory=dict)
+    loggers: dict[str, GuardedLogger] = field(default_factory=dict)
+    rules: dict[str, GuardedRule] = field(default_factory=dict)
     customs: dict[str, CustomFeature] = field(default_factory=dict)
     messages: tuple[tuple[str, int], ...] = ()
     say: Say = lambda text, level: log.log(level, "%s", text)
 
-    def add(self, entry: Entry) -> None:
-        """Guard an entry and take it in."""
-        if isinstance(entry, CustomStatistic):
-            self.statistics[entry.name] = Statistic(entry, self._tell)
-        elif isinstance(entry, CustomFeature):
-            self.features[entry.name] = Feature(entry, self._tell)
-            self.customs[entry.name] = entry
-        elif isinstance(entry, CustomLogger):
-            self.loggers[entry.name] = Logger(entry, self._tell)
-        elif isinstance(entry, CustomRule):
-            self.rules[entry.name] = Rule(entry, self._tell)
+    def add(self, part: CustomPart) -> None:
+        """Guard a part and take it in."""
+        if isinstance(part, CustomStatistic):
+            self.statistics[part.name] = GuardedStatistic(part, self._tell)
+        elif isinstance(part, CustomFeature):
+            self.features[part.name] = GuardedFeature(part, self._tell)
+            self.customs[part.name] = part
+        elif isinstance(part, CustomLogger):
+            self.loggers[part.name] = GuardedLogger(part, self._tell)
+        elif isinstance(part, CustomRule):
+            self.rules[part.name] = GuardedRule(part, self._tell)
 
     def _tell(self, text: str, level: int) -> None:
         self.say(text, level)
@@ -246,21 +233,21 @@ def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
         sources[str(file)] = partial(_execute, file)
     for source, execute in sources.items():
         registry = _once(source, execute, messages)
-        for entry in registry or ():
-            every.add(entry)
         if registry is not None:
-            brought = ", ".join(f"{kind_of(entry)} {entry.name!r}" for entry in registry)
-            messages.append((f"{source} adds {brought or 'nothing'}", logging.INFO))
-    for entry in PROCESS:
-        every.add(entry)
+            added = ", ".join(f"{part.kind} {part.name!r}" for part in registry)
+            messages.append((f"{source} adds {added or 'nothing'}", logging.INFO))
+        for part in registry or ():
+            every.add(part)
+    for part in PROCESS:
+        every.add(part)
     found = Plugins()
-    for entry in every:
-        if isinstance(entry, CustomStatistic):
-            if entry.name in set(taken):
-                raise UsageError(f"statistic {entry.name!r}: got a second one at {entry.place}, expected a name that is free. Rename it.")
-            if entry.of == "tensor":
-                messages.append((f"statistic {entry.name!r} takes a pass of its own over each tensor ({entry.place})", logging.INFO))
-        found.add(entry)
+    for part in every:
+        if isinstance(part, CustomStatistic):
+            if part.name in set(taken):
+                raise UsageError(f"statistic {part.name!r}: got a second one at {part.place}, expected a name that is free. Rename it.")
+            if part.of == "tensor":
+                messages.append((f"statistic {part.name!r} takes its own pass over each tensor ({part.place})", logging.INFO))
+        found.add(part)
     found.messages = tuple(messages)
     return found
 
