@@ -274,13 +274,13 @@ def test_sender_of_corrupt_data_is_named(num_ranks: int) -> None:
     verdict = diagnose(examination(1, num_ranks, pairs=cells))
     found = only(verdict)
     assert (found.id, found.ranks, verdict.exit_code) == ("payload-corrupted", (1,), 1)
-    assert "sent by rank 1" in found.summary
+    assert "Data from rank 1" in found.summary
     assert 1 not in verdict.ok
 
 
 def test_receiver_of_corrupt_data_is_named() -> None:
     cells = {(peer, 1): {"status": "corrupt"} for peer in (0, 2, 3)}
-    assert "received by rank 1" in only(diagnose(examination(1, 4, pairs=cells))).summary
+    assert "Data to rank 1" in only(diagnose(examination(1, 4, pairs=cells))).summary
 
 
 def test_pairs_between_two_hosts_that_hang_are_one_link() -> None:

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "doctor-faults.md"
 TORCH = ROOT / "benchmarks" / "results" / "doctor_torch.json"
 WRITE = "NUMSCOPE_WRITE_FAULT_TABLE"
-AT_ONCE = 4  # most of a case is waiting
-OVERTIME_S = 12.0  # what the machine may be late by before a time decides: a bound is there for what never ends
+AT_ONCE = 3  # most of a case is waiting
+OVERTIME_S = 30.0  # what the machine may be late by before a time decides: a bound is there for what never ends
 
 # Done by every Python process of a host, before anything else: a command of the shell when a phase's module is first imported.
 SITE = """

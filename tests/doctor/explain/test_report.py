@@ -46,7 +46,7 @@ def test_a_report_has_id_confidence_ranks_evidence_and_a_line_to_paste(monkeypat
         "  > py-spy dump --pid PID\n"
         "\n"
         "1 fault in 2 files. First: Rank 1 stopped after #1 all_reduce of 8 Float at /job/ex/fr.py:9 (<module>) and never reached "
-        "to the next collective"
+        "the next collective"
         " in group default_pg: rank 0 waits in #2 all_reduce of 16 Float at /job/ex/fr.py:12 (<module>).\n"
         "Read: flight recorder (2).\n"
     )

@@ -41,6 +41,10 @@ class Blame:
         """Names of these ranks' hosts."""
         return {self.host(rank) for rank in ranks} - {""}
 
+    def ranks_on(self, host: str) -> list[int]:
+        """The ranks of a host."""
+        return [rank for rank, name in self.hosts.items() if name == host]
+
     def between(self, one: int, other: int) -> bool:
         """Whether a known fault explains that a transfer between these two ranks fails."""
         return one in self.ranks or other in self.ranks or frozenset((self.host(one), self.host(other))) in self.links

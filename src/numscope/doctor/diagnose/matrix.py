@@ -12,7 +12,7 @@ A cause is certain if every explanation without it needs at least two more cause
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -49,6 +49,24 @@ class Cause:
     cells: frozenset[Cell]
     confidence: Confidence = "likely"
     sides: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def one_node(self) -> bool:
+        return self.kind in ("node", "inbound", "outbound")
+
+    def where(self, name: Callable[[Any], str]) -> str:
+        """``of a``, ``to a``, ``from a``, ``between a and b``, ``from a to b``; "" for a larger cause."""
+        names = [name(node) for node in self.nodes]
+        if self.one_node:
+            return f"{ {'node': 'of', 'inbound': 'to', 'outbound': 'from'}[self.kind] } {names[0]}"
+        return {"link": "between {} and {}", "direction": "from {} to {}"}.get(self.kind, "").format(*names)
+
+    def links(self, name: Callable[[Any], str]) -> tuple[tuple[str, str], ...]:
+        """The directions of a link, or the one direction; none for other causes."""
+        if self.kind not in ("link", "direction"):
+            return ()
+        ends = (name(self.nodes[0]), name(self.nodes[1]))
+        return (ends, ends[::-1]) if self.kind == "link" else (ends,)
 
 
 @dataclass(frozen=True)

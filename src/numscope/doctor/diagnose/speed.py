@@ -15,7 +15,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings.wording import finding, named, without
+from numscope.doctor.findings.wording import finding, without
 from numscope.doctor.phases.cell import Cell
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
@@ -94,16 +94,16 @@ def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
             slow = {pair for pair, speed in all_speeds.items() if speed * SLOW_PAIR < usual}
             for cause in attribute({pair: pair not in slow for pair in all_speeds}).causes:
                 lines = [f"rank {one} to rank {other}: {_rate(all_speeds[one, other])}" for one, other in sorted(cause.cells)]
-                where = named(cause.nodes) if cause.kind in ("node", "inbound", "outbound", "link", "direction") else "several pairs"
+                where = cause.where(lambda rank: f"rank {rank}") or "between several pairs"
                 found.append(
                     finding(
                         "pair-slow",
-                        f"Transfers of {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
+                        f"Transfers {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
                         f"{'on a host' if within else 'between hosts'}.",
                         ranks=cause.nodes,
                         hosts=blame.hosts_of(cause.nodes),
                         evidence=[*lines, f"{_rate(usual)} is usual"],
-                        confidence="possible" if cause.confidence == "possible" else "likely",
+                        confidence=_unsure(cause),
                     )
                 )
     return found
@@ -184,38 +184,24 @@ def _matrix_findings(
     found = []
     for cause in causes:
         hosts = tuple(links.hosts[node] for node in cause.nodes)
-        evidence = [f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)]
-        if cause.kind in ("node", "inbound", "outbound"):
-            way = {"node": "of", "inbound": "into", "outbound": "out of"}[cause.kind]
-            found.append(
-                finding(
-                    id,
-                    f"The network {way} {hosts[0]} {word}.",
-                    ranks=links.ranks.get(cause.nodes[0], ()),
-                    hosts=hosts,
-                    evidence=[*evidence, usual],
-                    confidence=_unsure(cause),
-                    remedy=("ethtool INTERFACE | grep -i speed  # and ip -s link, on " + hosts[0], without(hosts[0])),
-                )
-            )
-            continue
-        if cause.kind == "link":
-            pairs: tuple[tuple[str, str], ...]
-            summary, pairs = f"The link between {hosts[0]} and {hosts[1]} {word}.", ((hosts[0], hosts[1]), (hosts[1], hosts[0]))
-        elif cause.kind == "direction":
-            summary, pairs = f"The link from {hosts[0]} to {hosts[1]} {word}.", ((hosts[0], hosts[1]),)
-        else:
-            summary = f"The network {word}, in {len(cause.cells)} of {len(values)} directions."
-            pairs = links.names(cause.cells)
+        where = cause.where(lambda node: links.hosts[node])
+        places = " and ".join(hosts) if len(hosts) in (1, 2) else "all hosts"
         found.append(
             finding(
                 id,
-                summary,
+                f"The network {where} {word}." if where else f"The network {word}, in {len(cause.cells)} of {len(values)} directions.",
+                ranks=links.ranks.get(cause.nodes[0], ()) if cause.one_node else (),
                 hosts=hosts,
-                links=pairs,
-                evidence=[*evidence, usual],
+                links=() if cause.one_node else links.names(cause.cells),
+                evidence=[
+                    *(f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)),
+                    usual,
+                ],
                 confidence=_unsure(cause),
-                remedy=(f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {_joined(hosts)}",),
+                remedy=(
+                    f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {places}",
+                    *map(without, hosts if cause.one_node else ()),
+                ),
             )
         )
     return found
@@ -224,10 +210,6 @@ def _matrix_findings(
 def _unsure(cause: Cause) -> Confidence:
     """Measurements vary, so nothing is certain."""
     return "possible" if cause.confidence == "possible" else "likely"
-
-
-def _joined(hosts: tuple[str, ...]) -> str:
-    return " and ".join(hosts[:2]) if len(hosts) < 3 else "all hosts"
 
 
 def _steady_loss(cell: Cell) -> float:

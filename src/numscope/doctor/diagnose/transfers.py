@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
@@ -30,8 +30,8 @@ def pairs(examined: Examined, blame: Blame) -> list[Finding]:
     for backend, cells in sorted(pair_cells(examined).items()):
         done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
         wrong = {pair: cell["status"] != "corrupt" for pair, cell in done.items() if cell["status"] in ("ok", "corrupt")}
-        found += [_corrupt(backend, cause, done, blame) for cause in attribute(wrong).causes]
         told = attribute(wrong)
+        found += [_corrupt(backend, cause, done, blame) for cause in told.causes]
         if told.unexplained:
             found.append(_corrupt(backend, Cause("everything", (), told.unexplained), done, blame))
         blame.take(found)
@@ -90,31 +90,19 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
             if what:
                 size = f"{received['bytes']:,} bytes, {what['num_bytes']:,} differ, the first at offset {what['first_offset']:,}"
                 lines.append(f"{backend}, rank {one} to rank {other}: of {size}")
-    ends = [f"rank {rank} on {blame.host(rank)}" for rank in cause.nodes]
-    ranks, confidence = cause.nodes, cause.confidence
-    if cause.kind == "node":
-        summary = f"All data that {ends[0]} sends or receives arrives with wrong bits."
-    elif cause.kind in ("inbound", "outbound"):
-        summary = (
-            f"Data {'received' if cause.kind == 'inbound' else 'sent'} by {ends[0]} arrives with wrong bits, all other data arrives intact."
-        )
-    elif cause.kind in ("link", "direction"):
-        arrow, joint = ("between", "and") if cause.kind == "link" else ("from", "to")
-        summary = f"Data {arrow} {ends[0]} {joint} {ends[1]} arrives with wrong bits."
-    else:
-        summary, ranks, confidence = "Data arrives with wrong bits; the cause is unknown.", (), "possible"
+    where = cause.where(lambda rank: f"rank {rank} on {blame.host(rank)}")
+    ranks = cause.nodes if where else ()
     return finding(
         "payload-corrupted",
-        summary,
+        f"Data {where} arrives with wrong bits, all other data arrives intact."
+        if where
+        else "Data arrives with wrong bits; the cause is unknown.",
         ranks=ranks,
         hosts=blame.hosts_of(ranks),
-        links=[(blame.host(one), blame.host(other)) for one, other in sorted(cause.cells)] if len(ranks) == 2 else (),
+        links=cause.links(blame.host),
         evidence=lines,
-        confidence=confidence,
-        remedy=(
-            *(without(blame.host(rank)) for rank in ranks[:1]),
-            *(("export NCCL_P2P_DISABLE=1  # tests whether the direct path between GPUs is the cause",) if backend == "nccl" else ()),
-        ),
+        confidence=cause.confidence if where else "possible",
+        remedy=(*(without(blame.host(rank)) for rank in ranks[:1]), *_remedy(backend)),
     )
 
 
@@ -122,105 +110,68 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
     """Pairs that fail, attributed to hosts if whole hosts fail, else to ranks."""
     if all(works.values()):
         return []
-    by_host: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    by_host: dict[tuple[str, str], dict[Pair, bool]] = defaultdict(dict)
     for (one, other), ok in works.items():
-        if blame.hosts.get(one) != blame.hosts.get(other):
-            by_host[blame.hosts.get(one, ""), blame.hosts.get(other, "")].append(ok)
-    within = [ok for (one, other), ok in works.items() if blame.hosts.get(one) == blame.hosts.get(other)]
-    hosts = {host for pair in by_host for host in pair}
-    if len(hosts) > 1 and len(hosts) < len(blame.hosts) and all(within) and all(len(set(oks)) == 1 for oks in by_host.values()):
-        told = attribute({pair: oks[0] for pair, oks in by_host.items()})
-
-        def ranks_of(host: str) -> tuple[int, ...]:
-            return tuple(rank for rank, name in blame.hosts.items() if name == host)
-
-        return [
-            *(_pair_finding(backend, cause, _lines_of_hosts(backend, cause.cells, cells, blame), ranks_of, str) for cause in told.causes),
-            *_untold(backend, [pair for pair, ok in works.items() if not ok], cells, bool(told.unexplained)),
-        ]
-    of_ranks = attribute(works)
-    return [
-        *(
-            _pair_finding(backend, cause, _lines(backend, cause.cells, cells), lambda rank: (rank,), lambda rank: blame.host(rank))
-            for cause in of_ranks.causes
-        ),
-        *_untold(backend, of_ranks.unexplained, cells, bool(of_ranks.unexplained)),
-    ]
-
-
-def _pair_finding(
-    backend: str, cause: Cause, lines: list[str], ranks_of: Callable[[Any], tuple[int, ...]], host_of: Callable[[Any], str]
-) -> Finding:
-    def word(node: Any) -> str:
-        return f"rank {node} on {host_of(node)}" if isinstance(node, int) else str(node)
-
-    remedy: list[str] = []
-    if backend == "nccl":
-        remedy.append(
-            "export NCCL_P2P_DISABLE=1  # tests whether the direct path between GPUs is the cause; NCCL_IB_DISABLE=1 for the network"
-        )
-    if cause.kind in ("node", "inbound", "outbound"):
-        (node,) = cause.nodes
-        way = {"node": "of", "inbound": "to", "outbound": "from"}[cause.kind]
-        return finding(
-            "rank-transfers-failing",
-            f"All transfers {way} {word(node)} over {backend} fail, while others work.",
-            ranks=ranks_of(node),
-            hosts=(host_of(node),),
-            evidence=lines,
-            confidence=cause.confidence,
-            remedy=(without(host_of(node)), *remedy),
-        )
-    if cause.kind in ("link", "direction"):
-        one, other = cause.nodes
-        hosts = (host_of(one), host_of(other))
-        ranks = (*ranks_of(one), *ranks_of(other))
-        arrow, joint = ("between", "and") if cause.kind == "link" else ("from", "to")
-        return finding(
-            "pair-failed",
-            f"Transfers {arrow} {word(one)} {joint} {word(other)} over {backend} fail.",
-            ranks=ranks if hosts[0] == hosts[1] else (),
-            hosts=hosts,
-            links=() if hosts[0] == hosts[1] else (hosts, hosts[::-1]) if cause.kind == "link" else (hosts,),
-            evidence=lines,
-            confidence=cause.confidence,
-            remedy=remedy,
-        )
-    summary = (
-        f"All transfers over {backend} fail."
-        if cause.kind == "everything"
-        else f"Over {backend} the ranks are split into groups that do not reach each other."
+        by_host[blame.host(one), blame.host(other)][one, other] = ok
+    within = all(ok for (one, other), oks in by_host.items() if one == other for ok in oks.values())
+    between = {pair: set(oks.values()) for pair, oks in by_host.items() if pair[0] != pair[1]}
+    whole = (
+        within
+        and 1 < len({host for pair in between for host in pair}) < len(blame.hosts)
+        and all(len(oks) == 1 for oks in between.values())
     )
-    return finding("pairs-failing", summary, evidence=lines, confidence="possible", remedy=remedy)
+    if whole:
+        told = attribute({pair: True in oks for pair, oks in between.items()})
+        spans = {cause: [pair for cell in cause.cells for pair in by_host[cell]] for cause in told.causes}
+        rest = [pair for cell in told.unexplained for pair in by_host[cell]]
+    else:
+        told = attribute(works)
+        spans = {cause: list(cause.cells) for cause in told.causes}
+        rest = list(told.unexplained)
+    found = [_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items()]
+    if rest:
+        summary = f"Transfers between several pairs of ranks over {backend} fail; the cause is unknown."
+        found.append(finding("pairs-failing", summary, evidence=_lines(backend, rest, cells), confidence="possible"))
+    return found
 
 
-def _untold(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[str, Any]], wanted: bool) -> list[Finding]:
-    if not wanted:
-        return []
-    lines = _lines(backend, failed, cells)
-    return [
-        finding(
-            "pairs-failing",
-            f"Transfers between several pairs of ranks over {backend} fail; the cause is unknown.",
-            evidence=lines,
-            confidence="possible",
-        )
-    ]
+def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Finding:
+    """What a cause means, whose nodes are ranks or names of hosts."""
+
+    def host_of(node: Any) -> str:
+        return blame.host(node) if isinstance(node, int) else str(node)
+
+    where = cause.where(lambda node: f"rank {node} on {host_of(node)}" if isinstance(node, int) else str(node))
+    if not where:
+        split = f"Over {backend} the ranks are split into groups that do not reach each other."
+        summary = f"All transfers over {backend} fail." if cause.kind == "everything" else split
+        return finding("pairs-failing", summary, evidence=lines, confidence="possible", remedy=_remedy(backend))
+    hosts = tuple(map(host_of, cause.nodes))
+    ranks = [rank for node in cause.nodes for rank in ([node] if isinstance(node, int) else blame.ranks_on(node))]
+    alone, apart = cause.one_node, len(set(hosts)) > 1
+    return finding(
+        "rank-transfers-failing" if alone else "pair-failed",
+        f"{'All transfers' if alone else 'Transfers'} {where} over {backend} fail, while others work.",
+        ranks=() if apart else ranks,
+        hosts=hosts,
+        links=cause.links(host_of) if apart else (),
+        evidence=lines,
+        confidence=cause.confidence,
+        remedy=(*map(without, hosts[:1] if alone else ()), *_remedy(backend)),
+    )
+
+
+def _remedy(backend: str) -> tuple[str, ...]:
+    hint = "export NCCL_P2P_DISABLE=1  # tests whether the direct path between GPUs is the cause; NCCL_IB_DISABLE=1 for the network"
+    return (hint,) if backend == "nccl" else ()
 
 
 def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[str, Any]]) -> list[str]:
-    told = []
-    for one, other in sorted(failed):
-        cell = cells[one, other]
-        told.append(
-            f"{backend}, rank {one} to rank {other}: {cell['status']}, {cell.get('doing', '')}; {str(cell.get('error', ''))[:_TEXT]}"
-        )
-    return told
-
-
-def _lines_of_hosts(backend: str, pairs: Iterable[tuple[str, str]], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> list[str]:
-    wanted = set(pairs)
-    return _lines(backend, [(a, b) for a, b in cells if (blame.hosts.get(a, ""), blame.hosts.get(b, "")) in wanted], cells)
+    return [
+        f"{backend}, rank {one} to rank {other}: {(cell := cells[one, other])['status']}, {cell.get('doing', '')}; "
+        f"{str(cell.get('error', ''))[:_TEXT]}"
+        for one, other in sorted(failed)
+    ]
 
 
 def _memory(examined: Examined, blame: Blame) -> list[Finding]:

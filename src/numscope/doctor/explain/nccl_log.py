@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 
 MAX_WARNINGS = 20_000
@@ -44,9 +43,6 @@ class Warned:
     speaker: tuple[str, str, str]
     said: str
     warning: bool
-
-    def evidence(self) -> str:
-        return shown(f"{self.line.place}: {self.line.text}")
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ def explain_nccl(log: NcclLog) -> list[Finding]:
 
 
 def _evidence(*lines: Line | None) -> list[str]:
-    return [shown(f"{line.place}: {line.text}") for line in lines if line is not None]
+    return [line.quoted for line in lines if line is not None]
 
 
 def _warnings(log: NcclLog) -> list[Finding]:
@@ -58,7 +58,7 @@ def _warnings(log: NcclLog) -> list[Finding]:
             f"NCCL issued {len(unknown)} warnings that no rule here covers; the most frequent: {shown(often.most_common(1)[0][0])[:160]}",
             ranks=ranks,
             hosts=hosts,
-            evidence=[line.evidence() for line in unknown[:SHOWN]],
+            evidence=_evidence(*(one.line for one in unknown[:SHOWN])),
             confidence="possible",
         )
     return list(found.values())

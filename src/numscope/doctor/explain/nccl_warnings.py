@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
-from numscope.doctor.explain.reading import Line
 from numscope.doctor.findings.wording import named
 from numscope.doctor.records import Confidence, Finding
 
@@ -26,22 +26,24 @@ class Rule:
     explain: Explain
 
 
-def _plain(id: str, sentence: str, *remedy: str, confidence: Confidence = "likely") -> Explain:
+def _found(id: str, log: NcclLog, lines: list[Warned], summary: str, *remedy: str, **more: Any) -> Finding:
+    """A finding about the ranks and hosts that logged these lines."""
+    ranks, hosts = log.speaking(lines)
+    about = {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in lines[:SHOWN]], "remedy": remedy}
+    return finding(id, summary, **{**about, **more})
+
+
+def _plain(id: str, pattern: str, sentence: str, *remedy: str, confidence: Confidence = "likely") -> Rule:
+    """A rule with a fixed sentence and remedy, in which the pattern's groups are filled in."""
+
     def explain(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
         ranks, hosts = log.speaking(lines)
         who = f" ({named(ranks)})" if ranks else f" ({', '.join(sorted(hosts)[:4])})" if hosts else ""
         groups = {key: value or "?" for key, value in match.groupdict().items()}
-        return finding(
-            id,
-            f"{sentence.format(**groups)}{who}.",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=[line.evidence() for line in lines[:SHOWN]],
-            confidence=confidence,
-            remedy=[line.format(**groups) for line in remedy],
-        )
+        summary = f"{sentence.format(**groups)}{who}."
+        return _found(id, log, lines, summary, *(line.format(**groups) for line in remedy), confidence=confidence)
 
-    return explain
+    return Rule(id, re.compile(pattern), explain)
 
 
 def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
@@ -50,16 +52,10 @@ def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
         for m in re.finditer(r"rank (\d{1,7}) version (\d{1,9})", line.said):
             versions.setdefault(_spelled(int(m[2])), set()).add(int(m[1]))
     fewest = min((len(ranks) for ranks in versions.values()), default=0)
-    odd = set().union(*(ranks for ranks in versions.values() if len(ranks) == fewest)) if versions else set()
-    return finding(
-        "version-mismatch",
-        "NCCL refused to start because versions differ: " + "; ".join(f"{v} on {named(r)}" for v, r in sorted(versions.items())) + ".",
-        ranks=odd,
-        hosts=log.speaking(lines)[1],
-        evidence=[line.evidence() for line in lines[:SHOWN]],
-        confidence="certain",
-        remedy=VERSION_REMEDY,
-    )
+    odd = {rank for ranks in versions.values() if len(ranks) == fewest for rank in ranks}
+    differ = "; ".join(f"{version} on {named(ranks)}" for version, ranks in sorted(versions.items()))
+    summary = f"NCCL refused to start because versions differ: {differ}."
+    return _found("version-mismatch", log, lines, summary, *VERSION_REMEDY, ranks=odd, confidence="certain")
 
 
 VERSION_REMEDY = (
@@ -70,15 +66,11 @@ VERSION_REMEDY = (
 
 def _spelled(number: int) -> str:
     """22705 is 2.27.5, 2708 is 2.7.8."""
-    return (
-        f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-        if number >= 10000
-        else f"{number // 1000}.{number // 100 % 10}.{number % 100}"
-    )
+    major, minor = (number // 10000, number // 100 % 100) if number >= 10000 else (number // 1000, number // 100 % 10)
+    return f"{major}.{minor}.{number % 100}"
 
 
 def _connect(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
-    ranks, hosts = log.speaking(lines)
     links, addresses, reasons = set(), set(), set()
     for line in lines:
         if (m := CONNECT.search(line.said)) is None:
@@ -89,27 +81,20 @@ def _connect(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
             addresses.add(address)
             if host := log.speakers[line.speaker].host:
                 links.add((host, log.host_of(address)))
-    refused = any("refused" in why for why in reasons)
-    meaning = (
-        "nothing listens there: that rank has ended, or announced the address of an interface that others can't reach"
-        if refused
-        else "packets are dropped or have no route: a firewall, or an interface that does not lead there"
-    )
+    meaning = "packets are dropped or have no route: a firewall, or an interface that does not lead there"
+    if any("refused" in why for why in reasons):
+        meaning = "nothing listens there: that rank has ended, or announced the address of an interface that others can't reach"
     if any(re.match(r"127\.|::1|169\.254\.|172\.17\.", address) for address in addresses):
         meaning = "that address (loopback, link-local or docker's) does not lead to another host"
     target = f" to {', '.join(sorted(addresses)[:4])}" if addresses else ""
-    return finding(
+    return _found(
         "nccl-connect-failed",
+        log,
+        lines,
         f"NCCL could not connect{target} ({', '.join(sorted(reasons)[:3]) or 'no reason given'}): {meaning}.",
-        ranks=ranks,
-        hosts=hosts,
+        "export NCCL_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
+        "# NCCL listens on ephemeral ports: open all TCP ports between the hosts of the job",
         links=links,
-        evidence=[line.evidence() for line in lines[:SHOWN]],
-        confidence="likely",
-        remedy=(
-            "export NCCL_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
-            "# NCCL listens on ephemeral ports: open all TCP ports between the hosts of the job",
-        ),
     )
 
 
@@ -119,88 +104,60 @@ CONNECT = re.compile(
 
 
 def _closed(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
-    ranks, hosts = log.speaking(lines)
+    ranks, _ = log.speaking(lines)
     peers = {m[1] for line in lines if (m := re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.said)) is not None}
-    links = {
-        (log.speakers[line.speaker].host, log.host_of(peer))
-        for line in lines
-        for peer in peers
-        if log.speakers[line.speaker].host and peer in line.said
-    }
-    return finding(
+    pairs = [(log.speakers[line.speaker].host, peer) for line in lines for peer in peers if peer in line.said]
+    return _found(
         "nccl-peer-closed",
+        log,
+        lines,
         f"The connection to {', '.join(sorted(peers)[:4]) or 'another rank'} was closed by the other side: look for the cause there "
         f"({named(ranks) if ranks else 'this rank'} only noticed).",
-        ranks=ranks,
-        hosts=hosts,
-        links=links,
-        evidence=[line.evidence() for line in lines[:SHOWN]],
-        confidence="likely",
-        remedy=("# check the rank that ended first: its log, its exit code, its host's kernel log (dmesg -T)",),
+        "# check the rank that ended first: its log, its exit code, its host's kernel log (dmesg -T)",
+        links={(host, log.host_of(peer)) for host, peer in pairs if host},
     )
 
 
 def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
-    ranks, hosts = log.speaking(lines)
-    asked = {
-        s.environment["NCCL_SOCKET_IFNAME"]
-        for key in {line.speaker for line in lines}
-        if "NCCL_SOCKET_IFNAME" in (s := log.speakers[key]).environment
-    }
+    name = "NCCL_SOCKET_IFNAME"
+    _, hosts = log.speaking(lines)
+    speakers = [log.speakers[key] for key in dict.fromkeys(line.speaker for line in lines)]
+    asked = sorted({speaker.environment[name] for speaker in speakers if name in speaker.environment})
     others = sorted({s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None} - {"lo"})
+    set_by = [speaker.environment_lines[name].quoted for speaker in speakers if name in speaker.environment_lines]
     where = f" on {', '.join(sorted(hosts)[:4])}" if hosts else ""
-    wish = f" that matches NCCL_SOCKET_IFNAME={', '.join(sorted(asked))}" if asked else ""
-    lines_of_wish: list[Line] = []
-    for key in {line.speaker for line in lines}:
-        wanted = log.speakers[key].environment_lines.get("NCCL_SOCKET_IFNAME")
-        lines_of_wish += [wanted] if wanted is not None else []
-    from_wish = [Warned(line, ("", "", ""), "", False).evidence() for line in lines_of_wish[:2]]
-    return finding(
+    return _found(
         "interface-missing",
-        f"NCCL found no network interface{wish}{where}.",
-        ranks=ranks,
-        hosts=hosts,
-        evidence=[*from_wish, *(line.evidence() for line in lines[:SHOWN])],
+        log,
+        lines,
+        f"NCCL found no network interface{f' that matches {name}=' + ', '.join(asked) if asked else ''}{where}.",
+        "ip -br addr  # the names of the interfaces, on that host",
+        f"export {name}={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
+        evidence=[*set_by[:2], *(line.line.quoted for line in lines[:SHOWN])],
         confidence="certain",
-        remedy=(
-            "ip -br addr  # the names of the interfaces, on that host",
-            f"export NCCL_SOCKET_IFNAME={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
-        ),
     )
 
 
 def _duplicate(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     pairs = [re.search(r"rank (\d{1,7}) and rank (\d{1,7})", line.said) for line in lines]
     ranks = {int(number) for m in pairs if m is not None for number in m.groups()}
-    return finding(
+    return _found(
         "nccl-duplicate-gpu",
+        log,
+        lines,
         f"Several ranks use the same GPU: {named(ranks)}.",
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before init_process_group",
+        "# and start no more ranks per host than GPUs",
         ranks=ranks,
-        hosts=log.speaking(lines)[1],
-        evidence=[line.evidence() for line in lines[:SHOWN]],
         confidence="certain",
-        remedy=(
-            "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before init_process_group",
-            "# and start no more ranks per host than GPUs",
-        ),
     )
 
 
-_MISMATCH_HINT = "TORCH_DISTRIBUTED_DEBUG=DETAIL  # for one run: reports which rank called what"
-_SHM_HINT = (
-    "df -h /dev/shm",
-    "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
-    "rm -f /dev/shm/nccl-*  # removes what dead jobs left; only while no job runs",
-)
-_MEMLOCK_HINT = (
-    "ulimit -l  # must print unlimited, inside the job too",
-    "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/memlock.conf",
-    "docker run --ulimit memlock=-1 …  # SLURM: PropagateResourceLimitsExcept=MEMLOCK, LimitMEMLOCK=infinity for slurmd",
-)
 _IB_HINT = (
     "ibstat; ibv_devinfo  # ports must be Active; for RoCE: show_gids, then NCCL_IB_GID_INDEX=3",
     "ib_write_bw -d mlx5_0 HOST  # tests the same two hosts without NCCL",
 )
+_DEBUG_HINT = "NCCL_DEBUG=INFO  # for one run: then the log names the failing call"
 
 # The first rule whose pattern matches a message takes it.
 RULES: tuple[Rule, ...] = (
@@ -213,90 +170,70 @@ RULES: tuple[Rule, ...] = (
         _interface,
     ),
     Rule("nccl-duplicate-gpu", re.compile(r"Duplicate GPU detected"), _duplicate),
-    Rule(
+    _plain(
         "shm-too-small",
-        re.compile(
-            r"failed to extend /dev/shm|posix_fallocate failed|creating shared memory segment .*(?:No space left|\(28\))"
-            r"|/dev/shm.*No space left"
-        ),
-        _plain("shm-too-small", "/dev/shm is full: NCCL could not create its shared memory", *_SHM_HINT, confidence="certain"),
+        r"failed to extend /dev/shm|posix_fallocate failed|creating shared memory segment .*(?:No space left|\(28\))"
+        r"|/dev/shm.*No space left",
+        "/dev/shm is full: NCCL could not create its shared memory",
+        "df -h /dev/shm",
+        "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
+        "rm -f /dev/shm/nccl-*  # removes what dead jobs left; only while no job runs",
+        confidence="certain",
     ),
-    Rule(
+    _plain(
         "memlock-too-small",
-        re.compile(r"(?:ibv_(?:reg_\w*mr\w*|create_\w+|alloc_\w+)|[Uu]nable to register memory|fi_mr_reg).*Cannot allocate memory"),
-        _plain(
-            "memlock-too-small",
-            "Memory could not be locked for InfiniBand or RoCE: the limit on locked memory is too small",
-            *_MEMLOCK_HINT,
-        ),
+        r"(?:ibv_(?:reg_\w*mr\w*|create_\w+|alloc_\w+)|[Uu]nable to register memory|fi_mr_reg).*Cannot allocate memory",
+        "Memory could not be locked for InfiniBand or RoCE: the limit on locked memory is too small",
+        "ulimit -l  # must print unlimited, inside the job too",
+        "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/memlock.conf",
+        "docker run --ulimit memlock=-1 …  # SLURM: PropagateResourceLimitsExcept=MEMLOCK, LimitMEMLOCK=infinity for slurmd",
     ),
-    Rule(
+    _plain(
         "ib-timeout",
-        re.compile(r"NET/IB\w* ?: ?Got completion.*(?:(?:error|status=?) ?12\b)"),
-        _plain(
-            "ib-timeout",
-            "A transfer over InfiniBand or RoCE was never acknowledged: the two ports do not reach each other, or lose packets",
-            *_IB_HINT,
-        ),
+        r"NET/IB\w* ?: ?Got completion.*(?:(?:error|status=?) ?12\b)",
+        "A transfer over InfiniBand or RoCE was never acknowledged: the two ports do not reach each other, or lose packets",
+        *_IB_HINT,
     ),
-    Rule(
+    _plain(
         "ib-gid",
-        re.compile(
-            r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Invalid argument|Network is unreachable|No data available)|[Nn]o valid GID"
-        ),
-        _plain(
-            "ib-gid",
-            "The RoCE address (GID) that NCCL chose does not lead to the other host",
-            "show_gids  # find the index of a RoCE v2 line with this network's address, the same on all hosts",
-            "export NCCL_IB_GID_INDEX=3",
-        ),
+        r"ibv_modify_qp failed with (?:error )?(?:\d+ )?(?:Invalid argument|Network is unreachable|No data available)|[Nn]o valid GID",
+        "The RoCE address (GID) that NCCL chose does not lead to the other host",
+        "show_gids  # find the index of a RoCE v2 line with this network's address, the same on all hosts",
+        "export NCCL_IB_GID_INDEX=3",
     ),
-    Rule(
+    _plain(
         "ib-transfer-failed",
-        re.compile(
-            r"NET/IB\w* ?: ?Got (?:completion.*(?:error|status=?) ?(?P<status>\d+)|async event ?: ?port error)|ibv_modify_qp failed"
-        ),
-        _plain("ib-transfer-failed", "A transfer over InfiniBand or RoCE failed", *_IB_HINT),
+        r"NET/IB\w* ?: ?Got (?:completion.*(?:error|status=?) ?(?P<status>\d+)|async event ?: ?port error)|ibv_modify_qp failed",
+        "A transfer over InfiniBand or RoCE failed",
+        *_IB_HINT,
     ),
-    Rule(
+    _plain(
         "collective-mismatch",
-        re.compile(r"collective mismatch error|Mismatched collective detected|Message truncated ?: received \d+ bytes instead of \d+"),
-        _plain(
-            "collective-mismatch",
-            "NCCL received a different size than expected: ranks called different collectives, or used different sizes",
-            _MISMATCH_HINT,
-        ),
+        r"collective mismatch error|Mismatched collective detected|Message truncated ?: received \d+ bytes instead of \d+",
+        "NCCL received a different size than expected: ranks called different collectives, or used different sizes",
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL  # for one run: reports which rank called what",
     ),
     Rule("nccl-connect-failed", CONNECT, _connect),
-    Rule(
+    _plain(
         "gpu-fabric-manager",
-        re.compile(r"Cuda failure (?:802 )?'system not yet initialized'|error 802\b.*system not yet initialized"),
-        _plain(
-            "gpu-fabric-manager",
-            "The GPUs' NVLink switches are not set up: the fabric manager is not running, or its version differs from the driver's",
-            "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A2 Fabric  # on that host",
-            "sudo systemctl restart nvidia-fabricmanager",
-        ),
+        r"Cuda failure (?:802 )?'system not yet initialized'|error 802\b.*system not yet initialized",
+        "The GPUs' NVLink switches are not set up: the fabric manager is not running, or its version differs from the driver's",
+        "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A2 Fabric  # on that host",
+        "sudo systemctl restart nvidia-fabricmanager",
     ),
-    Rule(
+    _plain(
         "gpu-out-of-memory",
-        re.compile(r"Cuda failure.*out of memory|Failed to CUDA (?:calloc|malloc)"),
-        _plain(
-            "gpu-out-of-memory",
-            "NCCL could not allocate GPU memory",
-            "nvidia-smi  # shows what else uses this GPU",
-            "NCCL_BUFFSIZE=1048576  # smaller buffers; or a smaller batch",
-        ),
+        r"Cuda failure.*out of memory|Failed to CUDA (?:calloc|malloc)",
+        "NCCL could not allocate GPU memory",
+        "nvidia-smi  # shows what else uses this GPU",
+        "NCCL_BUFFSIZE=1048576  # smaller buffers; or a smaller batch",
     ),
-    Rule(
+    _plain(
         "nccl-cuda-error",
-        re.compile(r"Cuda failure (?:\d+ )?'(?P<what>[^']{1,80})'|Cuda failure"),
-        _plain(
-            "nccl-cuda-error",
-            "CUDA failed inside NCCL: {what}",
-            "nvidia-smi -q -d ECC,PAGE_RETIREMENT; dmesg -T | grep -i xid",
-            confidence="certain",
-        ),
+        r"Cuda failure (?:\d+ )?'(?P<what>[^']{1,80})'|Cuda failure",
+        "CUDA failed inside NCCL: {what}",
+        "nvidia-smi -q -d ECC,PAGE_RETIREMENT; dmesg -T | grep -i xid",
+        confidence="certain",
     ),
     Rule(
         "nccl-peer-closed",
@@ -306,24 +243,18 @@ RULES: tuple[Rule, ...] = (
         ),
         _closed,
     ),
-    Rule(
+    _plain(
         "nccl-cuda-error",
-        re.compile(r"unhandled cuda error|ncclUnhandledCudaError"),
-        _plain(
-            "nccl-cuda-error",
-            "CUDA failed inside NCCL, and the log contains no details",
-            "NCCL_DEBUG=INFO  # for one run: then the log names the failing call",
-        ),
+        r"unhandled cuda error|ncclUnhandledCudaError",
+        "CUDA failed inside NCCL, and the log contains no details",
+        _DEBUG_HINT,
     ),
-    Rule(
+    _plain(
         "nccl-system-error",
-        re.compile(r"unhandled system error|ncclSystemError"),
-        _plain(
-            "nccl-system-error",
-            "A system call failed inside NCCL, and the log does not name it",
-            "NCCL_DEBUG=INFO  # for one run: then the log names the failing call",
-            confidence="possible",
-        ),
+        r"unhandled system error|ncclSystemError",
+        "A system call failed inside NCCL, and the log does not name it",
+        _DEBUG_HINT,
+        confidence="possible",
     ),
 )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from numscope.doctor.explain import plain_pickle
-from numscope.doctor.explain.masking import visible
+from numscope.doctor.explain.masking import shown, visible
 
 MAX_FILES = 20_000
 MAX_TEXT_BYTES = 256 << 20  # of one file, uncompressed; the rest is ignored, which is reported
@@ -37,6 +37,11 @@ class Line:
     @property
     def place(self) -> str:
         return f"{self.file}:{self.number}"
+
+    @property
+    def quoted(self) -> str:
+        """The line as evidence."""
+        return shown(f"{self.place}: {self.text}")
 
 
 @dataclass(frozen=True, slots=True)

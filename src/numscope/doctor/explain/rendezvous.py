@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from numscope.doctor.explain.catalog import finding
-from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.findings.wording import capital, named
 from numscope.doctor.records import Finding
@@ -55,9 +55,6 @@ class _Seen:
     rank: int
     site: str
 
-    def evidence(self) -> str:
-        return shown(f"{self.line.place}: {self.line.text}")
-
 
 @dataclass(slots=True)
 class Meeting:
@@ -93,7 +90,7 @@ class Meeting:
         """
         return [
             *self._in_use(),
-            *self._names(several_hosts),
+            *self._names(),
             *self._unreachable(),
             *self._late(),
             *self._gloo(several_hosts),
@@ -109,82 +106,74 @@ class Meeting:
             return []
         port = next((next(g for g in m.groups() if g) for s in lines if (m := _PORT.search(s.line.text)) is not None), "")
         return [
-            finding(
+            _found(
                 "port-in-use",
                 f"Another process uses port {port or 'of the rendezvous'}, usually an earlier job that is still running.",
-                evidence=[s.evidence() for s in lines[:SHOWN]],
-                ranks=[s.rank for s in lines if s.rank >= 0],
+                lines,
+                f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
+                "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
                 confidence="certain",
-                remedy=(
-                    f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
-                    "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
-                ),
             )
         ]
 
-    def _names(self, several_hosts: bool) -> list[Finding]:
+    def _names(self) -> list[Finding]:
         families: dict[str, set[str]] = {}
         for s in self._of("name"):
             if s.match["host"]:
                 families.setdefault(s.match["host"], set()).add(s.match["family"])
-        unresolved = {host for host, kinds in families.items() if len(kinds) > 1}  # IPv6 alone is common and harmless
+        unresolved = sorted(host for host, kinds in families.items() if len(kinds) > 1)  # IPv6 alone is common and harmless
         plain = [s for s in self._of("name") if not s.match["host"] and "c10d" in s.line.text]
         if not unresolved and not plain:
             return []
+        name = (unresolved or ["NAME"])[0]
         return [
-            finding(
+            _found(
                 "name-unresolved",
-                f"{', '.join(sorted(unresolved)) or 'A host name'} does not resolve to an address.",
+                f"{', '.join(unresolved) or 'A host name'} does not resolve to an address.",
+                self._of("name"),
+                f"getent hosts {name}  # on every host",
+                f"echo 'ADDRESS {name}' | sudo tee -a /etc/hosts",
+                ranks=(),
                 hosts=unresolved,
-                evidence=[s.evidence() for s in self._of("name")[:SHOWN]],
                 confidence="certain",
-                remedy=(
-                    f"getent hosts {next(iter(sorted(unresolved)), 'NAME')}  # on every host",
-                    f"echo 'ADDRESS {next(iter(sorted(unresolved)), 'NAME')}' | sudo tee -a /etc/hosts",
-                ),
             )
         ]
 
     def _unreachable(self) -> list[Finding]:
-        lines = self._of("unreachable") or (self._of("refused") if self._of("store") or self._of("rendezvous") else [])
+        refused = self._of("refused")
+        lines = self._of("unreachable") or (refused if self._of("store") or self._of("rendezvous") else [])
         if not lines:
             return []
         targets = sorted({f"{s.match['host']}:{s.match['port']}" for s in lines})
-        refused = any("refused" in s.line.text for s in self._of("refused"))
-        why = (
-            "the connection is refused: nothing listens there (yet), or the port is wrong"
-            if refused
-            else "there is no answer: the address is wrong, a firewall drops packets, or the first node has not started"
-        )
+        why = "there is no answer: the address is wrong, a firewall drops packets, or the first node has not started"
+        if any("refused" in s.line.text for s in refused):
+            why = "the connection is refused: nothing listens there (yet), or the port is wrong"
         return [
-            finding(
+            _found(
                 "rendezvous-unreachable",
                 f"The rendezvous at {', '.join(targets[:3])} could not be reached: {why}.",
-                ranks=[s.rank for s in lines if s.rank >= 0],
+                lines,
+                f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
+                f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
                 hosts=[s.match["host"] for s in lines],
-                evidence=[s.evidence() for s in [*lines[:SHOWN], *self._of("refused")[:1]]],
+                evidence=[s.line.quoted for s in (*lines[:SHOWN], *refused[:1])],
                 confidence="certain",
-                remedy=(
-                    f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
-                    f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
-                ),
             )
         ]
 
     def _late(self) -> list[Finding]:
         found = []
         if lines := self._of("joined"):
-            came, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
+            joined, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
             found.append(
-                finding(
+                _found(
                     "rendezvous-timeout",
-                    f"Only {came} of {of} processes connected to the store in time.",
-                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    f"Only {joined} of {of} processes connected to the store in time.",
+                    lines,
+                    "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
+                    "numscope doctor --nnodes N --endpoint HOST:PORT  # reports which ranks are missing",
+                    ranks=(),
                     confidence="certain",
-                    remedy=(
-                        "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
-                        "numscope doctor --nnodes N --endpoint HOST:PORT  # reports which ranks are missing",
-                    ),
                 )
             )
         never: dict[int, list[_Seen]] = {}
@@ -194,85 +183,71 @@ class Meeting:
         for s in self._of("unique id"):
             never.setdefault(int(s.match["root"]), []).append(s)
         if never:
-            lines = [s for some in never.values() for s in some]
             found.append(
-                finding(
+                _found(
                     "rendezvous-timeout",
                     f"{_who(never)} did not reach init_process_group in time, while the others waited for its address.",
+                    [s for some in never.values() for s in some],
+                    f"# check the log of {named(never)}: not started, dead, or still busy before init_process_group",
                     ranks=never,
-                    evidence=[s.evidence() for s in lines[:SHOWN]],
-                    confidence="likely",
-                    remedy=(f"# check the log of {named(never)}: not started, dead, or still busy before init_process_group",),
                 )
             )
-        lines = self._of("rendezvous") or (self._of("key") if not found else [])
+        lines = self._of("rendezvous") or self._of("key")
         if lines and not found and not self._of("unreachable"):
             found.append(
-                finding(
+                _found(
                     "rendezvous-timeout",
                     "Not all nodes joined the rendezvous in time. Which ones are missing is unknown: no message names them.",
-                    evidence=[s.evidence() for s in lines[:SHOWN]],
-                    confidence="likely",
-                    remedy=(
-                        "# check that --nnodes, --rdzv-id and --rdzv-endpoint are the same on all nodes",
-                        "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: reports which ranks are missing",
-                    ),
+                    lines,
+                    "# check that --nnodes, --rdzv-id and --rdzv-endpoint are the same on all nodes",
+                    "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: reports which ranks are missing",
+                    ranks=(),
                 )
             )
         return found
 
     def _gloo(self, several_hosts: bool) -> list[Finding]:
         found = []
+        interface = "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr"
         if lines := self._of("interface"):
             names = sorted({s.match["name"] or s.match["address"] for s in lines})
             found.append(
-                finding(
+                _found(
                     "interface-missing",
                     f"gloo found no interface {', '.join(names)}.",
-                    ranks=[s.rank for s in lines if s.rank >= 0],
-                    evidence=[s.evidence() for s in lines[:SHOWN]],
+                    lines,
+                    "ip -br addr  # the names of the interfaces, on that host",
+                    "unset GLOO_SOCKET_IFNAME  # or name an existing one",
                     confidence="certain",
-                    remedy=(
-                        "ip -br addr  # the names of the interfaces, on that host",
-                        "unset GLOO_SOCKET_IFNAME  # or name an existing one",
-                    ),
                 )
             )
         loopback = self._of("loopback")
         if lines := self._of("mesh"):
             local = bool(loopback) or any("remote=[127." in s.line.text or "remote=[::1" in s.line.text for s in lines)
-            because = (
-                "a rank announced its loopback address because its host's name resolves to it"
-                if local
-                else "a rank's address could not be reached, or a rank ended meanwhile"
-            )
+            because = "a rank's address could not be reached, or a rank ended meanwhile"
+            if local:
+                because = "a rank announced its loopback address because its host's name resolves to it"
             found.append(
-                finding(
+                _found(
                     "gloo-connect-failed",
                     f"gloo could not connect all ranks: {because}.",
-                    ranks=[s.rank for s in lines if s.rank >= 0],
-                    evidence=[s.evidence() for s in [*lines[:SHOWN], *loopback[:1]]],
+                    lines,
+                    interface,
+                    "getent hosts $(hostname)  # must not print 127.x",
+                    evidence=[s.line.quoted for s in (*lines[:SHOWN], *loopback[:1])],
                     confidence="likely" if local else "possible",
-                    remedy=(
-                        "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
-                        "getent hosts $(hostname)  # must not print 127.x",
-                    ),
                 )
             )
         elif loopback:
             found.append(
-                finding(
+                _found(
                     "name-resolves-to-loopback",
                     "gloo uses the loopback address because the host's own name does not resolve to a local address; ranks on "
                     "other hosts can't reach it.",
-                    ranks=[s.rank for s in loopback if s.rank >= 0],
-                    evidence=[s.evidence() for s in loopback[:SHOWN]],
-                    confidence="likely",
+                    loopback,
+                    interface,
+                    "getent hosts $(hostname)",
                     severity="fault" if several_hosts else "note",
-                    remedy=(
-                        "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
-                        "getent hosts $(hostname)",
-                    ),
                 )
             )
         return found
@@ -282,47 +257,34 @@ class Meeting:
         if lines := [s for s in self._of("waited") if s.rank >= 0] or self._of("waited"):
             waiting = {s.rank for s in lines if s.rank >= 0}
             site = next((f" at {s.site}" for s in lines if s.site), "")
+            what = f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a gloo collective{site}"
             late = ended - waiting
             if late and waiting:
-                found.append(
-                    finding(
-                        "rank-behind",
-                        f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a "
-                        f"gloo collective{site}; {named(late)} had no error, but did not join it.",
-                        ranks=late,
-                        evidence=[s.evidence() for s in lines[:SHOWN]],
-                        confidence="likely",
-                        remedy=(f"# check what {named(late)} did at that time", "py-spy dump --pid PID"),
-                    )
-                )
+                summary = f"{what}; {named(late)} had no error, but did not join it."
+                check = f"# check what {named(late)} did at that time"
+                found.append(_found("rank-behind", summary, lines, check, "py-spy dump --pid PID", ranks=late))
             else:
                 found.append(
-                    finding(
+                    _found(
                         "gloo-timeout",
-                        f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a "
-                        f"gloo collective{site} for a rank that did not join it. Which one is unknown.",
-                        ranks=waiting,
-                        evidence=[s.evidence() for s in lines[:SHOWN]],
+                        f"{what} for a rank that did not join it. Which one is unknown.",
+                        lines,
+                        "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
+                        "TORCH_DISTRIBUTED_DEBUG=DETAIL",
                         confidence="possible",
-                        remedy=(
-                            "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
-                            "TORCH_DISTRIBUTED_DEBUG=DETAIL",
-                        ),
                     )
                 )
         if lines := self._of("closed"):
-            peers = sorted({s.match["peer"] for s in lines if s.match["peer"]})
-            found.append(
-                finding(
-                    "gloo-peer-closed",
-                    f"A gloo connection was closed by the other side{' (' + ', '.join(peers[:3]) + ')' if peers else ''}: look "
-                    f"for the cause there.",
-                    ranks=[s.rank for s in lines if s.rank >= 0],
-                    evidence=[s.evidence() for s in lines[:SHOWN]],
-                    confidence="likely",
-                )
-            )
+            peers = ", ".join(sorted({s.match["peer"] for s in lines if s.match["peer"]})[:3])
+            summary = f"A gloo connection was closed by the other side{f' ({peers})' if peers else ''}: look for the cause there."
+            found.append(_found("gloo-peer-closed", summary, lines))
         return found
+
+
+def _found(id: str, summary: str, lines: list[_Seen], *remedy: str, **more: Any) -> Finding:
+    """A finding about the ranks that logged these lines."""
+    ranks = [s.rank for s in lines if s.rank >= 0]
+    return finding(id, summary, **{"ranks": ranks, "evidence": [s.line.quoted for s in lines[:SHOWN]], "remedy": remedy, **more})
 
 
 def _who(ranks: Iterable[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.catalog import finding
@@ -11,7 +12,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
 from numscope.doctor.findings.wording import capital, named
-from numscope.doctor.records import Finding
+from numscope.doctor.records import Confidence, Finding
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4
@@ -164,7 +165,7 @@ class Torchrun:
                     "job-terminated",
                     "All ranks were terminated from outside (SIGTERM); none failed by itself.",
                     ranks=[row.rank for row in rows if row.rank >= 0],
-                    evidence=[*(_row(row) for row in rows[:SHOWN]), *(shown(f"{line.place}: {line.text}") for line in self.signaled[:2])],
+                    evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
                     confidence="likely",
                     remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
                 )
@@ -178,88 +179,71 @@ class Torchrun:
 
         def order(row: Failure) -> tuple[str, int, int]:
             mine = tracebacks.of(row.rank) if row.rank >= 0 else None
-            grade = (
-                0
-                if row.code < 0 and row.code != -signal.SIGABRT
-                else 1
-                if mine is not None and not mine.echo
-                else 3
-                if mine is not None
-                else 2
-            )
-            return (row.time, grade, 0 if row.root else 1)
+            grade = 2 if mine is None else 3 if mine.echo else 1
+            return (row.time, 0 if row.code < 0 and row.code != -signal.SIGABRT else grade, 0 if row.root else 1)
 
         return min(rows, key=order)
 
     def _ended(self, row: Failure, rows: list[Failure], raised: Raised | None, watchdog: bool) -> Finding:
         who = named([row.rank]) if row.rank >= 0 else f"local rank {row.local_rank}"
         at = f" on {row.host}" if row.host and row.host != "localhost" else ""
-        evidence = [_row(row)]
-        others = [other for other in rows if other is not row]
-        after = f"; {named(o.rank for o in others if o.rank >= 0)} followed" if any(o.rank >= 0 for o in others) else ""
-        ranks, hosts = [row.rank] if row.rank >= 0 else [], [row.host]
-        if row.code == -signal.SIGKILL:
-            oom = [line for line, pid in self.oom if pid in (-1, row.pid)]
-            why = "because memory ran out, according to the kernel" if oom else "usually by the kernel because memory ran out"
+        others = [other.rank for other in rows if other is not row and other.rank >= 0]
+        after = f"; {named(others)} followed" if others else ""
+
+        def found(id: str, how: str, *remedy: str, evidence: Iterable[str] = (), confidence: Confidence = "certain") -> Finding:
             return finding(
+                id,
+                f"{capital(who)}{at} was the first to end{how}",
+                ranks=[row.rank] if row.rank >= 0 else [],
+                hosts=[row.host],
+                evidence=[_row(row), *evidence],
+                confidence=confidence,
+                remedy=remedy,
+            )
+
+        if row.code == -signal.SIGKILL:
+            oom = [line.quoted for line, pid in self.oom if pid in (-1, row.pid)]
+            why = "because memory ran out, according to the kernel" if oom else "usually by the kernel because memory ran out"
+            return found(
                 "rank-killed",
-                f"{capital(who)}{at} was the first to end: killed (SIGKILL), {why}{after}.",
-                ranks=ranks,
-                hosts=hosts,
-                evidence=[*evidence, *(shown(f"{line.place}: {line.text}") for line in oom[:2])],
+                f": killed (SIGKILL), {why}{after}.",
+                f"dmesg -T | grep -iE 'oom|killed process'  # {at.strip() or 'on its host'}",
+                "sacct -j JOB --format=JobID,MaxRSS,State  # with SLURM: --mem",
+                "# fewer DataLoader workers, smaller prefetch, or load checkpoints on one rank at a time",
+                evidence=oom[:2],
                 confidence="certain" if oom else "likely",
-                remedy=(
-                    f"dmesg -T | grep -iE 'oom|killed process'  # {at.strip() or 'on its host'}",
-                    "sacct -j JOB --format=JobID,MaxRSS,State  # with SLURM: --mem",
-                    "# fewer DataLoader workers, smaller prefetch, or load checkpoints on one rank at a time",
-                ),
             )
         if row.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
-            name = signal.Signals(-row.code).name
-            hint = ("df -h /dev/shm  # a bus error usually means that /dev/shm is full",) if row.code == -signal.SIGBUS else ()
-            return finding(
+            bus_error = ("df -h /dev/shm  # a bus error usually means that /dev/shm is full",) if row.code == -signal.SIGBUS else ()
+            return found(
                 "rank-crashed",
-                f"{capital(who)}{at} was the first to end: it crashed ({name}){after}.",
-                ranks=ranks,
-                hosts=hosts,
-                evidence=evidence,
-                confidence="certain",
-                remedy=(
-                    *hint,
-                    "python -X faulthandler …  # prints the Python line that crashed",
-                    "# check that compiled extensions were built for this version of torch",
-                ),
+                f": it crashed ({signal.Signals(-row.code).name}){after}.",
+                *bus_error,
+                "python -X faulthandler …  # prints the Python line that crashed",
+                "# check that compiled extensions were built for this version of torch",
             )
         if row.code == -signal.SIGABRT:
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
-            return finding(
+            return found(
                 "rank-aborted",
-                f"{capital(who)}{at} was the first to end: it aborted itself (SIGABRT): {why}{after}.",
-                ranks=ranks,
-                hosts=hosts,
-                evidence=[*evidence, *([raised.said] if raised is not None else [])],
+                f": it aborted itself (SIGABRT): {why}{after}.",
+                "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then explain the dumps of all ranks",
+                evidence=[raised.said] if raised is not None else (),
                 confidence="likely" if watchdog else "possible",
-                remedy=("TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then explain the dumps of all ranks",),
             )
-        if raised is None or raised.echo:
-            return finding(
-                "cause-unknown",
-                f"{capital(who)}{at} was the first to end (exit code {row.code}){after}; "
-                + (
-                    f"its exception is a consequence of another fault: {raised.said[:120]}"
-                    if raised is not None
-                    else "its exception is not in these files."
-                ),
-                ranks=ranks,
-                hosts=hosts,
-                evidence=[*evidence, *([shown(f"{raised.line.place}: {raised.line.text}")] if raised is not None else [])],
-                confidence="possible",
-                remedy=(
-                    "torchrun --redirects 3 --log-dir logs …  # each rank's own output; then: numscope doctor explain logs",
-                    "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): then the table contains the traceback",
-                ),
-            )
-        return _raised(raised, row, after, at)
+        if raised is not None and not raised.echo:
+            return _raised(raised, row, after, at)
+        what = "its exception is not in these files."
+        if raised is not None:
+            what = f"its exception is a consequence of another fault: {raised.said[:120]}"
+        return found(
+            "cause-unknown",
+            f" (exit code {row.code}){after}; {what}",
+            "torchrun --redirects 3 --log-dir logs …  # each rank's own output; then: numscope doctor explain logs",
+            "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): then the table contains the traceback",
+            evidence=[raised.line.quoted] if raised is not None else (),
+            confidence="possible",
+        )
 
     def _kernel(self) -> list[Finding]:
         found = []
@@ -272,7 +256,7 @@ class Torchrun:
                     f"The host ran out of memory, or the job reached its limit, and a process was "
                     f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
                     ranks=ranks,
-                    evidence=[shown(f"{line.place}: {line.text}") for line, _ in self.oom[:SHOWN]],
+                    evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
                     confidence="certain",
                     remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
                 )
@@ -283,7 +267,7 @@ class Torchrun:
                     "gpu-out-of-memory",
                     "A rank ran out of GPU memory.",
                     ranks=[int(m[1]) for line in self.cuda_oom if (m := re.search(r"\[rank(\d{1,7})\]:", line.text)) is not None],
-                    evidence=[shown(f"{line.place}: {line.text}") for line in self.cuda_oom[:SHOWN]],
+                    evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
                     confidence="certain",
                     remedy=(
                         "nvidia-smi  # shows what else uses this GPU",
@@ -299,7 +283,7 @@ class Torchrun:
                 finding(
                     "gpu-xid",
                     f"The driver reported Xid {said}.",
-                    evidence=[shown(f"{line.place}: {line.text}") for line, _, _ in worst[:SHOWN]],
+                    evidence=[line.quoted for line, _, _ in worst[:SHOWN]],
                     confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
                     remedy=(
                         "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
@@ -325,7 +309,7 @@ def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") 
         f"{capital(who)}{at} was the first to fail{site}: {raised.said}{after}",
         ranks=[raised.rank],
         hosts=[row.host] if row is not None else [],
-        evidence=[shown(f"{raised.line.place}: {raised.line.text}"), *([_row(row)] if row is not None else [])],
+        evidence=[raised.line.quoted, *([_row(row)] if row is not None else [])],
         confidence="certain" if row is not None else "likely",
         remedy=(f"# the fault is in the program{site}; later errors of other ranks are consequences",),
     )

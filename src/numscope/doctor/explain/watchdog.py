@@ -117,7 +117,7 @@ class Watchdog:
                     f"Ranks are at different points of their sequence of collectives: "
                     f"{'; '.join(f'rank {c.rank} at #{c.seq} {c.what()}' for c in seen.values())}.",
                     ranks=[call.rank for call in late],
-                    evidence=[*(call.line() for call in seen.values()), *(shown(f"{line.place}: {line.text}") for line in lines[:2])],
+                    evidence=[*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])],
                     confidence="certain",
                     remedy=("# a rank calls one collective more, or one less, than the others",),
                 )
@@ -131,7 +131,7 @@ class Watchdog:
                 "collective-mismatch",
                 "torch detected that ranks called different collectives.",
                 ranks=seen,
-                evidence=[shown(f"{line.place}: {line.text}") for line in lines[:4]],
+                evidence=[line.quoted for line in lines[:4]],
                 confidence="certain",
             )
         ]
