@@ -455,6 +455,7 @@ def _print(error: BaseException) -> int:
 def _end(status: int) -> NoReturn:
     """Ends as the interpreter does, but for the destructors of torch's libraries, which take longer than all before."""
     import atexit
+    import contextlib
     import ctypes
     import gc
     import signal
@@ -462,11 +463,9 @@ def _end(status: int) -> NoReturn:
 
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.modules["__main__"].__dict__.clear()
-    gc.collect()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for step in (sys.stdout.flush, sys.modules["__main__"].__dict__.clear, gc.collect, sys.stdout.flush, sys.stderr.flush):
+        with contextlib.suppress(ValueError):  # closed, in a child of a fork server
+            step()
     ctypes.CDLL(None).fflush(None)
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
