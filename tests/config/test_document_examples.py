@@ -103,7 +103,7 @@ def test_example_runs_as_it_stands(path: Path, tmp_path: Path) -> None:
     wanted, steps = WANTED.get(kind_of(path), (set(), set()))
     with numscope.watch(model, config=path, on_nonfinite=None, log_dir=str(tmp_path)) as scope:
         if steps == {1000}:  # the run says that it goes on from a checkpoint
-            scope.inspector.begin_at(999)
+            scope.begin_at(999)
             train(model, 3)
         else:
             train(model, 102)
@@ -165,7 +165,7 @@ def test_fp8_statistics_of_an_example_are_logged_of_fp8_layers(stem: str, tmp_pa
     model = converted()
     with numscope.watch(model, config=example(stem), on_nonfinite=None, log_dir=str(tmp_path)) as scope:
         if stem == "statistics_collection":
-            scope.inspector.begin_at(999)
+            scope.begin_at(999)
         train(model, 3)
     generic, _ = WANTED["stat_collection" if stem == "performance" else "statistics"]
     layers, tensors = {layer for layer, *_ in generic}, {tensor for _, tensor, stat in generic if stat == "cur_amax"}

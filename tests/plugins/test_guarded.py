@@ -394,9 +394,10 @@ def test_custom_statistics_merge_over_micro_batches_as_over_one(tmp_path: Path) 
     config = {"s": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": {
         "enabled": True, "tensors": ["activation"], "stats": ["sum_of", "max_of", "min_of", "mean_of"]}}}  # fmt: skip
     net = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with numscope.watch(net, config=config, features=[str(file)], log_dir=str(tmp_path), on_nonfinite=None) as scope:
         assert scope.inspector is not None
         for values in ([-3.0, -5.0], [-1.0], [-7.0, -8.0, -9.0]):
             net(torch.tensor(values).reshape(-1, 1)).sum().backward()
-        scope.step()
+        optimizer.step()
         assert scope.inspector.last[0].values == {"sum_of": -11.0, "max_of": -1.0, "min_of": -7.0, "mean_of": (-3.0 * 2 - 1 - 7 * 3) / 6}

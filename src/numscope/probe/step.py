@@ -198,13 +198,13 @@ class Step(optimizer_probe.StepListener):
         self._ended_by_optimizer = False
         self.optimizers.search()
         self.optimizers.meet(optimizer)
-        self._stepping[id(optimizer)] = optimizer_probe.has_closure()
+        self._stepping[id(optimizer)] = "is to run" if optimizer_probe.has_closure() else ""
         if not self._stepping[id(optimizer)]:
             self._tell(optimizer)
 
     def _after_closure(self, optimizer: Optimizer) -> None:
-        if self._stepping.get(id(optimizer)):
-            self._stepping[id(optimizer)] = False
+        if self._stepping.get(id(optimizer)) == "is to run":
+            self._stepping[id(optimizer)] = "has run"
             self._tell(optimizer)
 
     def _tell(self, optimizer: Optimizer) -> None:
@@ -218,7 +218,7 @@ class Step(optimizer_probe.StepListener):
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if any(o is optimizer for o in self._stepped):
-            if self._stepping.pop(id(optimizer), False):  # an optimizer that did not call its closure
+            if self._stepping.pop(id(optimizer), "") == "is to run":  # an optimizer that did not call its closure
                 self._tell(optimizer)
             for reader in tuple(self._readers):
                 reader.after_step(optimizer)

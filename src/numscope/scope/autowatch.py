@@ -154,9 +154,11 @@ class AutoWatch:
         self.look(False)
         if self._registering is not None:
             self._registering.remove()
-        for listener in (self._selection, self._lookout, self._tensors):
+        for listener in (self._selection, self._lookout):
             if listener is not None:
                 optimizer_probe.unlisten(listener)
+        if self._tensors is not None:
+            self._tensors.close()
 
     def _called_compiled(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         """A module whose ``compile`` was called is about to be called: dynamo would trace a global hook rather than run it."""

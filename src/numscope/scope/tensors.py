@@ -44,6 +44,13 @@ class TensorWatch(optimizer_probe.StepListener):
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, bool] = weakref.WeakKeyDictionary()  # and whether it is watched
         self._has_no_optimizer = False  # a scope for losses without one is open
 
+    def close(self) -> None:
+        """Hear of nothing more."""
+        optimizer_probe.unlisten(self)
+        if not self._live():
+            outside.current().take_off()
+            outside.current().reset()
+
     def made(self, optimizer: Optimizer) -> None:
         self._optimizers[optimizer] = False
         outside.current().begin()
