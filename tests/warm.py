@@ -38,7 +38,7 @@ COLD = os.environ.setdefault("NUMSCOPE_TESTS_COLD", sys.executable)
 # Variables that are read while an interpreter or a library loads: where they differ from the server's, a real interpreter runs.
 _READ_AT_START = ("LD_", "PYTHON", "TORCH", "PYTORCH", "TRITON", "MKL_", "KMP_", "OPENBLAS", "HF_", "TRANSFORMERS_")
 _READ_LATER = (
-    *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"),
+    *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
     *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),
 )
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
@@ -380,14 +380,7 @@ def _become(
     os.umask(umask)
     os.environ.clear()
     os.environ.update(environ)
-    encoding, _, errors = environ.get("PYTHONIOENCODING", "").partition(":")
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        old = getattr(sys, name)
-        lenient = old.errors if name == "stderr" else errors or old.errors
-        new = open(number, "w" if number else "r", 1 if number == 2 else -1, encoding or old.encoding, lenient, closefd=False)
-        new.buffer.raw.name = old.name
-        setattr(sys, name, new)
-        setattr(sys, f"__{name}__", new)
+    _open_streams(environ)
     sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.orig_argv = [sys.executable, *words]
     sys.path[:] = ["", *_entries(environ.get("PYTHONPATH", "")), *server.path]
@@ -400,6 +393,24 @@ def _become(
     except BaseException as error:
         status = _print(error)
     _end(status)
+
+
+def _open_streams(environ: dict[str, str]) -> None:
+    """Makes ``sys.stdin``, ``stdout`` and ``stderr`` anew: the server's remember what kind of files they had."""
+    import io
+
+    encoding, _, errors = environ.get("PYTHONIOENCODING", "").partition(":")
+    unbuffered = bool(environ.get("PYTHONUNBUFFERED"))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        raw = io.FileIO(number, "w" if number else "r", closefd=False)
+        raw.name = old.name
+        buffer: Any = io.BufferedReader(raw) if number == 0 else raw if unbuffered else io.BufferedWriter(raw)
+        lenient = old.errors if name == "stderr" else errors or old.errors
+        by_line = name == "stderr" or raw.isatty()
+        new = io.TextIOWrapper(buffer, encoding or old.encoding, lenient, line_buffering=by_line, write_through=unbuffered)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
 def _run(words: list[str]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from numscope.precision import modules
 from numscope.precision.gemm.autocasting import autocast
 
-WIDTH, HEADS, SEQUENCE, BATCH, STEPS = 32, 4, 32, 16, 160
+WIDTH, HEADS, SEQUENCE, BATCH, STEPS = 32, 4, 32, 16, 100
 
 
 @functools.cache
@@ -88,8 +88,8 @@ CONFIGS = pytest.mark.parametrize("config", [{}, LLAMA], ids=["gpt", "llama"])
 def test_character_model_learns_real_text(config: dict[str, object]) -> None:
     first, last, new = losses(None, **config)
     assert first == pytest.approx(math.log(64), abs=0.1)  # it knew nothing
-    assert last < first - 1.3
-    assert new < entropy_of_characters() - 0.4  # it has learned what follows what, on text it has not seen too
+    assert last < first - 1.2
+    assert new < entropy_of_characters() - 0.35  # it has learned what follows what, on text it has not seen too
 
 
 # The whole run's rounding, as a share of the loss: four bits of NVFP4 cost more than the eight of the others.
