@@ -10,10 +10,11 @@ from tests.doctor.netns import Host, Network, silent_server
 
 PORT = 29517  # outside of the range that the kernel hands out; the hosts are empty, so it is free
 DEADLINE_S = 60.0
-TORCH_DEADLINE_S = 120.0  # several processes that import torch at once need more than a second
-# Missing ranks are waited for; a phase of links has 8 s, one of torch's 16 to 20 s. Two more seconds each are promised.
+TORCH_DEADLINE_S = 120.0
+TORCH_SCALE = 1.5  # several processes that import torch at once need more than a second
+# Missing ranks are waited for; a phase of links has 8 s, one of torch's 24 to 30 s. Two more seconds each are promised.
 MEETING_SCALE = 0.5  # of time limits, where only the rendezvous matters: it then takes 7 s
-MEETING_S, LINKS_S, TORCH_S = 7.2, 7.9, 20.0
+MEETING_S, LINKS_S, TORCH_S = 7.2, 7.9, 30.0
 START_S = 6.0  # processes to start, phases that are not concerned, and a machine that does other things too
 
 
@@ -138,7 +139,7 @@ FAULTS = (
         during={1: ("backend", _STOP)},
         stopped=(1,),
         phases="backend",
-        deadline_s=TORCH_DEADLINE_S,  # a silent rank is noticed after 5 s
+        deadline_s=TORCH_DEADLINE_S,
         num_hosts=2,
         of_network=False,
     ),
@@ -401,6 +402,7 @@ FAULTS = (
         environment={number: {"NUMSCOPE_DOCTOR_FAULT": "corrupt:rank=1"} for number in range(3)},
         phases="pairs",
         deadline_s=TORCH_DEADLINE_S,
+        scale=TORCH_SCALE,
         of_network=False,
     ),
     Fault(
@@ -414,6 +416,7 @@ FAULTS = (
         environment={number: {"NUMSCOPE_DOCTOR_FAULT": "hang:phase=5,rank=1"} for number in range(2)},
         phases="pairs",
         deadline_s=TORCH_DEADLINE_S,
+        scale=TORCH_SCALE,
         of_network=False,
     ),
     Fault(
@@ -427,6 +430,7 @@ FAULTS = (
         environment={number: {"NUMSCOPE_DOCTOR_FAULT": "die:phase=6,rank=1"} for number in range(2)},
         phases="collectives",
         deadline_s=TORCH_DEADLINE_S,
+        scale=TORCH_SCALE,
         of_network=False,
     ),
     Fault(
@@ -440,6 +444,7 @@ FAULTS = (
         num_hosts=2,
         phases="compute",
         deadline_s=180.0,
+        scale=2 * TORCH_SCALE,
         of_network=False,
     ),
 )

@@ -73,7 +73,8 @@ class Report:
 
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        thread.join(max(0.0, seconds))
+        seconds = max(0.0, seconds)
+        thread.join(seconds)
         if raised:
             raise raised[0]
         if result:
