@@ -51,7 +51,7 @@ def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
     done = numscope_config("check", "stats.yaml")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.split("\n")[:-1] == [
-        "stats.yaml: note: late.disable_fp8_gemm: layers that run in high precision have nothing of it",
+        "stats.yaml: note: late.disable_fp8_gemm: has no effect on layers that run in high precision",
         "stats.yaml: note: late.statistics: off (enabled: false)",
         "stats.yaml: in order (1 to collect, 1 precision, 0 of plug-ins).",
     ]

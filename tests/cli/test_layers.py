@@ -68,7 +68,7 @@ def test_section_that_selects_nothing_is_an_error_after_the_list() -> None:
     assert "transformer.h.1.mlp.c_fc" in done.stdout
     assert done.stderr == (
         'stats.yaml: stats.layers: layer_numbers: 5 with layer_types: "mlp" matches none of the model\'s '
-        f"{len(subject_of('gpt').layers)} layers. Its layer numbers: 0-1.\n"
+        f"{len(subject_of('gpt').layers)} layers. Layer numbers: 0-1.\n"
     )
 
 

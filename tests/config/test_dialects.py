@@ -74,7 +74,7 @@ def test_documents_precision_examples_become_switches() -> None:
 
 def test_layers_alone_load_with_a_note() -> None:
     assert load(HERE / "document" / "layer_selection.yaml").notes == (
-        "layer_selection: chooses layers and has no feature: nothing is collected",
+        "layer_selection: selects layers and has no feature: nothing is collected",
     )
 
 

@@ -65,17 +65,17 @@ def test_all_errors_of_all_sections_are_said_at_once(refused: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("a: " + "[" * 5000, "stats.yaml: got values nested without end, expected at most 32 levels."),
+        ("a: " + "[" * 5000, "stats.yaml: got values nested too deeply, expected at most 32 levels."),
         ("#" * (2**20 + 1), "stats.yaml: got more than 1 MiB, expected a configuration of at most 1 MiB."),
         (
             "layers: {layer_numbers: [" + "0-900000, " * 9000 + "1]}",
             "stats.yaml: layers.layer_numbers: got more than 1000000 numbers with all ranges written out, "
-            "expected numbers, ranges such as 1-12, or all alone.",
+            "expected numbers, ranges such as 1-12, or only all.",
         ),
-        (b"a: \xff", "stats.yaml: got bytes that are no UTF-8 (at byte 3), expected a YAML file in UTF-8."),
+        (b"a: \xff", "stats.yaml: got bytes that are not UTF-8 (at byte 3), expected a YAML file in UTF-8."),
         (
             "a: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"b{i}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(30)),
-            "stats.yaml: got more than 100000 values with all aliases written out, expected a configuration.",
+            "stats.yaml: got more than 100000 values with all aliases written out, expected fewer.",
         ),
     ],
     ids=["deep", "large", "ranges", "bytes", "aliases"],

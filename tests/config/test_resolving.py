@@ -40,23 +40,22 @@ def chosen(found: Resolved) -> list[tuple[str, tuple[str, ...], list[str]]]:
         ),
         (
             {"layer_name_regex_pattern": "zzz"},
-            'a.layers: layer_name_regex_pattern: "zzz" matches none of the model\'s 8 layers. '
-            'Its layers: "h.0.qkv", "h.0.fc1", "h.0.fc2", ….',
+            'a.layers: layer_name_regex_pattern: "zzz" matches none of the model\'s 8 layers. Layers: "h.0.qkv", "h.0.fc1", "h.0.fc2", ….',
         ),
         (
             {"layer_name_regex_pattern": r"^h\.0$"},
-            'a.layers: layer_name_regex_pattern: "^h\\\\.0$" matches modules without parameters of their own alone ("h.0"). '
-            "To choose them: containers: true.",
+            'a.layers: layer_name_regex_pattern: "^h\\\\.0$" matches only modules without their own parameters ("h.0"). '
+            "To select them: containers: true.",
         ),
-        ({"layer_types": ["fc1", "fcc2"]}, 'a.layers.layer_types: "fcc2" is part of no layer\'s name, and no class. Nearest: "h.0.fc2".'),
-        ({"layer_names": ["head", "h.1.fc3"]}, 'a.layers.layer_names: "h.1.fc3" is no layer\'s name. Nearest: "h.1.fc2".'),
+        ({"layer_types": ["fc1", "fcc2"]}, 'a.layers.layer_types: "fcc2" is neither part of a layer\'s name nor a class. Nearest: "h.0.fc2".'),
+        ({"layer_names": ["head", "h.1.fc3"]}, 'a.layers.layer_names: "h.1.fc3" is not a layer\'s name. Nearest: "h.1.fc2".'),
         (
             {"layer_numbers": ["2-5", 7]},
-            "a.layers: layer_numbers: 2-5, 7 matches none of the model's 8 layers. Its layer numbers: 0-1.",
+            "a.layers: layer_numbers: 2-5, 7 matches none of the model's 8 layers. Layer numbers: 0-1.",
         ),
         (
             {"layer_numbers": [1], "layer_types": ["head"]},
-            'a.layers: layer_numbers: 1 with layer_types: "head" matches none of the model\'s 8 layers. Its layer numbers: 0-1.',
+            'a.layers: layer_numbers: 1 with layer_types: "head" matches none of the model\'s 8 layers. Layer numbers: 0-1.',
         ),
     ],
 )
@@ -110,7 +109,7 @@ def test_sections_that_merge_sites_keep_their_own_layers() -> None:
 def test_same_feature_with_different_settings_for_one_layer_is_refused(other: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         resolved(a=section(), b=section(layers={"layer_names": ["h.1.fc2"]}, **other))
-    expected = 'config: b.statistics: activation of "h.1.fc2" has this feature from a with other settings'
+    expected = 'config: b.statistics: activation of "h.1.fc2" gets this feature from a with other settings'
     assert str(caught.value).startswith(expected)
 
 

@@ -130,13 +130,13 @@ def translate(tree: Mapping[str, Any], stem: str, plugged: Collection[str], erro
     if bare and not wrapped:
         return [_section(stem, "", tree, known, errors)]
     for key in bare:
-        errors.add(key, "stands outside of every section. Put it into one, or leave the sections' names out of the file.")
+        errors.add(key, "is outside of every section. Move it into one, or remove the sections' names from the file.")
     found = []
     for name, value in tree.items():
         if name in bare:
             continue
         if isinstance(value, Mapping) and name not in wrapped and (hint := meant(name, top)):
-            errors.add(name, f"is no feature, and no section either: it has no layers and no features.{hint}")
+            errors.add(name, f"is neither a feature nor a section: it has no layers and no features.{hint}")
         elif isinstance(value, Mapping):
             found.append(_section(name, name, value, known, errors))
         else:
@@ -177,7 +177,7 @@ def _renamed(settings: Mapping[str, Any], keys: Mapping[str, str], path: str, er
         canonical = keys.get(key, key)
         if canonical in renamed:
             other = places[canonical].rpartition(".")[2]
-            errors.add(below(path, key), f"got {other} as well, which means the same. Leave one out.")
+            errors.add(below(path, key), f"got {other} as well, which means the same. Remove one.")
         else:
             renamed[canonical], places[canonical] = value, below(path, key)
     return renamed, places
@@ -189,11 +189,11 @@ def _feature(name: str, path: str, settings: Any, known: Collection[str], errors
         plugged = [key for key in known if key not in FEATURES]
         structure = ("enabled", "layers", NAMESPACE) if word == name else ()
         expected = listed(word, [*CANONICAL, *sorted(plugged)], [*FEATURES, *structure])
-        errors.add(path, f"is no feature, expected {expected}")
+        errors.add(path, f"is not a feature, expected {expected}")
         return
     alias = FEATURES.get(word) or Alias(word)
     if not isinstance(settings, Mapping):
-        errors.add(path, f"got {shown(settings)}, expected a feature's settings, enabled first.")
+        errors.add(path, f"got {shown(settings)}, expected a feature's settings, such as enabled: true.")
         return
     renamed, places = _renamed(settings, KEYS if word in FEATURES else {}, path, errors)
     whole = Written(alias.feature, name, path, alias, renamed, places)
@@ -218,11 +218,9 @@ def _entries(outer: Written, struct: str, one: str, many: str, errors: Errors) -
     place, entries = outer.places[struct], outer.settings[struct]
     shared = {key: value for key, value in outer.settings.items() if key != struct}
     if many in shared:
-        errors.add(place, f"got {many} beside it, expected either.")
+        errors.add(place, f"got {many} as well, expected one of them.")
     if not isinstance(entries, list) or not entries:
-        errors.add(
-            place, f"got {'an empty list' if entries == [] else shown(entries)}, expected a list of entries, each with {one} and settings."
-        )
+        errors.add(place, f"got {shown(entries)}, expected a list of entries, each with {one} and settings.")
         return
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
@@ -239,7 +237,7 @@ def _entries(outer: Written, struct: str, one: str, many: str, errors: Errors) -
         for word in words if isinstance(words, list) else ():
             text = json.dumps(word, sort_keys=True)
             if text in seen and struct == "tensors_struct":
-                errors.add(places[many], f"got {text} again, which {place}[{seen[text]}] has already. Give each tensor one entry.")
+                errors.add(places[many], f"got {text} again, as in {place}[{seen[text]}]. Give each tensor one entry.")
             seen.setdefault(text, index)
         yield replace(
             outer,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +122,9 @@ class _Builder:
         selection = self._selection(section, on)
         place = section.path or section.name
         if section.empty and not section.bare:
-            self._errors.add(place, "has no feature, so that it would do nothing. Add one, such as statistics.")
+            self._errors.add(place, "has no feature and would do nothing. Add one, such as statistics.")
         elif section.empty and on:
-            self.notes.append(f"{place}: chooses layers and has no feature: nothing is collected")
+            self.notes.append(f"{place}: selects layers and has no feature: nothing is collected")
         for written in section.features:
             part = self._part(written, on)
             if on and written.settings.get("enabled") is False:
@@ -162,13 +161,14 @@ class _Builder:
                 key = str(loc[0]) if loc else ""
                 at = (section.layer_places.get(key) or below(place, key)) if key else place
                 self._errors.add(f"{at}{under}", text or f"is an unknown key, expected {listed(key, Layers.model_fields)}")
-            self._refuse_clash(section, clash(section.layers))
+            self._refuse_clash(section)
             return None
-        if self._refuse_clash(section, layers.clash()):
+        if self._refuse_clash(section):
             return None
         return Selection(layers.layer_name_regex_pattern, layers.layer_numbers, layers.layer_types, layers.containers, layers.layer_names)
 
-    def _refuse_clash(self, section: Section, keys: tuple[str, ...]) -> bool:
+    def _refuse_clash(self, section: Section) -> bool:
+        keys = clash(section.layers)
         if not section.features or not keys:
             return False
         names = ", ".join(section.layer_places[key].rpartition(".")[2] for key in keys)
@@ -194,31 +194,10 @@ class _Builder:
                     continue
                 place = written.place(loc, under)
                 self._errors.add(place, text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
-            self._check_right(written, model, found, words)
             return None
-        if isinstance(part, Statistics):
-            self._check_tensors(written, part)
-        elif isinstance(part, Plugged):
+        if isinstance(part, Plugged):
             self._check_plugged(written, part, off)
         return part
-
-    def _check_right(
-        self, written: Written, model: type[Feature], found: Sequence[tuple[tuple[Any, ...], str, str, bool]], words: Words
-    ) -> None:
-        """What the right keys of a wrong feature contradict, so that it is not left for the next time."""
-        if model is not Statistics:
-            return
-        wrong = {loc[0] for loc, *_ in found if loc}
-        settings = {key: value for key, value in written.settings.items() if key not in wrong or key == "stats"} | {"enabled": True}
-        if isinstance(stats := settings.get("stats"), list):
-            bad = {int(at[1]) for loc, below, *_ in found if loc == ("stats",) and (at := re.match(r"\[(\d+)\]", below))}
-            settings["stats"] = [one for index, one in enumerate(stats) if index not in bad]
-        try:
-            part = model.model_validate(settings, context=words)
-        except ValidationError:
-            return
-        assert isinstance(part, Statistics)
-        self._check_tensors(written, part)
 
     def _check_plugged(self, written: Written, part: Plugged, off: bool) -> None:
         custom, given = self._plugged[written.feature], part.model_extra or {}
@@ -234,13 +213,6 @@ class _Builder:
         for key, setting in custom.settings.items():
             if setting.required and key not in given and not off:
                 self._errors.add(written.place((key,)), f"missing, expected {_KINDS[setting.type]}.")
-
-    def _check_tensors(self, written: Written, part: Statistics) -> None:
-        for asked in part.stats:
-            of = self._statistics.get(asked.statistic)
-            if of is not None and (others := [tensor for tensor in part.tensors if tensor not in of]):
-                rule = f'"{asked.label}" is a statistic of {" and ".join(of)} alone, got {", ".join(others)} too'
-                self._errors.add(written.place(("stats",)), f"{rule}. Ask for it apart, with tensors: [{', '.join(of)}].")
 
     def _keep(self, section: Section, selection: Selection, written: Written, part: Feature) -> None:
         schedule = _schedule(part)
@@ -258,7 +230,7 @@ class _Builder:
         else:
             settings = {key: value for key, value in part if key not in _SCHEDULE}
             self.switches.append(Switch(name, written.feature, selection, schedule, settings))
-            note = f"{written.path}: layers that run in high precision have nothing of it"
+            note = f"{written.path}: has no effect on layers that run in high precision"
             on_paper_alone = all(dict(asked.options).get("recipe") for asked in settings.get("stats", [Asked("", "")]))
             if written.feature not in ANYWHERE and not on_paper_alone and note not in self.notes:  # a struct is several parts
                 self.notes.append(note)

@@ -76,7 +76,7 @@ def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
             return None
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        errors.add("", f"got bytes that are no UTF-8 (at byte {error.start}), expected a YAML file in UTF-8.")
+        errors.add("", f"got bytes that are not UTF-8 (at byte {error.start}), expected a YAML file in UTF-8.")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         errors.add("", f"can't be read: {getattr(error, 'strerror', None) or error}.")
     return None
@@ -96,13 +96,13 @@ def _parsed(text: str, errors: Errors) -> dict[str, Any] | None:
         errors.add("", f"{' '.join(str(error).split())}.")
         return None
     except RecursionError:
-        errors.add("", f"got values nested without end, expected at most {_MAX_DEPTH} levels.")
+        errors.add("", f"got values nested too deeply, expected at most {_MAX_DEPTH} levels.")
         return None
     except (ValueError, OverflowError, AttributeError, TypeError) as error:  # what PyYAML's own number and date readers let through
-        errors.add("", f"holds a value that YAML can't read: {error}.")
+        errors.add("", f"contains a value that YAML can't read: {error}.")
         return None
     for key, line, first in loader.repeated:
-        errors.add(f"line {line}", f'"{key}" is given twice, first in line {first}. YAML would keep the last one in silence: remove one.')
+        errors.add(f"line {line}", f'"{key}" is given twice, first in line {first}. YAML would silently keep the last one: remove one.')
     if tree is None:
         errors.add("", "got an empty file, expected at least one section.")
         return None
@@ -123,7 +123,7 @@ def _plain(tree: object, errors: Errors) -> dict[str, Any] | None:
         if budget < 0:
             return None
         if depth > _MAX_DEPTH:
-            errors.add("", f"got values nested without end, expected at most {_MAX_DEPTH} levels.")
+            errors.add("", f"got values nested too deeply, expected at most {_MAX_DEPTH} levels.")
             return None
         if isinstance(value, Mapping):
             copied = {}
@@ -148,7 +148,7 @@ def _plain(tree: object, errors: Errors) -> dict[str, Any] | None:
 
     copied: dict[str, Any] = copy(tree, "", 0)
     if budget < 0:
-        errors.add("", f"got more than {_MAX_VALUES} values with all aliases written out, expected a configuration.")
+        errors.add("", f"got more than {_MAX_VALUES} values with all aliases written out, expected fewer.")
     elif not copied and len(errors) == before:
         errors.add("", "got no section, expected at least one.")
     return copied if len(errors) == before else None

@@ -78,11 +78,11 @@ def _check_selection(
     named = [layer.name for layer in layers]
     for name in selection.names or ():
         if name not in named:
-            unmatched.add(f"{place}.layer_names", f"{shown(name)} is no layer's name.{_near(name, layers)}")
+            unmatched.add(f"{place}.layer_names", f"{shown(name)} is not a layer's name.{_near(name, layers)}")
     if selection.types is not None and (chosen or selection.numbers is None):
         for word in selection.types:
             if not any(is_of_type(layer, word) for layer in layers):
-                unmatched.add(f"{place}.layer_types", f"{shown(word)} is part of no layer's name, and no class.{_near(word, layers)}")
+                unmatched.add(f"{place}.layer_types", f"{shown(word)} is neither part of a layer's name nor a class.{_near(word, layers)}")
     if selection.numbers is not None and chosen:
         absent = selection.numbers - {number_of(layer.name) for layer in layers}
         if absent:
@@ -92,8 +92,8 @@ def _check_selection(
     containers = [layer for layer in layers if selection.describes(layer)]
     if containers:
         few = ", ".join(shown(layer.name) for layer in containers[:_SHOWN])
-        what = "modules without parameters of their own alone"
-        unmatched.add(place, f"{_sought(selection)} matches {what} ({few}). To choose them: containers: true.")
+        what = "only modules without their own parameters"
+        unmatched.add(place, f"{_sought(selection)} matches {what} ({few}). To select them: containers: true.")
     elif not (selection.types is not None and selection.numbers is None):  # said above
         unmatched.add(place, f"{_sought(selection)} matches none of the model's {len(layers)} layers.{_hint(selection, layers)}")
 
@@ -108,7 +108,7 @@ def _sought(selection: Selection) -> str:
         sought.append(f"layer_numbers: {_ranges(selection.numbers)}")
     if selection.types is not None:
         sought.append(f"layer_types: {', '.join(map(shown, selection.types))}")
-    return " with ".join(sought) or "the choice of all layers"
+    return " with ".join(sought) or "the selection of all layers"
 
 
 def _hint(selection: Selection, layers: Sequence[Layer]) -> str:
@@ -116,7 +116,7 @@ def _hint(selection: Selection, layers: Sequence[Layer]) -> str:
         return _near(re.sub(r"\\.|[^\w.]", " ", selection.pattern).replace(".", " "), layers)
     if selection.numbers is not None:
         known = sorted({number for layer in layers if (number := number_of(layer.name)) is not None})
-        return f" Its layer numbers: {_ranges(known)}." if known else " None of its layers has a number."
+        return f" Layer numbers: {_ranges(known)}." if known else " None of the layers has a number."
     return ""
 
 
@@ -132,7 +132,7 @@ def _near(sought: str, layers: Sequence[Layer]) -> str:
         found.update((words[near], None) for near in closest(word, words))
     if not found:
         return (
-            f" Its layers: {', '.join(shown(layer.name) for layer in owners[:_SHOWN])}{', …' if len(owners) > _SHOWN else ''}."
+            f" Layers: {', '.join(shown(layer.name) for layer in owners[:_SHOWN])}{', …' if len(owners) > _SHOWN else ''}."
             if owners
             else ""
         )
@@ -155,7 +155,7 @@ def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -
         return
     if not any(re.search(collect.merge, layer.name) for layer in chosen):
         unmatched.add(
-            f"{collect.section}.{collect.feature}.merge", f"{shown(collect.merge)} matches none of the layers that the section chooses."
+            f"{collect.section}.{collect.feature}.merge", f"{shown(collect.merge)} matches none of the layers that the section selects."
         )
 
 
@@ -189,8 +189,8 @@ def _check_clashes(parts: Iterable[tuple[Collect | Switch | Custom, Sequence[Lay
             other = first.setdefault((part.feature, layer.name, target), part)
             if other.section != part.section and _settings(other) != _settings(part):
                 what = f"{target[0]} of {shown(layer.name)}"
-                rule = "with other settings, expected one section for both or settings that are alike"
-                errors.add(f"{part.section}.{part.feature}", f"{what} has this feature from {other.section} {rule}.")
+                rule = "with other settings, expected the same settings or one section for both"
+                errors.add(f"{part.section}.{part.feature}", f"{what} gets this feature from {other.section} {rule}.")
                 break
 
 
@@ -203,7 +203,7 @@ def _check_labels(collects: Iterable[tuple[Collect, Sequence[Layer]]], errors: E
             other, before = first.setdefault((layer.name, tensor, asked.label), (collect, meaning))
             if before != meaning and (other.section, other.feature) != (collect.section, collect.feature):
                 name = f"{layer.name}_{tensor}_{asked.label}"
-                rule = f"is logged by {other.section}.{other.feature} too and means something else there. Ask for it in one of them"
+                rule = f"is logged by {other.section}.{other.feature} too, where it means something else. Ask for it in only one of them"
                 errors.add(f"{collect.section}.{collect.feature}", f"{shown(name)} {rule}.")
                 return
 

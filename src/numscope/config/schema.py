@@ -1,8 +1,9 @@
-"""The canonical form of a section's parts: what each key may be. A field's description is what an error says was expected."""
+"""The canonical form of a section's parts: what each key can be. A field's description is what an error says was expected."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
@@ -29,10 +30,10 @@ _BOTH_ORIENTATIONS = ("activation", "weight")  # tensors that a step multiplies 
 
 @dataclass(frozen=True)
 class Words:
-    """What validators must know besides the value.
+    """What validators need to know besides the value.
 
     Args:
-        statistics: canonical names, each with the tensors it is of (None: any).
+        statistics: canonical names, each with the tensors it can be computed of (None: any).
         aliases: a dialect's other words for statistics.
     """
 
@@ -41,13 +42,13 @@ class Words:
 
 
 class Part(BaseModel):
-    """Any part: keys that it does not have are errors, and nothing is converted (``"10"`` is no number)."""
+    """Any part: unknown keys are errors, and nothing is converted (``"10"`` is not a number)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def _wrong(*found: tuple[str, str]) -> PydanticCustomError:
-    """Errors with texts of their own: (place below the field or model, text)."""
+    """Errors, each with the place below the field or model, and its text."""
     return PydanticCustomError("found", "found", {"found": found})
 
 
@@ -66,38 +67,55 @@ def explain(error: ValidationError, part: type[BaseModel]) -> Iterator[tuple[tup
             yield place, "", f"got {shown(one['input'])}, expected {expected}.", False
 
 
-# ------------------------------------------------------------------------------------------------------------ layers
+# ------------------------------------------------------------------------------------------------------------ values
 
 
-def _compiled(value: object) -> str:
+def _list(value: object, rule: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise _wrong(("", f"got {shown(value)}, expected {rule}."))
+    return value
+
+
+def _each(rule: str, mistake: Callable[[object], str | None]) -> Callable[[object], tuple[Any, ...]]:
+    """A validator of lists; ``mistake`` is what is wrong with an item, None if nothing is."""
+
+    def check(value: object) -> tuple[Any, ...]:
+        items = _list(value, rule)
+        wrong = [(f"[{index}]", text) for index, item in enumerate(items) if (text := mistake(item)) is not None]
+        if wrong:
+            raise _wrong(*wrong)
+        return tuple(dict.fromkeys(items))
+
+    return check
+
+
+def _texts(rule: str) -> Callable[[object], tuple[Any, ...]]:
+    return _each(rule, lambda item: None if isinstance(item, str) and item else f"got {shown(item)}, expected {rule}.")
+
+
+def _words(choices: tuple[str, ...], rule: str) -> PlainValidator:
+    return PlainValidator(_each(rule, lambda item: None if item in choices else one_of(item, choices)))
+
+
+def _regex(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise _wrong(("", f"got {shown(value)}, expected a regex that is searched for in layers' names."))
-    return checked_regex(value)
-
-
-def checked_regex(value: str) -> str:
-    """
-    Raises:
-        PydanticCustomError: it does not compile; with the position.
-    """
     try:
         re.compile(value)
     except (re.error, OverflowError, RecursionError) as error:
-        raise _wrong(("", f"{shown(value)} is no regular expression: {error}.")) from None
+        raise _wrong(("", f"{shown(value)} is not a regular expression: {error}.")) from None
     return value
 
 
 def _numbers(value: object) -> frozenset[int] | None:
     """``[1, 3-5]``, ``4``, ``1-12``: those numbers; ``all``: None."""
-    rule = "numbers, ranges such as 1-12, or all alone"
-    if isinstance(value, str) and value.lower() == "all":
-        return None
-    items = value if isinstance(value, list) else [value]
-    if [item.lower() if isinstance(item, str) else item for item in items] == ["all"]:
+    rule = "numbers, ranges such as 1-12, or only all"
+    items = _list(value, rule) if isinstance(value, list) else [value]
+    if [str(item).lower() for item in items] == ["all"]:
         return None
     found: set[int] = set()
     num_written = 0
-    wrong: list[tuple[str, str]] = [] if items else [("", f"got an empty list, expected {rule}.")]
+    wrong: list[tuple[str, str]] = []
     for index, item in enumerate(items):
         below = f"[{index}]" if isinstance(value, list) else ""
         span = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", str(item)) if isinstance(item, int | str) else None
@@ -118,118 +136,95 @@ def _numbers(value: object) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def _texts(rule: str) -> Callable[[object], tuple[str, ...]]:
-    def check(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list) or not value:
-            raise _wrong(("", f"got {'an empty list' if value == [] else shown(value)}, expected {rule}."))
-        wrong = [(f"[{i}]", f"got {shown(v)}, expected {rule}.") for i, v in enumerate(value) if not isinstance(v, str) or not v]
-        if wrong:
-            raise _wrong(*wrong)
-        return tuple(dict.fromkeys(value))
-
-    return check
-
-
 def _types(value: object) -> tuple[str, ...] | None:
-    rule = "a list of parts of layers' names or class names, or all"
     if value in ("all", ["all"]):
         return None
-    found = _texts(rule)(value)
+    found = _texts("a list of parts of layers' names or class names, or all")(value)
     if "all" in found:
-        raise _wrong(("", f"got {shown(value)}, expected all alone or other words without it."))
+        raise _wrong(("", f"got {shown(value)}, expected only all, or other words without it."))
     return found
 
 
 class Layers(Part):
     """Which layers a section is for."""
 
-    layer_name_regex_pattern: Annotated[Any, PlainValidator(_compiled)] = None
+    layer_name_regex_pattern: Annotated[Any, PlainValidator(_regex)] = None
     layer_names: Annotated[Any, PlainValidator(_texts("a list of layers' whole names"))] = None
     layer_numbers: Annotated[Any, PlainValidator(_numbers)] = None
     layer_types: Annotated[Any, PlainValidator(_types)] = None
-    containers: bool = Field(False, description="true (modules without parameters of their own too) or false")
+    containers: bool = Field(False, description="true (also modules without their own parameters) or false")
 
     @model_validator(mode="after")
     def _chooses(self) -> Layers:
         if not self.model_fields_set & {*CHOICES}:
-            raise _wrong(("", f"chooses nothing, expected at least one of {', '.join(CHOICES)}."))
+            raise _wrong(("", f"selects nothing, expected at least one of {', '.join(CHOICES)}."))
         return self
-
-    def clash(self) -> tuple[str, ...]:
-        """Keys that can't stand together: numbers and types can, a pattern or names stand alone."""
-        return clash(self.model_fields_set)
 
 
 def clash(keys: Collection[str]) -> tuple[str, ...]:
-    """``Layers.clash`` of keys whose values may be wrong."""
+    """Keys of ``layers`` that cannot be combined: numbers and types can, a pattern or names stand alone."""
     given = tuple(key for key in CHOICES if key in keys)
     return () if {*given} <= {"layer_numbers", "layer_types"} or len(given) == 1 else given
 
 
-# ---------------------------------------------------------------------------------------------------- tensors, gemms
+# -------------------------------------------------------------------------------------------------------- statistics
 
 
-def _words(choices: tuple[str, ...], kind: str) -> Callable[[object], tuple[str, ...]]:
-    def check(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list) or not value:
-            got = "an empty list" if value == [] else shown(value)
-            raise _wrong(("", f"got {got}, expected a list of {kind}: {', '.join(choices)}."))
-        wrong = [(f"[{index}]", one_of(item, choices)) for index, item in enumerate(value) if item not in choices]
-        if wrong:
-            raise _wrong(*wrong)
-        return tuple(dict.fromkeys(value))
-
-    return check
-
-
-def _stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
-    words = cast(Words, info.context)
-    if not isinstance(value, list) or not value:
-        got = "an empty list" if value == [] else shown(value)
-        raise _wrong(("", f"got {got}, expected a list of statistics such as [min, max, mean]."))
+def _asked(value: object, rule: str, read: Callable[[Any], Asked]) -> tuple[Asked, ...]:
+    """The statistics that a list asks for, each once; ``read`` reads one item."""
     asked: dict[Asked, None] = {}
     wrong: list[tuple[str, str]] = []
-    for index, item in enumerate(value):
-        name, options = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, None)
-        below = f"[{index}]"
-        if not isinstance(name, str):
-            wrong.append((below, f"got {shown(item)}, expected a statistic's name, or one with its options: {{name: {{option: value}}}}."))
-        elif (canonical := words.aliases.get(name, name)) not in words.statistics:
-            wrong.append((below, one_of(name, words.statistics)))
-        elif options is not None and canonical not in OPTIONS:
-            wrong.append((f"{below}.{name}", f"got options, expected none: only {', '.join(OPTIONS)} has any."))
-        elif canonical in OPTIONS:
-            try:
-                part = OPTIONS[canonical].model_validate({} if options is None else options)
-            except ValidationError as error:
-                for place, _, text, _ in explain(error, OPTIONS[canonical]):
-                    unknown = text or f"is unknown, expected {listed(place[0], OPTIONS[canonical].model_fields)}"
-                    wrong.append((".".join((f"{below}.{name}", *map(str, place))), unknown))
-            else:
-                given = part.model_dump(exclude_none=True)
-                said = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
-                label = name if options is None else "_".join([name, *said])
-                asked[Asked(label, canonical, tuple(given.items()))] = None
-        else:
-            asked[Asked(name, canonical)] = None
-    labels = [one.label for one in asked]
-    for label in {*labels}:
-        if labels.count(label) > 1:
-            wrong.append(("", f'asks for "{label}" twice with different options, which a log could not tell apart.'))
+    for index, item in enumerate(_list(value, rule)):
+        try:
+            asked[read(item)] = None
+        except PydanticCustomError as error:
+            wrong += [(f"[{index}]{below}", text) for below, text in (error.context or {})["found"]]
+    labels = Counter(one.label for one in asked)
+    wrong += [
+        ("", f'asks for "{label}" twice with different options, which logs could not tell apart.')
+        for label, count in labels.items()
+        if count > 1
+    ]
     if wrong:
         raise _wrong(*wrong)
     return tuple(asked)
 
 
+def _stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
+    words = cast(Words, info.context)
+
+    def read(item: Any) -> Asked:
+        name, options = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, None)
+        if not isinstance(name, str):
+            raise _wrong(("", f"got {shown(item)}, expected a statistic's name, or one with its options: {{name: {{option: value}}}}."))
+        canonical = words.aliases.get(name, name)
+        if canonical not in words.statistics:
+            raise _wrong(("", one_of(name, words.statistics)))
+        part = OPTIONS.get(canonical)
+        if part is None:
+            if options is not None:
+                raise _wrong((f".{name}", f"got options, expected none: only {', '.join(OPTIONS)} has any."))
+            return Asked(name, canonical)
+        try:
+            given = part.model_validate({} if options is None else options).model_dump(exclude_none=True)
+        except ValidationError as error:
+            raise _wrong(
+                *(
+                    (".".join(("", name, *map(str, place))), text or f"is unknown, expected {listed(place[0], part.model_fields)}")
+                    for place, _, text, _ in explain(error, part)
+                )
+            ) from None
+        said = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
+        return Asked(name if options is None else "_".join([name, *said]), canonical, tuple(given.items()))
+
+    return _asked(value, "a list of statistics such as [min, max, mean]", read)
+
+
 def _fp8_stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
     """``underflows``, ``mxfp8_mse``, ``fp8_current_scaling_underflows%_columnwise``: recipe and orientation are options."""
     words = cast(Words, info.context)
-    if not isinstance(value, list) or not value:
-        got = "an empty list" if value == [] else shown(value)
-        raise _wrong(("", f"got {got}, expected a list of statistics such as [underflows_pct, overflows_pct]."))
-    asked: dict[Asked, None] = {}
-    wrong: list[tuple[str, str]] = []
-    for index, item in enumerate(value):
+
+    def read(item: Any) -> Asked:
         rest, options = item if isinstance(item, str) else "", []
         if recipe := next((recipe for recipe in FP8_RECIPES if rest.startswith(f"{recipe}_")), None):
             rest = rest.removeprefix(f"{recipe}_")
@@ -238,13 +233,11 @@ def _fp8_stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
             rest = rest.removesuffix("_columnwise")
             options.append(("orientation", "columnwise"))
         canonical = words.aliases.get(rest, rest)
-        if canonical in words.statistics:
-            asked[Asked(item, canonical, tuple(options))] = None
-        else:
-            wrong.append((f"[{index}]", one_of(item, words.statistics, words.aliases)))
-    if wrong:
-        raise _wrong(*wrong)
-    return tuple(asked)
+        if canonical not in words.statistics:
+            raise _wrong(("", one_of(item, words.statistics, words.aliases)))
+        return Asked(item, canonical, tuple(options))
+
+    return _asked(value, "a list of statistics such as [underflows_pct, overflows_pct]", read)
 
 
 class Blockwise(Part):
@@ -286,7 +279,7 @@ class Scheduled(Feature):
 
     freq: int = Field(1, ge=1, description="a whole number of steps, 1 or more")
     start_step: int | None = Field(None, ge=0, description="a step, 0 or more")
-    end_step: int | None = Field(None, ge=-1, description="a step, 0 or more, or -1 for ever")
+    end_step: int | None = Field(None, ge=-1, description="a step, 0 or more, or -1 for no end")
     start_end_list: list[list[int]] | None = Field(None, description="a list of [first, last] steps such as [[0, 20], [80, -1]]")
 
     @field_validator("end_step")
@@ -294,7 +287,7 @@ class Scheduled(Feature):
     def _ends_after_start(cls, end: int | None, info: ValidationInfo) -> int | None:
         start = info.data.get("start_step") or 0
         if end is not None and 0 <= end < start:
-            raise _wrong(("", f"got {end}, expected start_step ({start}) or later, or -1 for ever."))
+            raise _wrong(("", f"got {end}, expected start_step ({start}) or later, or -1 for no end."))
         return end
 
     @field_validator("start_end_list")
@@ -303,19 +296,20 @@ class Scheduled(Feature):
         if pairs is None:
             return None
         if beside := [key for key in ("start_step", "end_step") if info.data.get(key) is not None]:
-            raise _wrong(("", f"got {' and '.join(beside)} beside it, expected either: the list has first and last steps of its own."))
-        wrong = [] if pairs else [("", "got an empty list, expected [first, last] steps such as [[0, 20], [80, -1]].")]
+            raise _wrong(("", f"got {' and '.join(beside)} as well, expected one of them: the list has its own first and last steps."))
+        _list(pairs, "[first, last] steps such as [[0, 20], [80, -1]]")
+        wrong: list[tuple[str, str]] = []
         before: int | None = -1
         for index, pair in enumerate(pairs):
             below = f"[{index}]"
             if len(pair) != 2 or pair[0] < 0 or pair[1] < -1:
-                wrong.append((below, f"got {shown(pair)}, expected [first, last]: steps from 0, the last one may be -1 for ever."))
+                wrong.append((below, f"got {shown(pair)}, expected [first, last]: steps from 0, where the last can be -1 for no end."))
                 break
             first, last = pair
             if 0 <= last < first:
                 wrong.append((below, f"got {shown(pair)}, expected the first step before the last."))
             if before is None:
-                wrong.append((below, f"got {shown(pair)} after a pair that goes on for ever, expected none."))
+                wrong.append((below, f"got {shown(pair)} after a pair that has no end, expected none."))
             elif first <= before:
                 wrong.append((below, f"got {shown(pair)}, expected to begin after step {before}: pairs in order, without overlap."))
             before = None if last == -1 else last
@@ -330,29 +324,41 @@ def _quant_format(value: object) -> object:
     return value
 
 
-_Tensors = Annotated[Any, PlainValidator(_words(TENSORS, "tensors"))]
-_Operands = Annotated[Any, PlainValidator(_words(OPERANDS, "tensors"))]
-_Gemms = Annotated[Any, PlainValidator(_words(GEMMS, "GEMMs"))]
 _TENSOR_RULE = f"a list of tensors: {', '.join(TENSORS)}"
 _OPERAND_RULE = f"a list of tensors: {', '.join(OPERANDS)}"
 _GEMM_RULE = f"a list of GEMMs: {', '.join(GEMMS)}"
+_Tensors = Annotated[Any, _words(TENSORS, _TENSOR_RULE), Field(description=_TENSOR_RULE)]
+_Operands = Annotated[Any, _words(OPERANDS, _OPERAND_RULE), Field(description=_OPERAND_RULE)]
+_Gemms = Annotated[Any, _words(GEMMS, _GEMM_RULE), Field(description=_GEMM_RULE)]
 
 
 class Statistics(Scheduled):
     """Statistics of tensors: ``statistics``."""
 
     stats: Annotated[Any, PlainValidator(_stats)] = Field(description="a list of statistics such as [min, max, mean]")
-    tensors: _Tensors = Field(description=_TENSOR_RULE)
+    tensors: _Tensors
     reduce: bool = Field(True, description="true (merged over ranks) or false (each rank its own)")
     merge: str | None = Field(None, description="layer, type, all, or a regex with a group")
     evaluation: bool = Field(False, description="true or false")
+
+    @field_validator("tensors")
+    @classmethod
+    def _have_the_statistics(cls, tensors: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        words = cast(Words, info.context)
+        for asked in info.data.get("stats", ()):
+            of = words.statistics[asked.statistic]
+            if of is not None and (others := [tensor for tensor in tensors if tensor not in of]):
+                rule = f'only {" and ".join(of)} for "{asked.label}"'
+                again = f"Ask for that statistic separately, with tensors: [{', '.join(of)}]."
+                raise _wrong(("", f"got {', '.join(others)}, expected {rule}. {again}"))
+        return tensors
 
     @field_validator("merge")
     @classmethod
     def _groups(cls, value: str | None) -> str | None:
         if value is None or value in MERGES:
             return value
-        if not re.compile(checked_regex(value)).groups:
+        if not re.compile(_regex(value)).groups:
             rule = 'layer, type, all, or a regex with a group, whose text names the merged sites, such as "layers\\.(\\d+)"'
             raise _wrong(("", f"got {shown(value)}, expected {rule}."))
         return value
@@ -362,13 +368,13 @@ class Fp8Statistics(Scheduled):
     """Statistics of tensors as their fp8 casts see them: ``collect_fp8_tensor_stats``."""
 
     stats: Annotated[Any, PlainValidator(_fp8_stats)] = Field(description="a list of statistics such as [underflows_pct, overflows_pct]")
-    tensors: _Operands = Field(description=_OPERAND_RULE)
+    tensors: _Operands
 
 
 class DisableGemm(Scheduled):
     """GEMMs that run in high precision: ``disable_fp8_gemm``."""
 
-    gemms: _Gemms = Field(None, description=_GEMM_RULE)
+    gemms: _Gemms = None
 
 
 class DisableLayer(Scheduled):
@@ -378,8 +384,8 @@ class DisableLayer(Scheduled):
 class PerTensorScaling(Scheduled):
     """GEMMs whose operands are scaled by their current amax: ``per_tensor_scaling``."""
 
-    gemms: _Gemms = Field(None, description=_GEMM_RULE)
-    tensors: _Operands = Field(None, description=_OPERAND_RULE)
+    gemms: _Gemms = None
+    tensors: _Operands = None
     margin: int = Field(0, ge=-64, le=64, description="a whole number from -64 to 64, a power of two that the amax is multiplied by")
 
 
@@ -387,14 +393,14 @@ class FakeQuant(Scheduled):
     """Operands cast to a format and back: ``fake_quant``."""
 
     quant_format: Annotated[Any, PlainValidator(_quant_format)] = Field(description=f"one of {', '.join(QUANT_FORMATS)}")
-    gemms: _Gemms = Field(None, description=_GEMM_RULE)
-    tensors: _Tensors = Field(description=_TENSOR_RULE)
+    gemms: _Gemms = None
+    tensors: _Tensors
 
 
 class DumpTensors(Scheduled):
     """Whole tensors written to files: ``dump_tensors``."""
 
-    tensors: _Tensors = Field(description=_TENSOR_RULE)
+    tensors: _Tensors
     high_precision_tensor: bool = Field(False, description="true or false")
     quantized_tensor: bool = Field(False, description="true or false")
 
@@ -406,7 +412,7 @@ class DumpTensors(Scheduled):
 
 
 class Plugged(Scheduled):
-    """A plug-in's feature; its settings are checked against those that it named when it was added."""
+    """A plug-in's feature; its settings are checked against those named when it was added."""
 
     model_config = ConfigDict(extra="allow")
-    tensors: _Tensors = Field(None, description=_TENSOR_RULE)
+    tensors: _Tensors = None

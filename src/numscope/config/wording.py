@@ -46,6 +46,8 @@ def shown(value: Any) -> str:
     """A value as a configuration would have it, shortened."""
     if value is None:
         return "nothing"
+    if isinstance(value, list) and not value:
+        return "an empty list"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
