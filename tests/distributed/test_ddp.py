@@ -329,7 +329,8 @@ def failing_watch(rank: int, where: str) -> Any:
     model = DDP(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     scope = numscope.watch(model)
-    owner: Any = scope._judge if where == "judge_update" else scope
+    assert scope._detection is not None
+    owner: Any = scope._detection.judge if where == "after_step" else scope._detection
     original = getattr(owner, where)
 
     def broken(*args: Any) -> Any:
@@ -351,7 +352,7 @@ def failing_watch(rank: int, where: str) -> Any:
     return steps, None, scope.closed
 
 
-@pytest.mark.parametrize("where", ["_see_loss", "_see_gradients", "judge_update"])
+@pytest.mark.parametrize("where", ["_see_loss", "_see_gradients", "after_step"])
 def test_watch_that_fails_on_one_rank_leaves_the_others_watching(ranks: RankPool, where: str) -> None:
     told = ranks.run(failing_watch, where)
     assert told[0].value == (4, None, True)

@@ -410,7 +410,7 @@ def failing(rank: int, folder: str, place: str, at_step: int) -> Any:
         "weights": (inspector, "_see_weights"),
         "read": (inspector._tally, "read"),
         "write": (inspector.recorder, "write"),
-        "search": (inspector._optimizers, "search"),
+        "search": (scope._steps.optimizers, "search"),
         "begin": (inspector._inspection, "active"),
     }[place]
     original = getattr(owner, name)

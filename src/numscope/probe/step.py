@@ -80,9 +80,8 @@ class Step(optimizer_probe.StepListener):
         self._heard_forward = False
         self._readers: list[Reader] = []
         self._stepped: list[Optimizer] = []  # in this step, or this round of it
-        self._stepping: dict[
-            int, bool
-        ] = {}  # ids of optimizers that are at their step (or raised in it), and whether their closure is still to end
+        # by id of the optimizers that are at their step, or have raised in it: what their closure does
+        self._stepping: dict[int, str] = {}
         self._ended_by_optimizer = False  # the last step, and nothing has begun since
 
     def add(self, reader: Reader) -> None:

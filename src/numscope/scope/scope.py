@@ -64,7 +64,7 @@ class Scope:
         self.fault = ""
         self._model = peel(model)
         first = options.first_step if recorder is None else recorder.first_step
-        self._steps = Step(self._model, first, self.failed, optimizer=optimizer, explicit=explicit)
+        self._steps = Step(self._model, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
         detecting = options.on_nonfinite is not None and not options.trace
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
@@ -243,6 +243,11 @@ class Scope:
         self._write_files()
         text = "".join(traceback.format_exception(error))
         log.error("numscope is off for %s: %s\n%s", class_name(self._model), self.fault, text)
+
+    def _steps_failed(self, error: Exception) -> None:
+        self.failed(error)
+        if self.inspector is not None:
+            self.inspector.failed(error)
 
     # ---- the end
 
