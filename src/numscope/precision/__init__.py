@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         RowwiseScaling,
         recipe_of,
     )
-    from numscope.precision.gemm.state import LayerState, states
-    from numscope.precision.gemm.stepping import load_state_dict, state_dict, step
+    from numscope.precision.gemm.state import LayerState
+    from numscope.precision.gemm.states import load_state_dict, state_dict, states, step
     from numscope.records.formats import FORMATS, Format, format_of
 
 # Name → the module it comes from. The imports above are the same table for type checkers; a test compares the two.
@@ -61,15 +61,15 @@ _HOMES = {
     "autocast": "numscope.precision.gemm.autocasting",
     "convert": "numscope.precision.gemm.conversion",
     "format_of": "numscope.records.formats",
-    "load_state_dict": "numscope.precision.gemm.stepping",
+    "load_state_dict": "numscope.precision.gemm.states",
     "quantize": "numscope.precision.casting.quantized",
     "quantize_current": "numscope.precision.casting.quantized",
     "recipe_of": "numscope.precision.gemm.recipes",
     "revert": "numscope.precision.gemm.conversion",
     "scale_of": "numscope.precision.casting.scaling",
-    "state_dict": "numscope.precision.gemm.stepping",
-    "states": "numscope.precision.gemm.state",
-    "step": "numscope.precision.gemm.stepping",
+    "state_dict": "numscope.precision.gemm.states",
+    "states": "numscope.precision.gemm.states",
+    "step": "numscope.precision.gemm.states",
 }
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.precision.gemm.linear import in_autocast_dtype
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_others, device_for, new_parameter
 from numscope.precision.modules.gemm import GemmPart, split_names
 from numscope.precision.modules.linear import as_activation, register, reset

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_one_of, check_others, device_for, fill, new_parameter
 from numscope.precision.modules.gemm import GemmPart
 from numscope.precision.modules.linear import as_activation

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype, product
+from numscope.precision.gemm.linear import product
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_others, device_for, fill, new_parameter
 from numscope.precision.modules.gemm import attach, joined, split_names
 from numscope.precision.modules.parts import drop_extra_state

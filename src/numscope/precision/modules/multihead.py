@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_divides, check_one_of, check_others
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_one_of, check_others, check_rate
 from numscope.precision.modules.attention import check_format
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
