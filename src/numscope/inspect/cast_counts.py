@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.inspect.sites import Site
-from numscope.precision.casting.cast import NUM_CELLS
+from numscope.precision.casting.reference import NUM_CELLS
 from numscope.precision.gemm.counting import takers
 from numscope.precision.gemm.state import LayerState
 from numscope.probe.layer_names import own_parameters

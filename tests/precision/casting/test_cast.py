@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from numscope.precision.casting import native
-from numscope.precision.casting.cast import NUM_CELLS, cast, decode, dtype_of, empty_cells
+from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.reference import NUM_CELLS, decode, dtype_of
 from numscope.precision.casting.scaling import How, Scaling
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS

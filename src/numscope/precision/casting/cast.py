@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from numscope.precision.casting import native, reference
-from numscope.precision.casting.reference import NUM_CELLS, decode, dtype_of
+from numscope.precision.casting.reference import NUM_CELLS
 from numscope.precision.casting.scaling import How
 from numscope.records.errors import UsageError
-
-__all__ = ["NUM_CELLS", "Cast", "cast", "decode", "dtype_of", "empty_cells"]
 
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _FLOAT32 = torch.finfo(torch.float32)

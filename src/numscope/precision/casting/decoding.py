@@ -8,12 +8,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.cast import Cast, decode
-from numscope.precision.casting.reference import as_matrix, dtype_of, scaled_back
+from numscope.precision.casting.cast import Cast
+from numscope.precision.casting.reference import as_matrix, decode, dtype_of, scaled_back
 from numscope.records.formats import Format
 from numscope.summary import native
-
-__all__ = ["values_of"]
 
 _DTYPES: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack

@@ -13,8 +13,6 @@ from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
 from numscope.records.words import nearest
 
-__all__ = ["Algo", "History", "advance_all"]
-
 Algo = Literal["max", "most_recent"]
 _ALGOS = ("max", "most_recent")
 

@@ -15,8 +15,6 @@ from numscope.precision.casting.scaling import How
 from numscope.records.formats import Format
 from numscope.summary import native
 
-__all__ = ["cast_matrix", "serves"]
-
 _DTYPES = {dtype: native.CODES[dtype] for dtype in (torch.float32, torch.bfloat16, torch.float16)}
 _SCALE_KINDS = {None: 0, "e8m0": 1, "e4m3fn": 2}  # mirrors csrc/quantize.h
 _PARALLEL_NUMEL = 65536  # mirrors quantize.cpp

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.cast import cast, decode, empty_cells
-from numscope.precision.casting.reference import scaled_back
+from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.reference import decode, scaled_back
 from numscope.precision.casting.scaling import PER_TENSOR, How, Rounding, Scaling
 from numscope.records.formats import Format, format_of
-
-__all__ = ["Quantized", "quantize", "quantize_current"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ from numscope.precision.casting.scaling import How, Scaling, amax_of, block_scal
 from numscope.records.formats import Format
 from numscope.summary.rounding import rounded
 
-__all__ = ["NUM_CELLS", "as_matrix", "cast_matrix", "codes_of", "decode", "dtype_of", "num_blocks", "scaled_back"]
-
 NUM_CELLS = 6
 _CASTABLE = {"e4m3fn", "e5m2", "fp16", "bf16"}  # torch casts float32 to these by nearest even, in every version and on every device
 

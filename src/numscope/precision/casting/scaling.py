@@ -12,8 +12,6 @@ from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
 from numscope.records.words import nearest
 
-__all__ = ["MX", "PER_ROW", "PER_TENSOR", "How", "Rounding", "Scaling", "amax_of", "block_scales", "scale_of"]
-
 Rounding = Literal["nearest_even", "stochastic"]
 _KINDS = ("tensor", "row", "block")
 _ROUNDINGS = ("nearest_even", "stochastic")

@@ -10,8 +10,6 @@ from typing import Final, ParamSpec, TypeVar
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling, Recipe, recipe_of
 
-__all__ = ["FALLBACK", "HIGH", "autocast", "numbered", "region"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

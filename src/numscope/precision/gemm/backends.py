@@ -19,8 +19,6 @@ from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.products import LinearCall, flat
 from numscope.precision.gemm.state import LayerState
 
-__all__ = ["dgrad", "fprop", "has_fp8_gemm", "takes_codes", "wgrad"]
-
 log = logging.getLogger("numscope")
 
 _FORMATS = frozenset({"e4m3fn", "e5m2"})

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.state import ATTRIBUTE, LayerState
 
-__all__ = ["Converted", "class_for", "origin_of"]
-
-
 torch.fx.wrap("product")  # symbolic tracing keeps the call, as it keeps a bare layer's
 
 

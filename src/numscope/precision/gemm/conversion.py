@@ -22,8 +22,6 @@ from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.words import nearest
 
-__all__ = ["convert", "convertible", "revert"]
-
 log = logging.getLogger("numscope")
 
 BACKENDS: Final = ("auto", "emulate", "scaled_mm")

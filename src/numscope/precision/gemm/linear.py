@@ -17,8 +17,6 @@ from numscope.precision.gemm.state import ATTRIBUTE, LayerState
 from numscope.probe.optimizer import is_paused
 from numscope.records.errors import UsageError
 
-__all__ = ["product"]
-
 
 def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x Wᵀ + b`` by the plan of a converted module; ``F.linear`` for any other module.

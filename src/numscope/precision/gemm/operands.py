@@ -14,8 +14,6 @@ from numscope.precision.gemm.state import LayerState
 from numscope.precision.gemm.stepping import group_of
 from numscope.precision.gemm.weights import KeptWeight, can_be_kept, is_same_both_ways
 
-__all__ = ["cast_operand", "cast_weight"]
-
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 

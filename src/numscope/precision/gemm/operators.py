@@ -20,8 +20,6 @@ from numscope.precision.gemm.state import LayerState
 from numscope.precision.gemm.stepping import live
 from numscope.probe.optimizer import is_paused
 
-__all__ = ["traced_product"]
-
 
 def traced_product(module: nn.Module, state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """What ``product`` does while the call is compiled or traced.

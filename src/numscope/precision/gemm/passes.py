@@ -15,8 +15,6 @@ from numscope.precision.gemm.plan import COLUMNWISE, LayerPlan
 from numscope.precision.gemm.products import LinearCall
 from numscope.precision.gemm.state import LayerState
 
-__all__ = ["backward_pass", "forward_pass", "in_autocast_dtype"]
-
 
 class _Gemm(NamedTuple):
     """One of the three GEMMs: its operands, the name of its result, and the functions that multiply values and codes."""

@@ -10,8 +10,6 @@ from numscope.records.errors import UsageError
 from numscope.records.layer import GEMMS
 from numscope.records.words import nearest
 
-__all__ = ["COLUMNWISE", "GEMMS", "OPERANDS", "LayerPlan"]
-
 OPERANDS: Final = (
     ("fprop", "activation"),
     ("fprop", "weight"),

@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["LinearCall", "bias_gradient", "dgrad", "flat", "fprop", "linear", "wgrad"]
-
 
 class LinearCall(NamedTuple):
     """What a linear layer was called with.

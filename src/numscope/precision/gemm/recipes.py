@@ -14,23 +14,6 @@ from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
 from numscope.records.words import nearest
 
-__all__ = [
-    "E4M3",
-    "E5M2",
-    "HYBRID",
-    "MXFP8",
-    "NVFP4",
-    "RECIPES",
-    "BlockScaling",
-    "CurrentScaling",
-    "Custom",
-    "DelayedScaling",
-    "HighPrecision",
-    "Recipe",
-    "RowwiseScaling",
-    "recipe_of",
-]
-
 # Formats of fp8 recipes: e4m3 with e5m2 for gradients, or one for all operands.
 HYBRID: Final = "hybrid"
 E4M3: Final = "e4m3"

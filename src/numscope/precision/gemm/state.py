@@ -19,8 +19,6 @@ from numscope.precision.gemm.stepping import Cohort, follow, group_of
 from numscope.precision.gemm.weights import KeptWeights
 from numscope.probe.layer_names import own_parameters
 
-__all__ = ["ATTRIBUTE", "Backend", "LayerState", "state_of"]
-
 Backend = Literal["auto", "emulate", "scaled_mm"]
 CastObserver = Callable[[str, str, Tensor, Cast], None]
 

@@ -15,8 +15,6 @@ from numscope.records.errors import UsageError
 from numscope.records.formats import format_of
 from numscope.records.words import nearest
 
-__all__ = ["end_step", "load_state_dict", "named_states", "state_dict", "states", "step"]
-
 
 def states(model: nn.Module) -> dict[nn.Module, LayerState]:
     """The states of a model's converted layers, in the order of ``named_modules``.

@@ -19,8 +19,6 @@ from numscope.probe.optimizer import is_paused
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
-__all__ = ["Cohort", "Steps", "end", "follow", "group_of", "live"]
-
 
 class Cohort:
     """The layers that one call converted. Their steps end together, with their optimizer's step."""
