@@ -29,10 +29,7 @@ Layers = str | re.Pattern[str] | Collection[str] | Callable[[str, nn.Module], bo
 
 
 def convert(
-    model: nn.Module,
-    recipe: Recipe | LayerPlan | str | None = None,
-    layers: Layers = None,
-    backend: Backend = "auto",
+    model: nn.Module, recipe: Recipe | LayerPlan | str | None = None, layers: Layers = None, backend: Backend = "auto"
 ) -> nn.Module:
     """Make a model's linear layers compute by a recipe, in place, with the same parameters and the same state dict.
 

@@ -95,13 +95,7 @@ class _Pass:
     """
 
     def __init__(
-        self,
-        state: LayerState,
-        plan: LayerPlan,
-        call: LinearCall,
-        tensors: dict[str, Tensor],
-        gemms: tuple[_Gemm, ...],
-        counts: bool,
+        self, state: LayerState, plan: LayerPlan, call: LinearCall, tensors: dict[str, Tensor], gemms: tuple[_Gemm, ...], counts: bool
     ) -> None:
         self._state, self._plan, self._call, self._tensors, self._counts = state, plan, call, tensors, counts
         self._takes_codes = {gemm.name: self._decided(gemm) for gemm in gemms}

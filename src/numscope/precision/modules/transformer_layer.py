@@ -167,12 +167,7 @@ class TransformerLayer(nn.Module):
                 name=named("inter_attention"),
             )
         self.layernorm_mlp = LayerNormMLP(
-            hidden_size,
-            ffn_hidden_size,
-            eps=layernorm_epsilon,
-            **both,
-            activation=activation,
-            name=named("layernorm_mlp"),
+            hidden_size, ffn_hidden_size, eps=layernorm_epsilon, **both, activation=activation, name=named("layernorm_mlp")
         )
         self.drop_path = DropPath(drop_path_rate, attn_input_format.index("b")) if drop_path_rate > 0 else None
         if output_layernorm:

@@ -82,11 +82,7 @@ class WhatIf(optimizer_probe.StepListener):
     *Cost:* a dozen passes over each operand of each linear layer and a sync for each: it is for a few steps.
     """
 
-    def __init__(
-        self,
-        plan: Mapping[tuple[str, str], How | None],
-        delayed: Callable[[How, torch.device], History],
-    ) -> None:
+    def __init__(self, plan: Mapping[tuple[str, str], How | None], delayed: Callable[[How, torch.device], History]) -> None:
         self._plan = plan
         self._delayed = delayed
         self._sites: list[tuple[str, str]] = []  # layer, operand
