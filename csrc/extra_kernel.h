@@ -1,10 +1,11 @@
-// The kernels of extra columns, in the vector types of kernel.h, after which this is included: once for each instruction set.
+// The kernels of extra columns, compiled once for each instruction set.
 //
 // A piece that fits the first-level cache is read as float32 (a 16-bit one through a buffer) or float64 and handed to each kernel.
 
 #include <cmath>
 
 #include "extras.h"
+#include "lanes.h"
 
 namespace numscope {
 namespace {
@@ -28,23 +29,11 @@ struct Wide<Float16> {
 
 inline const uint32_t* as_wide(const uint32_t* data, int64_t, uint32_t*, Float32) { return data; }
 inline const uint64_t* as_wide(const uint64_t* data, int64_t, uint64_t*, Float64) { return data; }
-inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer, BFloat16) {
-    for (int64_t i = 0; i < n; i++) buffer[i] = uint32_t(data[i]) << 16;
-    return buffer;
-}
-inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer, Float16) {
+template <class Format>
+inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer, Format format) {
     int64_t i = 0;
-#if defined(USE_X86)
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(reinterpret_cast<float*>(buffer + i), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(data + i))));
-#endif
-    for (; i < n; i++) {
-        const uint32_t a = data[i] & 0x7fffu;
-        const float tiny = float(a) * 0x1p-24f;  // by conversion: no denormal operand, which is slow
-        uint32_t subnormal;
-        memcpy(&subnormal, &tiny, 4);
-        const uint32_t normal = (a << 13) + (112u << 23), special = Float32::INF | (a << 13);
-        buffer[i] = (a >= 0x7c00u ? special : a < 0x0400u ? subnormal : normal) | uint32_t(data[i] & 0x8000u) << 16;
-    }
+    for (; i + FLOATS <= n; i += FLOATS) store(buffer + i, widen_bits(data + i, format));
+    for (; i < n; i++) buffer[i] = Format::word(data[i]);
     return buffer;
 }
 
@@ -69,32 +58,9 @@ inline void each_piece(const void* data, int64_t n, Take take) {
     }
 }
 
-// ---- amax
-
 template <class Format>
 double amax(const void* data, int64_t n) {
-    using bits = typename Format::bits;
-    using U = lanes<bits>;
-    constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
-    const bits* p = static_cast<const bits*>(data);
-    U a{}, b{};
-    int64_t i = 0;
-    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
-        const U x = load<U>(p + i) & Format::ABS, y = load<U>(p + i + WIDTH) & Format::ABS;
-        const U finite_x = x & (U)(x < Format::INF), finite_y = y & (U)(y < Format::INF);
-        const char* ahead = reinterpret_cast<const char*>(p + i) + FETCH_AHEAD;
-        for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(ahead + line);
-        a = finite_x > a ? finite_x : a;
-        b = finite_y > b ? finite_y : b;
-    }
-    a = a > b ? a : b;
-    bits most = 0;
-    for (int lane = 0; lane < WIDTH; lane++) most = a[lane] > most ? a[lane] : most;
-    for (; i < n; i++) {
-        const bits magnitude = load<bits>(p + i) & Format::ABS;
-        if (magnitude < Format::INF && magnitude > most) most = magnitude;
-    }
-    return Format::value(most);
+    return Format::value(largest_magnitude<Format, NONFINITE>(data, n));
 }
 
 // ---- exponents
@@ -140,47 +106,12 @@ void exponents(const void* data, int64_t n, double* counts) {
 // Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors of the target format leaves no bit
 // below that distance: the processor's own rounding, ties to even, does the cast, of subnormals too.
 
-// Keeps the compiler from fusing a product with the addition after it, which would round once where the definition rounds twice.
-template <class V>
-inline __attribute__((always_inline)) void settle(V& x) {
-#if defined(USE_X86) && VECTOR_BYTES == 64
-    asm("" : "+v"(x));
-#elif defined(__x86_64__)
-    asm("" : "+x"(x));
-#elif defined(__aarch64__)
-    asm("" : "+w"(x));
-#else
-    volatile V kept = x;
-    x = kept;
-#endif
-}
-
-// The halves of a vector of float32, each as wide a vector of float64.
-#if defined(USE_X86) && VECTOR_BYTES == 64
-inline __attribute__((always_inline)) void halves(lanes<float> x, Sums::D& low, Sums::D& high) {
-    low = (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 0));
-    high = (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 1));
-}
-#elif defined(USE_X86)
-inline __attribute__((always_inline)) void halves(lanes<float> x, Sums::D& low, Sums::D& high) {
-    low = (Sums::D)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
-    high = (Sums::D)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
-}
-#else
-inline __attribute__((always_inline)) void halves(lanes<float> x, Sums::D& low, Sums::D& high) {
-    float numbers[VECTOR_BYTES / 4];
-    store(numbers, x);
-    low = widen(numbers);
-    high = widen(numbers + VECTOR_BYTES / 8);
-}
-#endif
-
 // Of float32. A scaled cast can't overflow: the scale is float32's nearest to max / amax, or less.
 struct Cast32 {
-    using F = lanes<float>;
-    using U = lanes<uint32_t>;
-    using D = Sums::D;
-    static constexpr int64_t WIDTH = VECTOR_BYTES / 4;
+    using F = FloatLanes;
+    using U = WordLanes;
+    using D = DoubleLanes;
+    static constexpr int64_t WIDTH = FLOATS;
     static constexpr uint32_t ONE = Float32::MIN_NORMAL;  // an exponent's unit
     const float scale, max;
     const uint32_t lowest, highest, step;
@@ -242,7 +173,7 @@ struct Cast32 {
 
 // Of float64, which is rounded once. Its amax may be too large for any scale of float32: then it saturates.
 struct Cast64 {
-    using D = Sums::D;
+    using D = DoubleLanes;
     using Q = lanes<uint64_t>;
     using S = lanes<int64_t>;
     static constexpr int64_t WIDTH = VECTOR_BYTES / 8;

@@ -1,99 +1,21 @@
 // The chunk kernel, written once in the compiler's vector types and compiled once for each instruction set.
 //
-// The including file defines VECTOR_BYTES and ISA and sets the target. Everything here has internal linkage and no std:: template is
-// used: a COMDAT compiled for AVX-512 could otherwise be the one that the linker keeps for all.
+// The including file defines VECTOR_BYTES and ISA and sets the target; lanes.h says what else holds here.
 //
 // A chunk is walked in blocks that stay in the first-level cache. A block is read by integer lanes first (`scan`): extrema and zeros come from
 // comparing bit patterns, which needs no conversion, and tell whether the block holds a nan, an inf or a subnormal. Such a block is rare
 // and goes the `careful` way; any other goes straight to the sums. Sums are in float64 from the first addition on: a float32 product or
 // partial sum would leave a variance wrong in its seventh digit times (mean/std)^2.
 
-#include <cstdint>
-#include <cstring>
-
+#include "lanes.h"
 #include "summary.h"
-
-#if defined(USE_X86)
-#include <immintrin.h>
-#endif
 
 namespace numscope {
 namespace {
 
 constexpr int64_t BLOCK = 32 * VECTOR_BYTES;  // elements; a lane of the sums adds 128 numbers before their errors are taken care of
-constexpr int64_t FETCH_AHEAD = 4096;  // bytes; the processor's own prefetcher stops at each page
-
-template <class T>
-struct Lanes {
-    typedef T type __attribute__((vector_size(VECTOR_BYTES)));
-};
-template <class T>
-using lanes = typename Lanes<T>::type;
-
-template <class V, class T>
-inline V load(const T* p) {
-    V v;
-    memcpy(&v, p, sizeof(V));  // one unaligned load
-    return v;
-}
-template <class T, class V>
-inline void store(T* p, V v) {
-    memcpy(p, &v, sizeof(V));
-}
-
-// ---- formats: bit patterns of a sign, an exponent and a fraction
-
-struct Float32 {
-    using bits = uint32_t;
-    using sbits = int32_t;
-    static constexpr bits ABS = 0x7fffffffu, INF = 0x7f800000u, MIN_NORMAL = 0x00800000u;
-    static constexpr bool SUBNORMALS_ARE_RARE = true;
-    static double value(bits b) {
-        float f;
-        memcpy(&f, &b, 4);
-        return f;
-    }
-};
-struct Float64 {
-    using bits = uint64_t;
-    using sbits = int64_t;
-    static constexpr bits ABS = 0x7fffffffffffffffull, INF = 0x7ff0000000000000ull, MIN_NORMAL = 0x0010000000000000ull;
-    static constexpr bool SUBNORMALS_ARE_RARE = true;
-    static double value(bits b) {
-        double d;
-        memcpy(&d, &b, 8);
-        return d;
-    }
-};
-struct BFloat16 {
-    using bits = uint16_t;
-    using sbits = int16_t;
-    static constexpr bits ABS = 0x7fff, INF = 0x7f80, MIN_NORMAL = 0x0080;
-    static constexpr bool SUBNORMALS_ARE_RARE = true;
-    static double value(bits b) { return Float32::value(uint32_t(b) << 16); }
-};
-struct Float16 {
-    using bits = uint16_t;
-    using sbits = int16_t;
-    static constexpr bits ABS = 0x7fff, INF = 0x7c00, MIN_NORMAL = 0x0400;
-    static constexpr bool SUBNORMALS_ARE_RARE = false;  // below 6e-5: gradients are full of them, so they are counted on the way
-    static double value(bits b) {
-        const bits a = b & ABS;
-        const double magnitude = a < MIN_NORMAL ? a * 0x1p-24 : Float32::value((uint32_t(a) << 13) + (112u << 23));
-        return (b & 0x8000) ? -magnitude : magnitude;
-    }
-};
 
 // ---- extrema and zeros, in integer lanes
-
-template <class V>
-inline bool any(V mask) {
-    using Q = lanes<uint64_t>;
-    const Q q = (Q)mask;
-    uint64_t bits = 0;
-    for (int i = 0; i < VECTOR_BYTES / 8; i++) bits |= q[i];
-    return bits != 0;
-}
 
 template <class Format>
 struct Scan {
@@ -173,7 +95,7 @@ inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
 // ---- sums of powers, in float64 lanes
 
 struct Sums {
-    using D = lanes<double>;
+    using D = DoubleLanes;
     using Q = lanes<uint64_t>;
     D sum, abs_sum, square, cube, fourth;
 
@@ -212,9 +134,9 @@ struct Compensated {
 };
 
 struct Totals {
-    Compensated<Sums::D> sum, abs_sum, square, cube, fourth;
+    Compensated<DoubleLanes> sum, abs_sum, square, cube, fourth;
 
-    void clear() { sum = abs_sum = square = cube = fourth = Compensated<Sums::D>{}; }
+    void clear() { sum = abs_sum = square = cube = fourth = Compensated<DoubleLanes>{}; }
 
     void add(const Sums& block) {
         sum.add(block.sum);
@@ -224,7 +146,7 @@ struct Totals {
         fourth.add(block.fourth);
     }
 
-    static double across(const Compensated<Sums::D>& lanes) {
+    static double across(const Compensated<DoubleLanes>& lanes) {
         Compensated<double> total{};
         for (int i = 0; i < VECTOR_BYTES / 8; i++) total.add(lanes.high[i]);
         for (int i = 0; i < VECTOR_BYTES / 8; i++)
@@ -232,18 +154,6 @@ struct Totals {
         return settled(total.high, total.low);
     }
 };
-
-#if defined(USE_X86) && VECTOR_BYTES == 64  // GCC 12 makes four conversions and their shuffles of the portable form
-inline Sums::D widen(const float* p) { return (Sums::D)_mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(p)); }
-#elif defined(USE_X86)
-inline Sums::D widen(const float* p) { return (Sums::D)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
-#else
-inline Sums::D widen(const float* p) {
-    typedef float HalfVector __attribute__((vector_size(VECTOR_BYTES / 2)));
-    return __builtin_convertvector(load<HalfVector>(p), Sums::D);
-}
-#endif
-inline Sums::D widen(const double* p) { return load<Sums::D>(p); }
 
 // Sums leave memory idle, scans wait for it: so the sums fetch the next block. A prefetch never faults, past the tensor's end neither.
 template <int BYTES>
@@ -264,7 +174,7 @@ inline Sums powers(const T* data, int64_t n, const void* next) {
     Sums a, b;
     a.clear();
     b.clear();
-    Sums::D squares{};
+    DoubleLanes squares{};
     for (int64_t i = 0; i < n;) {
         const int64_t end = n - i < 64 * WIDTH ? n : i + 64 * WIDTH;
         for (; i < end; i += 2 * WIDTH) {
@@ -273,7 +183,7 @@ inline Sums powers(const T* data, int64_t n, const void* next) {
             fetch<2 * WIDTH * sizeof(T)>(next, i * sizeof(T));
         }
         squares += a.square + b.square;
-        a.square = b.square = Sums::D{};
+        a.square = b.square = DoubleLanes{};
     }
     a.join(b);
     a.square = squares;
@@ -288,39 +198,20 @@ inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, Float64
 
 // A vector of 16-bit numbers as two of float32; which goes where a sum does not mind.
 inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, BFloat16) {
-    using W = lanes<uint32_t>;
-    const W pair = load<W>(data);
-    store(out, (W)(pair << 16));
-    store(out + VECTOR_BYTES / 4, (W)(pair & 0xffff0000u));
+    const WordLanes pair = load<WordLanes>(data);
+    store(out, (WordLanes)(pair << 16));
+    store(out + FLOATS, (WordLanes)(pair & 0xffff0000u));
 }
-
-#if defined(USE_X86) && VECTOR_BYTES == 64
-inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16) {
-    for (int i = 0; i < 32; i += 16) {
-        const __m256i h = _mm256_loadu_si256((const __m256i*)(data + i));
-        _mm512_storeu_ps(out + i, _mm512_maskz_cvtph_ps(0xffff, h));  // the unmasked form makes GCC 12 warn of an uninitialized register
-    }
-}
-#elif defined(USE_X86)
-inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16) {
-    for (int i = 0; i < 16; i += 8) _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(data + i))));
-}
+inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16 format) {
+#if defined(USE_X86)
+    store(out, widen_bits(data, format));
+    store(out + FLOATS, widen_bits(data + FLOATS, format));
 #else
-inline lanes<uint32_t> half_to_float(lanes<uint32_t> h) {
-    using W = lanes<uint32_t>;
-    using F = lanes<float>;
-    const W a = h & 0x7fffu;
-    const W normal = (a << 13) + (112u << 23);
-    const W subnormal = (W)(__builtin_convertvector((lanes<int32_t>)a, F) * 0x1p-24f);  // by conversion: no denormal operand, which is slow
-    return (a < 0x0400u ? subnormal : normal) | ((h & 0x8000u) << 16);
-}
-inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, Float16) {
-    using W = lanes<uint32_t>;
-    const W pair = load<W>(data);
+    const WordLanes pair = load<WordLanes>(data);
     store(out, half_to_float(pair & 0xffffu));
-    store(out + VECTOR_BYTES / 4, half_to_float(pair >> 16));
-}
+    store(out + FLOATS, half_to_float(pair >> 16));
 #endif
+}
 
 // 16-bit formats go through float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector ahead
 // lets the stores run beside the arithmetic. n must be a multiple of VECTOR_BYTES / 2.

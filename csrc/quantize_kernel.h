@@ -1,29 +1,20 @@
-// The kernels of casts, in the vector types of kernel.h, after which this is included (and after extra_kernel.h): once for each instruction set.
+// The kernels of casts, compiled once for each instruction set.
 //
 // A magnitude is limited to the format's maximum first, which needs no second look after rounding: rounding keeps order, and the maximum is a
 // number of the format. Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors then leaves
 // no bit below that distance: the processor's own rounding, ties to even, does the cast, of subnormals too.
 
+#include "lanes.h"
 #include "quantize.h"
 
 namespace numscope {
 namespace {
 
-using FloatLanes = lanes<float>;
-using WordLanes = lanes<uint32_t>;
-constexpr int64_t ROUND_WIDTH = VECTOR_BYTES / 4;
 constexpr uint32_t SIGN = 0x80000000u;
 
-// ---- elements as float32, and back
+// ---- from float32 back
 
-inline WordLanes widen_bits(const uint32_t* p, Float32) { return load<WordLanes>(p); }
 #if defined(USE_X86) && VECTOR_BYTES == 64
-inline WordLanes widen_bits(const uint16_t* p, BFloat16) {
-    return (WordLanes)_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256((const __m256i*)p)), 16);
-}
-inline WordLanes widen_bits(const uint16_t* p, Float16) {
-    return (WordLanes)_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i*)p));
-}
 inline void narrow(uint16_t* p, FloatLanes v, Float16) {
     _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
@@ -33,10 +24,6 @@ inline void store_upper(uint16_t* p, WordLanes v) {
 inline void store_bytes(uint8_t* p, WordLanes v) { _mm_storeu_si128((__m128i*)p, _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)v)); }
 inline void store_words(uint16_t* p, WordLanes v) { _mm256_storeu_si256((__m256i*)p, _mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)v)); }
 #elif defined(USE_X86)
-inline WordLanes widen_bits(const uint16_t* p, BFloat16) {
-    return (WordLanes)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16);
-}
-inline WordLanes widen_bits(const uint16_t* p, Float16) { return (WordLanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
 inline void narrow(uint16_t* p, FloatLanes v, Float16) {
     _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
@@ -46,22 +33,13 @@ inline void store_words(uint16_t* p, WordLanes v) {
 }
 inline void store_upper(uint16_t* p, WordLanes v) { store_words(p, v >> 16); }
 inline void store_bytes(uint8_t* p, WordLanes v) {
-    for (int lane = 0; lane < ROUND_WIDTH; lane++) p[lane] = uint8_t(v[lane]);
+    for (int lane = 0; lane < FLOATS; lane++) p[lane] = uint8_t(v[lane]);
 }
 #else
-typedef uint16_t HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
 typedef uint8_t QuarterWords __attribute__((vector_size(VECTOR_BYTES / 4)));
 inline void store_words(uint16_t* p, WordLanes v) { store(p, __builtin_convertvector(v, HalfWords)); }
 inline void store_upper(uint16_t* p, WordLanes v) { store_words(p, v >> 16); }
 inline void store_bytes(uint8_t* p, WordLanes v) { store(p, __builtin_convertvector(v, QuarterWords)); }
-inline WordLanes widen_bits(const uint16_t* p, BFloat16) { return __builtin_convertvector(load<HalfWords>(p), WordLanes) << 16; }
-inline WordLanes widen_bits(const uint16_t* p, Float16) {
-    const WordLanes half = __builtin_convertvector(load<HalfWords>(p), WordLanes), a = half & 0x7fffu;
-    // A subnormal by conversion, so that no denormal is an operand, which is slow.
-    const WordLanes subnormal = (WordLanes)(__builtin_convertvector((lanes<int32_t>)a, FloatLanes) * 0x1p-24f);
-    const WordLanes normal = (a << 13) + (112u << 23), special = (a << 13) | Float32::INF;
-    return (a >= 0x7c00u ? special : a < 0x0400u ? subnormal : normal) | (half & 0x8000u) << 16;
-}
 inline void narrow(uint16_t* p, FloatLanes v, Float16) {
     const WordLanes bits = (WordLanes)v, a = bits & Float32::ABS, least = WordLanes{} + (113u << 23);
     const FloatLanes limited = (FloatLanes)(a < 0x47800000u ? a : WordLanes{} + 0x47800000u);  // 65536, which is inf
@@ -112,49 +90,9 @@ inline void narrow(uint16_t* p, FloatLanes v, BFloat16) {  // a nan that has onl
 
 // ---- largest magnitudes, as bits of float32: nan is larger than inf
 
-inline uint32_t word_of(uint32_t magnitude, Float32) { return magnitude; }
-inline uint32_t word_of(uint16_t magnitude, BFloat16) { return uint32_t(magnitude) << 16; }
-inline uint32_t word_of(uint16_t magnitude, Float16) {
-    if (magnitude > Float16::INF) return 0x7fc00000u;
-    if (magnitude == Float16::INF) return Float32::INF;
-    const float value = float(Float16::value(magnitude));
-    uint32_t word;
-    memcpy(&word, &value, 4);
-    return word;
-}
-
-template <class Format, bool ASIDE>
-uint32_t amax_of(const void* data, int64_t n) {
-    using bits = typename Format::bits;
-    using U = lanes<bits>;
-    constexpr int64_t WIDTH = VECTOR_BYTES / sizeof(bits);
-    const bits* p = static_cast<const bits*>(data);
-    U a{}, b{};
-    int64_t i = 0;
-    for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) {
-        U x = load<U>(p + i) & Format::ABS, y = load<U>(p + i + WIDTH) & Format::ABS;
-        if (ASIDE) {
-            x &= (U)(x <= Format::INF);
-            y &= (U)(y <= Format::INF);
-        }
-        const char* ahead = reinterpret_cast<const char*>(p + i) + FETCH_AHEAD;
-        for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(ahead + line);
-        a = x > a ? x : a;
-        b = y > b ? y : b;
-    }
-    a = a > b ? a : b;
-    bits most = 0;
-    for (int lane = 0; lane < WIDTH; lane++) most = a[lane] > most ? a[lane] : most;
-    for (; i < n; i++) {
-        const bits magnitude = load<bits>(p + i) & Format::ABS;
-        if (magnitude > most && !(ASIDE && magnitude > Format::INF)) most = magnitude;
-    }
-    return word_of(most, Format());
-}
-
 template <class Format>
 uint32_t round_amax(const void* data, int64_t n, bool aside) {
-    return aside ? amax_of<Format, true>(data, n) : amax_of<Format, false>(data, n);
+    return Format::word(aside ? largest_magnitude<Format, NANS>(data, n) : largest_magnitude<Format, NOTHING>(data, n));
 }
 
 inline WordLanes larger(WordLanes a, WordLanes b) { return a > b ? a : b; }
@@ -173,21 +111,20 @@ inline uint32_t largest_of(WordLanes v) {
     return uint32_t(_mm_cvtsi128_si32(m));
 #else
     uint32_t most = 0;
-    for (int lane = 0; lane < ROUND_WIDTH; lane++) most = v[lane] > most ? v[lane] : most;
+    for (int lane = 0; lane < FLOATS; lane++) most = v[lane] > most ? v[lane] : most;
     return most;
 #endif
 }
 
 template <class Format, bool ASIDE>
 inline __attribute__((always_inline)) WordLanes magnitudes(const typename Format::bits* p) {
-    const WordLanes v = widen_bits(p, Format()) & Float32::ABS;
-    return ASIDE ? v & (WordLanes)(v <= Float32::INF) : v;
+    return magnitude_of<Float32, ASIDE ? NANS : NOTHING>(widen_bits(p, Format()));
 }
 
 // Of n elements, which are too few for a vector; filled up with zeros.
 template <class Format, bool ASIDE>
 inline WordLanes magnitudes_of_rest(const typename Format::bits* p, int64_t n) {
-    typename Format::bits rest[ROUND_WIDTH] = {};
+    typename Format::bits rest[FLOATS] = {};
     memcpy(rest, p, n * sizeof(rest[0]));
     return magnitudes<Format, ASIDE>(rest);
 }
@@ -198,7 +135,7 @@ inline void amax_of_blocks(const typename Format::bits* p, int64_t n, int64_t wi
         const int64_t end = n - begin < width ? n : begin + width;
         WordLanes most{};
         int64_t i = begin;
-        for (; i + ROUND_WIDTH <= end; i += ROUND_WIDTH) most = larger(most, magnitudes<Format, ASIDE>(p + i));
+        for (; i + FLOATS <= end; i += FLOATS) most = larger(most, magnitudes<Format, ASIDE>(p + i));
         if (i < end) most = larger(most, magnitudes_of_rest<Format, ASIDE>(p + i, end - i));
         *amax++ = largest_of(most);
     }
@@ -214,7 +151,7 @@ void round_amax_blocks(const void* data, int64_t n, int64_t width, bool aside, u
 template <class Format, bool ASIDE>
 inline void fold_magnitudes(const typename Format::bits* p, int64_t n, uint32_t* amax) {
     int64_t i = 0;
-    for (; i + ROUND_WIDTH <= n; i += ROUND_WIDTH) store(amax + i, larger(load<WordLanes>(amax + i), magnitudes<Format, ASIDE>(p + i)));
+    for (; i + FLOATS <= n; i += FLOATS) store(amax + i, larger(load<WordLanes>(amax + i), magnitudes<Format, ASIDE>(p + i)));
     if (i == n) return;
     const WordLanes v = magnitudes_of_rest<Format, ASIDE>(p + i, n - i);
     for (int64_t lane = 0; lane < n - i; lane++) amax[i + lane] = v[lane] > amax[i + lane] ? v[lane] : amax[i + lane];
@@ -274,10 +211,10 @@ inline void scales_of(WordLanes amax, const ScaleRule& rule, FloatLanes& scale, 
 }
 
 inline void round_scales(const uint32_t* amax, int64_t n, const ScaleRule& rule, float* scale, float* scale_inv) {
-    for (int64_t i = 0; i < n; i += ROUND_WIDTH) {
-        const int64_t count = n - i < ROUND_WIDTH ? n - i : ROUND_WIDTH;
-        uint32_t some[ROUND_WIDTH] = {};
-        float scales[ROUND_WIDTH], inverses[ROUND_WIDTH];
+    for (int64_t i = 0; i < n; i += FLOATS) {
+        const int64_t count = n - i < FLOATS ? n - i : FLOATS;
+        uint32_t some[FLOATS] = {};
+        float scales[FLOATS], inverses[FLOATS];
         memcpy(some, amax + i, count * sizeof(uint32_t));
         FloatLanes s, inv;
         scales_of(load<WordLanes>(some), rule, s, inv);
@@ -294,7 +231,7 @@ inline void round_scales(const uint32_t* amax, int64_t n, const ScaleRule& rule,
 template <class Format, bool UPPER, bool COUNT, bool EACH>
 struct Rounding {
     using bits = typename Format::bits;
-    using D = Sums::D;
+    using D = DoubleLanes;
     const FloatLanes max, least_over, beyond;
     const WordLanes lowest, step, half_less_1, odd, kept;
     const int shift;
@@ -366,12 +303,12 @@ struct Rounding {
         if (amax > Float32::INF) amax = round_amax<Format>(piece.x, piece.n, true);
         if (amax > out.amax) out.amax = amax;
         if (!COUNT) return;
-        for (int lane = 0; lane < ROUND_WIDTH; lane++) {
+        for (int lane = 0; lane < FLOATS; lane++) {
             out.num_underflow += num_underflow[lane];
             out.num_overflow += num_overflow[lane];
         }
         const D square_error = square_error_low + square_error_high;
-        for (int lane = 0; lane < ROUND_WIDTH / 2; lane++) out.square_error += square_error[lane];
+        for (int lane = 0; lane < FLOATS / 2; lane++) out.square_error += square_error[lane];
     }
 };
 
@@ -392,15 +329,15 @@ void round_numbers(const RoundPiece& piece, const QuantizeSpec& spec, RoundCount
     };
     int64_t i = 0;
     if (EACH && piece.width > 1) {
-        for (int64_t block = 0; i + ROUND_WIDTH <= piece.n; block++) {
+        for (int64_t block = 0; i + FLOATS <= piece.n; block++) {
             scale = FloatLanes{} + piece.scale[block];
             scale_inv = FloatLanes{} + piece.scale_inv[block];
             const int64_t end = (block + 1) * piece.width < piece.n ? (block + 1) * piece.width : piece.n;
-            for (; i + ROUND_WIDTH <= end; i += ROUND_WIDTH) step(i);
+            for (; i + FLOATS <= end; i += FLOATS) step(i);
             if (i < end) break;  // the last block's rest, with its scale
         }
     } else {
-        for (; i + ROUND_WIDTH <= piece.n; i += ROUND_WIDTH) {
+        for (; i + FLOATS <= piece.n; i += FLOATS) {
             if (EACH) {
                 scale = load<FloatLanes>(piece.scale + i);
                 scale_inv = load<FloatLanes>(piece.scale_inv + i);
@@ -409,8 +346,8 @@ void round_numbers(const RoundPiece& piece, const QuantizeSpec& spec, RoundCount
         }
     }
     if (const int64_t n = piece.n - i) {  // filled up with zeros, which change no count
-        bits rest[ROUND_WIDTH] = {}, rest_values[ROUND_WIDTH];
-        float scales[ROUND_WIDTH] = {}, inverses[ROUND_WIDTH] = {}, rest_codes[ROUND_WIDTH];
+        bits rest[FLOATS] = {}, rest_values[FLOATS];
+        float scales[FLOATS] = {}, inverses[FLOATS] = {}, rest_codes[FLOATS];
         memcpy(rest, x + i, n * sizeof(bits));
         if (EACH && piece.width > 1) {
             scale = FloatLanes{} + piece.scale[i / piece.width];
@@ -462,12 +399,12 @@ inline void encode(const float* rounded, int64_t n, const QuantizeSpec& spec, vo
     uint16_t* words = static_cast<uint16_t*>(codes);
     int64_t i = 0;
     if (spec.code_bytes == 1) {
-        for (; i + ROUND_WIDTH <= n; i += ROUND_WIDTH) store_bytes(bytes + i, code_of(load<FloatLanes>(rounded + i), spec));
+        for (; i + FLOATS <= n; i += FLOATS) store_bytes(bytes + i, code_of(load<FloatLanes>(rounded + i), spec));
     } else {
-        for (; i + ROUND_WIDTH <= n; i += ROUND_WIDTH) store_words(words + i, code_of(load<FloatLanes>(rounded + i), spec));
+        for (; i + FLOATS <= n; i += FLOATS) store_words(words + i, code_of(load<FloatLanes>(rounded + i), spec));
     }
     if (i < n) {
-        float rest[ROUND_WIDTH] = {};
+        float rest[FLOATS] = {};
         memcpy(rest, rounded + i, (n - i) * sizeof(float));
         const WordLanes code = code_of(load<FloatLanes>(rest), spec);
         for (int64_t lane = 0; lane < n - i; lane++) {

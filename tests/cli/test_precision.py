@@ -19,9 +19,9 @@ from numscope.cli.command import main
 from numscope.cli.precision import _base
 from numscope.cli.precision_text import advice_lines, advice_table, verdict_lines
 from numscope.config import load
-from numscope.precision.gemm.plan import GEMMS
 from numscope.precision.search.advise import Limits, advice_of
 from numscope.precision.search.trials import Book, Outcome, Script, Spec, TrialFailed
+from numscope.records.layer import GEMMS
 
 
 @pytest.fixture(autouse=True)

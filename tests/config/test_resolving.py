@@ -47,7 +47,10 @@ def chosen(found: Resolved) -> list[tuple[str, tuple[str, ...], list[str]]]:
             'a.layers: layer_name_regex_pattern: "^h\\\\.0$" matches only modules without their own parameters ("h.0"). '
             "To select them: containers: true.",
         ),
-        ({"layer_types": ["fc1", "fcc2"]}, 'a.layers.layer_types: "fcc2" is neither part of a layer\'s name nor a class. Nearest: "h.0.fc2".'),
+        (
+            {"layer_types": ["fc1", "fcc2"]},
+            'a.layers.layer_types: "fcc2" is neither part of a layer\'s name nor a class. Nearest: "h.0.fc2".',
+        ),
         ({"layer_names": ["head", "h.1.fc3"]}, 'a.layers.layer_names: "h.1.fc3" is not a layer\'s name. Nearest: "h.1.fc2".'),
         (
             {"layer_numbers": ["2-5", 7]},

@@ -291,15 +291,15 @@ def test_checkpoint_with_an_unknown_key_is_refused() -> None:
     [
         (
             lambda: modules.Linear(H, F, tp_size=2),
-            "Linear: tp_size: got 2, expected 1: the debug modules do without it. Split the module with torch.distributed.tensor.parallel, "
+            "Linear: tp_size: got 2, expected 1: these modules do not support it. Split the module with torch.distributed.tensor.parallel, "
             "or use the framework's own layers with convert().",
         ),
         (
             lambda: modules.LayerNormMLP(H, F, fuse_wgrad_accumulation=True),
-            "LayerNormMLP: fuse_wgrad_accumulation: got True, expected False: the debug modules do without it. "
+            "LayerNormMLP: fuse_wgrad_accumulation: got True, expected False: these modules do not support it. "
             "Gradients are accumulated in .grad.",
         ),
-        (lambda: modules.Linear(H, F, biass=True), "Linear: biass is no argument. Did you mean 'bias'?"),
+        (lambda: modules.Linear(H, F, biass=True), "Linear: biass is not an argument. Did you mean 'bias'?"),
         (
             lambda: modules.LayerNormLinear(H, F, normalization="LayerNrom"),
             "LayerNormLinear: normalization: got 'LayerNrom', expected one of LayerNorm, RMSNorm. Did you mean 'LayerNorm'?",
@@ -335,7 +335,7 @@ def test_checkpoint_with_an_unknown_key_is_refused() -> None:
         ),
         (
             lambda: modules.Linear(H, F, parameters_split={"a": 40, "b": 9}),
-            "Linear: parameters_split: got parts of 40, 9 rows, expected 48 together, which is out_features.",
+            "Linear: parameters_split: got parts of 40, 9 rows, expected a total of out_features, which is 48.",
         ),
         (
             lambda: modules.Linear(H, F, parameters_split=()),

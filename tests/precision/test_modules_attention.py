@@ -263,7 +263,7 @@ def test_normalized_heads_do_not_see_the_scale_of_queries(kind: str) -> None:
     [
         (
             {"attn_mask_type": "padding"},
-            "DotProductAttention: attention_mask: got None, expected a boolean mask of padded positions for attn_mask_type='padding'.",
+            "DotProductAttention: attention_mask: got None, expected a boolean padding mask for attn_mask_type='padding'.",
         ),
         (
             {"attn_mask_type": "arbitrary"},
@@ -273,7 +273,7 @@ def test_normalized_heads_do_not_see_the_scale_of_queries(kind: str) -> None:
         (
             {"attn_mask_type": "padding", "attention_mask": padding(QUERY_LENGTHS, 4)},
             "DotProductAttention: attention_mask: got shape (2, 1, 1, 4) for keys, expected (batch, 1, 1, 5). "
-            "In cross attention give a pair: (mask of queries, mask of keys).",
+            "In cross attention pass a pair: (mask for queries, mask for keys).",
         ),
         (
             {"attn_mask_type": "arbitrary", "attention_mask": ARBITRARY.float()},

@@ -139,10 +139,10 @@ class TrialWatch:
 
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.gemm.plan import GEMMS
-        from numscope.precision.gemm.state import states
+        from numscope.precision.gemm.states import states
         from numscope.precision.search.keeping import WHOLE
         from numscope.probe.layer_names import layers_of
+        from numscope.records.layer import GEMMS
 
         found: dict[str, tuple[str, ...]] = {}
         for model in self._models:
@@ -164,7 +164,7 @@ class TrialWatch:
 
         from numscope.precision.casting.cast import empty_cells
         from numscope.precision.gemm.plan import OPERANDS
-        from numscope.precision.gemm.state import states
+        from numscope.precision.gemm.states import states
 
         for model in self._models:
             for module, state in states(model).items():
@@ -175,7 +175,7 @@ class TrialWatch:
     def _shares(self) -> dict[str, float]:
         if self._what_if is not None or self._spec.recipe == AUTOCAST:
             return {}
-        from numscope.precision.gemm.state import states
+        from numscope.precision.gemm.states import states
         from numscope.probe.layer_names import layers_of
 
         shares: dict[str, float] = {}

@@ -1,14 +1,12 @@
-"""What of a plan finds nothing in a model: refused, or said."""
+"""Selections of a plan that match nothing in any rank's model are refused."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from numscope.config.plan import Switch
 from numscope.distributed import agree
 from numscope.records.errors import UsageError
-from numscope.records.layer import Layer
 
 _WORD = re.compile(r'"(?:[^"\\…]|\\.)*["…]')  # as messages show one, shortened where it is long
 
@@ -30,12 +28,3 @@ def place_of(line: str) -> str:
     *place, text = line.split(": ", 2)
     word = _WORD.match(text)
     return ": ".join([*place, word[0]] if word is not None else place)
-
-
-IN_HIGH = "these layers compute in high precision, nothing there is fp8"
-
-
-def unmet(switch: Switch, layers: Sequence[Layer], why: str = IN_HIGH) -> str:
-    """What the log says of a precision feature on layers that it can do nothing to."""
-    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
-    return f"{switch.section}.{switch.feature}: nothing to do on {names}: {why}"

@@ -22,6 +22,7 @@ class Optimizers:
 
     def __init__(self, model: nn.Module, known: Optimizer | None = None) -> None:
         self._model = weakref.ref(model)
+        self._first = [weakref.ref(p) for p in model.parameters()]  # FSDP2 puts others in their place between forward and backward
         self._found: list[weakref.ref[Optimizer]] = [] if known is None else [weakref.ref(known)]
         self._owned: weakref.WeakKeyDictionary[Optimizer, tuple[tuple[int, int], bool]] = weakref.WeakKeyDictionary()
         self._searched = known is not None
@@ -45,7 +46,8 @@ class Optimizers:
         stamp = sum(len(group["params"]) for group in optimizer.param_groups), id(next(model.parameters(), None))
         known = self._owned.get(optimizer)
         if known is None or known[0] != stamp:
-            mine = {number for p in model.parameters() for number in ids_known(p)}
+            first = [p for ref in self._first if (p := ref()) is not None]
+            mine = {number for p in (*first, *model.parameters()) for number in ids_known(p)}
             known = self._owned[optimizer] = (stamp, not ids_of(optimizer).isdisjoint(mine))
         return known[1]
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from numscope.precision.casting import native
-from numscope.precision.casting.cast import NUM_CELLS, cast, decode, dtype_of, empty_cells
+from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.reference import NUM_CELLS, decode, dtype_of
 from numscope.precision.casting.scaling import How, Scaling
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS
@@ -250,7 +251,7 @@ def test_a_cast_has_no_gradient_and_leaves_its_operand(backend: str) -> None:
 
 def test_wrong_arguments_say_what_is_right() -> None:
     x, blocks = torch.ones(3), How(FORMATS["e4m3fn"], Scaling("block", (1, 32)))
-    with pytest.raises(UsageError, match=r"^cast: x: got torch\.int64, expected a floating-point torch\.Tensor\. Make one "):
+    with pytest.raises(UsageError, match=r"^cast: x: got torch\.int64, expected a floating-point torch\.Tensor\. Convert it: "):
         cast(torch.arange(3), how("e4m3fn"))
     with pytest.raises(UsageError, match=r"^cast: x: got list, expected"):
         cast([1.0], how("e4m3fn"))  # type: ignore[arg-type]

@@ -312,7 +312,7 @@ def test_compiled_graph_is_whole_and_gives_the_same(name: str) -> None:
 
 
 def test_wrong_settings_say_what_is_right() -> None:
-    with pytest.raises(UsageError, match=r"^Scaling: kind: got 'blok', expected one of tensor, row, block\.$"):
+    with pytest.raises(UsageError, match=r"^Scaling: kind: got 'blok', expected one of tensor, row, block\. Did you mean 'block'\?$"):
         Scaling("blok")  # type: ignore[arg-type]
     for block in ((0, 1), (1,), [1, 32], (1.5, 2)):
         with pytest.raises(

@@ -16,8 +16,10 @@ import numscope
 from numscope import precision
 from numscope.precision import convert, states
 from numscope.precision.casting.cast import empty_cells
+from numscope.precision.gemm import operands, passes
 from numscope.precision.gemm.plan import OPERANDS
 from numscope.precision.gemm.state import LayerState
+from numscope.precision.gemm.states import end_step
 from numscope.records.errors import UsageError
 
 
@@ -39,13 +41,14 @@ def batch(seed: int = 0, scale: float = 1.0) -> Tensor:
 def count_casts(net: nn.Module, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Casts made, by operand."""
     seen: Counter[str] = Counter()
-    quantize = LayerState.quantize
+    cast_operand = operands.cast_operand
 
-    def counted(self: LayerState, gemm: str, operand: str, *args: object, **kwargs: object) -> object:
+    def counted(state: LayerState, gemms: tuple[str, ...], operand: str, *args: Any, **kwargs: Any) -> object:
         seen[operand] += 1
-        return quantize(self, gemm, operand, *args, **kwargs)  # type: ignore[arg-type]
+        return cast_operand(state, gemms, operand, *args, **kwargs)
 
-    monkeypatch.setattr(LayerState, "quantize", counted)
+    for module in (operands, passes):
+        monkeypatch.setattr(module, "cast_operand", counted)
     return seen
 
 
@@ -154,6 +157,25 @@ def test_step_ends_a_step_without_an_optimizer() -> None:
     net(batch()).sum().backward()
     precision.step(net)
     assert of(net).histories["activation", "e4m3fn"].scale == torch.tensor(448.0) / batch().abs().max()
+
+
+@pytest.mark.parametrize("ended_by", ["an optimizer", "step", "end_step", "nothing"])
+def test_end_step_ends_a_step_that_has_not_ended(ended_by: str) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for n in range(1, 3):
+        net(batch(n)).sum().backward()
+        if ended_by != "nothing":
+            {"an optimizer": optimizer.step, "step": lambda: precision.step(net), "end_step": lambda: end_step(net)}[ended_by]()
+        end_step(net)
+        assert of(net).histories["activation", "e4m3fn"].num_steps == n
+        end_step(net.eval())
+        net(batch()), end_step(net)  # an evaluation is no step
+        assert of(net.train()).histories["activation", "e4m3fn"].num_steps == n
+
+
+def test_end_step_of_a_model_that_was_never_converted_does_nothing() -> None:
+    end_step(nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -274,7 +296,7 @@ def test_scales_are_saved_and_taken_up_again() -> None:
 def test_scales_of_an_unknown_layer_are_refused() -> None:
     net = model()
     with pytest.raises(
-        UsageError, match=r"^load_state_dict: '00' is no converted layer of this model\. Did you mean '0'\? Convert it first\.$"
+        UsageError, match=r"^load_state_dict: '00' is not a converted layer of this model\. Did you mean '0'\? Convert it first\.$"
     ):
         precision.load_state_dict(net, {"00": {}})
 
@@ -297,5 +319,5 @@ def test_training_keeps_no_more_for_backward_than_bare_training() -> None:
         net = model(recipe)
         bare = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
         assert kept(net) <= kept(bare)
-        codes = sum(kept.cast.codes.nbytes for state in states(net).values() for kept in state._weights.values())
+        codes = sum(kept.cast.codes.nbytes for state in states(net).values() for kept in state.kept_weights.values())
         assert codes == sum(m.weight.numel() for m in (net[0], net[2]))

@@ -93,7 +93,7 @@ def test_auto_emulates_on_the_cpu_and_the_log_says_so_once(caplog: pytest.LogCap
     net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     with caplog.at_level(logging.INFO, "numscope"):
         convert(net, "current")(torch.randn(2, 8)).sum().backward()
-    assert [r.getMessage() for r in caplog.records] == ["fp8 GEMMs of 0 and layers converted with it are emulated: the CPU has none."]
+    assert [r.getMessage() for r in caplog.records] == ["0, and layers converted with it: fp8 GEMMs are emulated, as the CPU has none."]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_formats_and_rows_that_a_device_cannot_take_are_known() -> None:
     how, row = state.plan["fprop", "weight"], RowwiseScaling().plan()["fprop", "weight"]
     a, b = torch.empty(8, 32, device="meta"), torch.empty(16, 32, device="meta")
     assert backends._obstacle(state, "fprop", how, how, a, b) == "torch._scaled_mm does not multiply e5m2 with e5m2"
-    assert backends._obstacle(state, "fprop", row, row, a, b) == "torch._scaled_mm gives bfloat16 alone under scales of rows"
+    assert backends._obstacle(state, "fprop", row, row, a, b) == "torch._scaled_mm gives only bfloat16 with one scale per row"
     assert backends._obstacle(state, "fprop", row, row, a.bfloat16(), b) == ""
-    assert backends._obstacle(state, "fprop", row, how, a, b) == "its operands are scaled over different elements"
+    assert backends._obstacle(state, "fprop", row, how, a, b) == "its operands are scaled in different ways"
     assert backends._obstacle(state, "fprop", row, None, a, b) == "one of its operands is in high precision"

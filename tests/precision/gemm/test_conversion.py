@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 from numscope import precision
 from numscope.precision import convert, revert, states
 from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling, HighPrecision
-from numscope.precision.gemm.state import live
+from numscope.precision.gemm.stepping import live
 from numscope.records.errors import UsageError
 
 
@@ -136,11 +136,11 @@ def test_layers_are_chosen_by_pattern_names_or_function(layers: object) -> None:
     [
         (("net",), r"convert: model: got str, expected a torch\.nn\.Module\."),
         ((model(), "curent"), r"convert: recipe: got 'curent', expected a recipe, or one of .* Did you mean 'current'\?"),
-        ((model(), "current", "(0"), r"convert: layers: '\(0' is no regular expression: missing \)"),
+        ((model(), "current", "(0"), r"convert: layers: '\(0' is not a regular expression: missing \)"),
         ((model(), "current", "fc.*"), r"convert: layers: 'fc\.\*' matches no layer that can be converted; there are 3, such as 0, 2, 4\."),
-        ((model(), "current", ["0", "44"]), r"convert: layers: '44' is no layer that can be converted\. Did you mean '4'\?"),
+        ((model(), "current", ["0", "44"]), r"convert: layers: '44' is not a layer that can be converted\. Did you mean '4'\?"),
         ((model(), "current", None, "scaledmm"), r"convert: backend: got 'scaledmm', expected one of .* Did you mean 'scaled_mm'\?"),
-        ((nn.LazyLinear(4), "current"), r"convert: the model: its weight is not there yet\. Run one batch through the model first\."),
+        ((nn.LazyLinear(4), "current"), r"convert: the model: its weight is not there yet\. Run a batch through the model first\."),
     ],
 )
 def test_wrong_arguments_say_what_is_right(arguments: tuple[object, ...], message: str) -> None:
@@ -151,7 +151,7 @@ def test_wrong_arguments_say_what_is_right(arguments: tuple[object, ...], messag
 def test_layer_whose_forward_was_replaced_is_refused_since_nothing_would_change() -> None:
     net = model()
     net[0].forward = net[0].forward  # as offloading hooks do
-    with pytest.raises(UsageError, match=r"^convert: 0: its forward was replaced on the module itself"):
+    with pytest.raises(UsageError, match=r"^convert: 0: its forward was replaced on the object"):
         convert(net, "current")
 
 
@@ -282,4 +282,4 @@ def test_log_names_what_else_has_matrices(caplog: pytest.LogCaptureFixture) -> N
 
     with caplog.at_level("INFO", "numscope"):
         convert(nn.Sequential(nn.Embedding(4, 8), nn.Linear(8, 8), nn.LayerNorm(8), Experts()), "current")
-    assert [r.message for r in caplog.records] == ["convert: left alone, with matrices of their own: 1 Experts."]
+    assert [r.message for r in caplog.records] == ["convert: not converted, though they have matrices: 1 Experts."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,21 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("numscope.precision.gemm.dumps.write_safetensors", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         Dumps(tmp_path, 0).write(0, "fc", "weight", {"x": torch.ones(1)}, {})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_without_safetensors_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    given = config("fc", tensors=["activation"], high_precision_tensor=True)
+    model = Net()
+    with numscope.watch(model, config=given, on_nonfinite=None, log_dir=str(tmp_path)):
+        train(model, 2)
+    said = "dump_tensors is off from here on: safetensors is not installed, which writes tensors. Install it: pip install 'numscope[runs]'."
+    assert (tmp_path / "debug_logs" / "globalrank-0.log").read_text().count(said) == 1
+    assert not (tmp_path / "tensor_dumps").exists()
 
 
 # ---- by configuration

@@ -69,7 +69,7 @@ def fsdp(rank: int, recipe: Any, reshard: bool, convert_first: bool) -> Any:
     if not convert_first:
         convert(net, recipe)
     found = train(net, [rank])
-    kept = sum(len(state._weights) for state in states(net).values())
+    kept = sum(len(state.kept_weights) for state in states(net).values())
     return found, [p.full_tensor().detach() for p in net.parameters()], kept
 
 

@@ -20,10 +20,10 @@ from numscope.precision.casting.cast import cast
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.autocasting import autocast
 from numscope.precision.gemm.conversion import convert
-from numscope.precision.gemm.plan import GEMMS
 from numscope.precision.gemm.recipes import CurrentScaling
 from numscope.precision.gemm.state import ATTRIBUTE, state_of
 from numscope.probe import optimizer as optimizer_probe
+from numscope.records.layer import GEMMS
 
 RECIPES = ["delayed", "current", "mxfp8"]
 
@@ -351,7 +351,7 @@ def test_failed_statistics_leave_the_precision_as_it_is_switched(layer: Layer, t
     assert "ZeroDivisionError" in log_of(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["begin", "_switch", "_tell", "close", "_stop_counting"])
+@pytest.mark.parametrize("place", ["begin", "_switch", "_log_plans", "close", "stop_statistics"])
 def test_a_switchboard_that_fails_does_not_end_the_training(
     layer: Layer, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,7 +365,7 @@ def test_a_switchboard_that_fails_does_not_end_the_training(
 
 
 def test_a_dump_that_fails_does_not_end_the_training(layer: Layer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numscope.inspect.switches._codes_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("numscope.inspect.tensor_dumps._codes_of", lambda *_: 1 / 0)
     features = {"dump_tensors": {"tensors": ["activation"], "quantized_tensor": True, "high_precision_tensor": False}}
     with watch(convert(layer, "mxfp8"), config(**features), tmp_path):
         gemms_of(layer, 2)

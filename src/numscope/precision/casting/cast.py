@@ -1,4 +1,4 @@
-"""The one place where tensors are quantized: everything that needs a format's numbers, codes or counts calls ``cast``."""
+"""The one place where tensors are quantized: whatever needs a format's numbers, codes or counts calls ``cast``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from numscope.precision.casting import native, reference
-from numscope.precision.casting.reference import NUM_CELLS, decode, dtype_of
+from numscope.precision.casting.reference import NUM_CELLS
 from numscope.precision.casting.scaling import How
 from numscope.records.errors import UsageError
-
-__all__ = ["NUM_CELLS", "Cast", "cast", "decode", "dtype_of", "empty_cells"]
 
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _FLOAT32 = torch.finfo(torch.float32)
@@ -21,13 +19,13 @@ _FLOAT32 = torch.finfo(torch.float32)
 
 @dataclass(slots=True)
 class Cast:
-    """What came of a cast.
+    """The result of a cast.
 
     Args:
-        values: dequantized, of the operand's dtype and shape; None where they were not asked for.
-        codes: of ``dtype_of(format)`` and the operand's shape; None where they were not asked for.
-        scale_inv: float32, what codes are multiplied by: [] per tensor; [M, 1] per row, [1, K] columnwise; of blocks one each.
-        how: as it was asked for.
+        values: dequantized numbers, of the operand's dtype and shape; None if not wanted.
+        codes: of ``dtype_of(format)`` and the operand's shape; None if not wanted.
+        scale_inv: float32 factors of the codes: [] per tensor; [M, 1] per row, [1, K] columnwise; one for each block.
+        how: how the operand was quantized.
         columnwise: whether blocks lie along the columns.
     """
 
@@ -39,10 +37,10 @@ class Cast:
 
 
 def empty_cells(device: torch.device | str = "cpu") -> Tensor:
-    """Cells that nothing was counted into: numel, num_underflow, num_overflow, square_error, which add; largest scale, largest scale_inv.
+    """Counts of no cast: float64[6] of numel, num_underflow, num_overflow, square_error (which add), largest scale, largest scale_inv.
 
     Args:
-        device: of the tensors that are to be counted.
+        device: where the tensors to be counted are.
     """
     return torch.zeros(NUM_CELLS, dtype=torch.float64, device=device)
 
@@ -62,33 +60,29 @@ def cast(
 ) -> Cast:
     """Quantize a tensor.
 
-    ``q = round(x × scale)`` in the format, with the product in float32 (of float64 in float64) and one rounding. NaN stays NaN; of a
-    format without NaN, and under scales that have a format, it makes its block's scale NaN. What rounds above the format's maximum,
-    infinities included, is counted and becomes the maximum, or, not saturating, infinity or NaN.
+    ``q = round(x × scale)`` in the format, with the product in float32 (for float64 in float64) and a single rounding. What rounds above
+    the format's maximum, infinities included, is counted and becomes the maximum or, without saturation, infinity or NaN. NaN stays NaN.
+    In a format without NaN, and under scales that have a format, it makes its block's scale NaN.
 
     Args:
-        x: floating-point, any shape: a matrix of its last dimension by all others.
+        x: floating point, any shape, treated as a matrix: last dimension by all others.
         how: format, scaling, rounding.
-        scale: float32[], given (delayed scaling); None: from the amaxes at hand.
-        columnwise: rows and blocks lie along the columns, as an operand has them that a GEMM takes transposed.
-        values: whether dequantized numbers are wanted.
-        codes: whether codes are wanted.
-        cells: float64[6] on x's device that counts are merged into, as ``empty_cells`` has them.
-        amax: float32[] on x's device that the largest magnitude is merged into; NaN is passed over, infinity is not.
-        group: process group whose largest amax counts (per-tensor scaling and NVFP4's outer scale).
-        generator: of stochastic rounding.
-
-    Returns:
-        What was wanted.
+        scale: float32[] for delayed scaling; None: scales follow from the amaxes of x.
+        columnwise: rows and blocks run along the columns, for a GEMM that takes the operand transposed.
+        values, codes: whether dequantized numbers and codes are wanted.
+        cells: float64[6] on x's device, laid out as ``empty_cells``; the counts are merged into it.
+        amax: float32[] on x's device; the largest magnitude is merged into it. NaN is ignored, infinity is not.
+        group: process group whose largest amax counts (per-tensor scaling, and NVFP4's outer scale).
+        generator: for stochastic rounding.
 
     Raises:
-        UsageError: of what is no floating-point tensor, of a scale that is no positive number, and of a scale for blocks.
+        UsageError: x is not a floating-point tensor, or the scale is not one positive number for the whole tensor.
 
-    *Cost:* native (float32, bfloat16, float16 in CPU memory): one pass, with scales from the amaxes at hand two. Else see ``reference``.
+    *Cost:* native (float32, bfloat16, float16 in CPU memory) one pass, or two when scales follow from amaxes. Otherwise see ``reference``.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point():
         got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise UsageError(f"cast: x: got {got}, expected a floating-point torch.Tensor. Make one of it with torch.as_tensor(x).float().")
+        raise UsageError(f"cast: x: got {got}, expected a floating-point torch.Tensor. Convert it: torch.as_tensor(x).float().")
     if scale is not None:
         if how.scaling.kind != "tensor":
             raise UsageError(f"cast: scale: got one for scaling by {how.scaling.kind}, expected None: blocks and rows scale themselves.")
@@ -99,9 +93,9 @@ def cast(
         x = x.detach()
         matrix = reference.as_matrix(x)
         if matrix.is_cpu:
-            matrix = matrix.contiguous()  # a copy costs less than casting where the kernel can't read
+            matrix = matrix.contiguous()  # a copy costs less than a cast without the kernel, which reads contiguous memory
         made = None
-        # The kernel reads memory that a compiler or a dispatch mode (fake tensors, an operation counter) does not see it read.
+        # A compiler or a dispatch mode (fake tensors, an operation counter) would not see the kernel read memory.
         if not torch.compiler.is_compiling() and not _num_dispatch_modes():
             made = native.cast_matrix(matrix, how, scale, columnwise, values, codes, cells, amax, group)
         if made is None:

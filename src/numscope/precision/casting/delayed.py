@@ -1,4 +1,4 @@
-"""Delayed scaling: a tensor's scale from the amaxes of the steps before, so that one pass over the tensor is enough."""
+"""Delayed scaling: a tensor's scale follows from the amaxes of previous steps, so that a cast needs one pass over the tensor."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from torch import Tensor
 from numscope.precision.casting.scaling import scale_of
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
-
-__all__ = ["Algo", "History", "advance_all"]
+from numscope.records.words import nearest
 
 Algo = Literal["max", "most_recent"]
 _ALGOS = ("max", "most_recent")
 
 
 class _Settings(NamedTuple):
-    """What histories that live in one bank have in common."""
+    """What the histories in one bank have in common."""
 
     length: int
     algo: Algo
@@ -29,7 +28,7 @@ class _Settings(NamedTuple):
 
 
 class _Bank:
-    """Histories side by side in memory, which advance by a handful of operations however many they are."""
+    """Histories side by side in memory. They advance by a handful of operations, however many there are."""
 
     __slots__ = ("amax", "amaxes", "format_max", "num_histories", "num_steps", "scale", "settings")
 
@@ -52,29 +51,29 @@ class _Bank:
 
 
 class History:
-    """The amaxes of one operand's last steps, and the scale that follows from them.
+    """The amaxes of one operand in previous steps, and the scale that follows from them.
 
-    ``scale`` and ``amax`` are float32[] tensors that change in place; ``advance_all`` may put other tensors in their stead, so ask for
-    them anew in each step.
+    ``scale`` and ``amax`` are float32[] tensors that change in place. ``advance_all`` may replace them, so read the attributes again in
+    each step.
 
     Args:
         format: what the operand is rounded to.
-        length: steps that count, the one just over included.
-        algo: the largest of them, or the last one.
+        length: number of steps that count, including the one that has just ended.
+        algo: ``max``, the largest of their amaxes, or ``most_recent``.
         margin: powers of two left free below the format's maximum.
         interval: steps from one new scale to the next.
         device: of the tensors.
 
     Raises:
-        UsageError: of a setting that is out of its range.
+        UsageError: a setting is out of range.
 
-    *Source:* Transformer Engine's ``DelayedScaling``: the scale is 1 until the first step is over; where the amax that counts is zero,
-    infinite or NaN the scale stays; an infinite scale is float32's maximum.
+    *Source:* Transformer Engine's ``DelayedScaling``: the scale is 1 until the first step ends. It stays the same while the amax that
+    counts is zero, infinite or NaN, and is at most float32's maximum.
     """
 
     __slots__ = ("_bank", "_index", "amax", "format", "scale")
 
-    amax: Tensor  # of the current step: cast() merges into it
+    amax: Tensor  # of the current step; cast() merges into it
     scale: Tensor  # 1 at first
 
     def __init__(
@@ -87,7 +86,7 @@ class History:
         device: torch.device | str = "cpu",
     ) -> None:
         if algo not in _ALGOS:
-            raise UsageError(f"amax_compute_algo: got {algo!r}, expected one of {', '.join(_ALGOS)}.")
+            raise UsageError(f"amax_compute_algo: got {algo!r}, expected one of {', '.join(_ALGOS)}.{nearest(str(algo), _ALGOS)}")
         for name, value in (("amax_history_len", length), ("interval", interval)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name}: got {value!r}, expected a whole number from 1.")
@@ -102,17 +101,17 @@ class History:
 
     @property
     def num_steps(self) -> int:
-        """Steps that are over."""
+        """Number of steps that have ended."""
         return self._bank.num_steps
 
     @property
     def amaxes(self) -> Tensor:
-        """Amaxes of the steps that are over, the latest first, zeros where there was none: float32[length], a copy."""
+        """The amaxes of the steps that have ended, the latest first, padded with zeros: float32[length], a copy."""
         latest = (self.num_steps - 1) % self._bank.settings.length
         return self._bank.amaxes[:, self._index].flip(0).roll(latest + 1)
 
     def advance(self, group: object = None) -> None:
-        """End a step: its amax joins the history, and the scale follows.
+        """End a step: its amax joins the history, and the scale is updated.
 
         Args:
             group: process group whose largest amax counts.
@@ -126,14 +125,14 @@ class History:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the scale, the current amax, and the amaxes with the latest first."""
+        """What a checkpoint keeps: the scale, the current amax, and the amaxes, the latest first."""
         return {"scale": self.scale.clone(), "amax": self.amax.clone(), "amaxes": self.amaxes, "num_steps": self.num_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` gave; a history of another length keeps the latest amaxes.
+        """Restore what ``state_dict`` returned. A history of another length keeps the latest amaxes.
 
         Args:
-            state: as ``state_dict`` gave it.
+            state: what ``state_dict`` returned.
         """
         self._replace(state, self._bank.settings)
 
@@ -148,7 +147,7 @@ class History:
         self._put(bank, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # a copy has memory of its own, whoever else lives in this one's bank
+        # A copy has its own memory, whichever histories share this one's bank.
         settings = self._bank.settings
         return (_restored, (self.format, *settings[:4], settings.device, self.state_dict()))
 
@@ -163,14 +162,14 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
     """End a step of many histories together.
 
     Args:
-        histories: of one device, none twice; on all ranks of the group the same ones in the same order.
+        histories: on one device, each once; on all ranks of the group the same ones in the same order.
         group: process group whose largest amaxes count.
 
     Raises:
-        UsageError: of a history that comes twice.
+        UsageError: a history comes twice.
 
-    *Cost:* one all-reduce of as many float32 as there are histories, and some eight operations on the device for all that have the same
-    settings; the first call with these histories moves them next to each other. No host sync.
+    *Cost:* one all-reduce of one float32 per history, and about eight operations on the device for all that have the same settings. The
+    first call with these histories moves them next to each other. No host sync.
     """
     if not histories:
         return
@@ -182,7 +181,7 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
     if group is not None:
         import torch.distributed as dist
 
-        # In the order of the histories, which all ranks share; that of the banks may differ after one rank has loaded a checkpoint.
+        # In the order of the histories, which all ranks share. That of the banks may differ after one rank has loaded a checkpoint.
         amaxes = torch.stack([history.amax for history in histories])
         dist.all_reduce(amaxes, op=dist.ReduceOp.MAX, group=group)
         torch._foreach_copy_([history.amax for history in histories], list(amaxes.unbind()))
@@ -191,7 +190,7 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
 
 
 def _packed(histories: Sequence[History]) -> list[_Bank]:
-    """The histories in as few banks as their settings and steps allow."""
+    """Move histories into as few banks as their settings and steps allow."""
     alike: dict[tuple[_Settings, int], list[History]] = {}
     for history in histories:
         alike.setdefault((history._bank.settings, history.num_steps), []).append(history)

@@ -10,12 +10,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.reference import NUM_CELLS, dtype_of
+from numscope.precision.casting.reference import NUM_CELLS, dtype_of, num_blocks
 from numscope.precision.casting.scaling import How
 from numscope.records.formats import Format
 from numscope.summary import native
-
-__all__ = ["cast_matrix", "serves"]
 
 _DTYPES = {dtype: native.CODES[dtype] for dtype in (torch.float32, torch.bfloat16, torch.float16)}
 _SCALE_KINDS = {None: 0, "e8m0": 1, "e4m3fn": 2}  # mirrors csrc/quantize.h
@@ -24,7 +22,7 @@ _function_mode_on = torch._C._is_torch_function_mode_enabled
 
 
 def serves(x: Tensor, how: How) -> bool:
-    """Whether the kernel was built and has this cast: of a plain float32, bfloat16 or float16 tensor in CPU memory."""
+    """Whether the kernel is there and has this cast: it takes plain float32, bfloat16 and float16 tensors in CPU memory."""
     return (
         native.module is not None
         and type(x) is Tensor
@@ -49,12 +47,13 @@ def cast_matrix(
     amax: Tensor | None,
     group: object,
 ) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
-    """What ``reference.cast_matrix`` does; None where the kernel does not serve.
+    """What ``reference.cast_matrix`` does; None if the kernel does not have this cast.
 
-    Which of its codes a nan has is not the reference's; a square error's last bits neither, since sums are added in another order.
+    Two things may differ from the reference: the code of a NaN in formats with several, and the last bits of the square error, which is
+    summed in another order.
 
-    *Cost:* one read of x, two where scales follow from the amax of more than fits the cache (per tensor, per column, NVFP4's outer scale);
-    one write of what is wanted. 4 µs a call besides, and a copy of what is not contiguous.
+    *Cost:* one read of x, or two if the elements that share a scale do not fit the cache (per tensor, per column, NVFP4's outer scale), one
+    write of what is wanted, and 4 µs per call.
     """
     if not serves(x, how) or (group is not None and how.scaling.scale_format == "e4m3fn"):
         return None
@@ -64,7 +63,7 @@ def cast_matrix(
     if (cells is not None and (cells.dtype is not torch.float64 or cells.numel() != NUM_CELLS)) or (
         amax is not None and amax.dtype is not torch.float32
     ):
-        return None  # the kernel writes float64[6] and float32[] there, whatever they are
+        return None  # the kernel would write float64[6] and float32[] over whatever is there
     rows, columns = x.shape
     x = x.contiguous()
     code, address = _DTYPES[x.dtype], x.data_ptr()
@@ -76,10 +75,8 @@ def cast_matrix(
         scale = _scale_of_group(native.module.cast_amax(address, x.numel(), code, threads), how, group)
     if scale is not None and scale.dtype is not torch.float32:
         scale = scale.to(torch.float32)
-    spec, (block_rows, block_columns) = _spec(how, columnwise)
-    scale_inv = torch.empty(
-        () if kind == "tensor" else (-(-rows // (block_rows or rows)), -(-columns // (block_columns or columns))), dtype=torch.float32
-    )
+    spec = _spec(how, columnwise)
+    scale_inv = torch.empty(() if kind == "tensor" else num_blocks(how.scaling.sides(columnwise), x), dtype=torch.float32)
     values = torch.empty_like(x) if want_values else None
     codes = torch.empty(x.shape, dtype=dtype_of(how.format)) if want_codes else None
     done = native.module.cast_quantize(
@@ -110,13 +107,9 @@ def _scale_of_group(amax: float, how: How, group: object) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def _spec(how: How, columnwise: bool) -> tuple[array[int], tuple[int, int]]:
-    """What ``struct QuantizeSpec`` of csrc/quantize.h holds, and the rows and columns of a block, 0 for all."""
+def _spec(how: How, columnwise: bool) -> array[int]:
+    """What ``struct QuantizeSpec`` of csrc/quantize.h holds."""
     form, scaling = how.format, how.scaling
-    sides = {"tensor": (0, 0), "row": (1, 0), "block": scaling.block}[scaling.kind]
-    if columnwise:
-        sides = (sides[1], sides[0])
-    has_codes_of_its_own = form.bits <= 16
     packed = struct.pack(
         "=2q3d12q",
         form.fraction_bits,
@@ -129,18 +122,18 @@ def _spec(how: How, columnwise: bool) -> tuple[array[int], tuple[int, int]]:
         _code_of(form, math.nan) if form.has_nan else 0,
         0 if not form.exponent_bits else 1 << (form.bits - 1),
         1 << (form.bits - 1) if form.has_nan else 0,
-        (1 if form.bits <= 8 else 2) if has_codes_of_its_own else 4,
+        1 if form.bits <= 8 else 2 if form.bits <= 16 else 4,
         _SCALE_KINDS[scaling.scale_format],
         scaling.power_of_two,
         how.margin,
         not form.has_nan or scaling.scale_format is not None,
-        *sides,
+        *scaling.sides(columnwise),
     )
-    return array("q", packed), sides
+    return array("q", packed)
 
 
 def _least_over(form: Format) -> float:
-    """The smallest number of float32 that rounds above the format's maximum."""
+    """The smallest float32 that rounds above the format's maximum."""
     limit = torch.tensor(form.overflow_limit, dtype=torch.float64)
     nearest = limit.to(torch.float32)
     over = nearest >= limit if form.limit_overflows else nearest > limit
@@ -148,7 +141,7 @@ def _least_over(form: Format) -> float:
 
 
 def _code_of(form: Format, number: float) -> int:
-    """Of inf or nan, without its sign."""
+    """The code of inf or nan, without its sign."""
     dtype = dtype_of(form)
     if form.bits > 16:
         return 0

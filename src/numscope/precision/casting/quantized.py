@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.cast import cast, decode, empty_cells
-from numscope.precision.casting.reference import scaled_back
+from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.reference import decode, scaled_back
 from numscope.precision.casting.scaling import PER_TENSOR, How, Rounding, Scaling
 from numscope.records.formats import Format, format_of
-
-__all__ = ["Quantized", "quantize", "quantize_current"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +18,13 @@ class Quantized:
     """A quantized tensor.
 
     Args:
-        data: codes, of the tensor's shape: the format's own torch dtype where there is one, ``uint8`` with one code an element for six and
-            four bits, ``float32`` for tf32.
-        scale_inv: float32, what numbers of codes are multiplied by: [] per tensor, one for each row or block else.
+        data: codes, of the tensor's shape: the format's torch dtype if it has one, ``uint8`` with one code per element for six and four
+            bits, ``float32`` for tf32.
+        scale_inv: float32 factors of the codes' numbers: [] per tensor, otherwise one for each row or block.
         format: of the codes.
-        scaling: over which elements one scale reaches.
+        scaling: which elements share a scale.
         dtype: of the tensor that was quantized.
-        counts: float64[6], as ``empty_cells`` has them.
+        counts: float64[6]: numel, num_underflow, num_overflow, square_error, largest scale, largest scale_inv.
     """
 
     data: Tensor
@@ -37,10 +35,10 @@ class Quantized:
     counts: Tensor
 
     def dequantize(self, dtype: torch.dtype | None = None) -> Tensor:
-        """Numbers of the codes times ``scale_inv``.
+        """The codes' numbers times ``scale_inv``.
 
         Args:
-            dtype: of the result; None: of the tensor that was quantized.
+            dtype: of the result; None: that of the tensor that was quantized.
         """
         numbers = decode(self.data, self.format)
         if self.dtype is torch.float64:
@@ -49,12 +47,12 @@ class Quantized:
 
     @property
     def num_underflow(self) -> int:
-        """Finite non-zero elements that became zero. *Cost:* a host sync for a tensor on a device."""
+        """Number of finite non-zero elements that became zero. *Cost:* a host sync for a tensor on a device."""
         return int(self.counts[1])
 
     @property
     def num_overflow(self) -> int:
-        """Elements that rounded above the format's maximum, infinities included. *Cost:* a host sync for a tensor on a device."""
+        """Number of elements that rounded above the format's maximum, infinities included. *Cost:* as ``num_underflow``."""
         return int(self.counts[2])
 
 
@@ -69,18 +67,15 @@ def quantize(
     """Round ``x × scale`` to a number format.
 
     Args:
-        x: real, any shape.
-        format: one of ``FORMATS`` or a name of it; ``e4m3`` is the fn one.
+        x: floating point, any shape.
+        format: one of ``FORMATS`` or its name; ``e4m3`` is ``e4m3fn``.
         scale: float32[] or a number.
-        rounding: to the nearest number, ties to even; or stochastic, to either neighbor, the nearer the likelier.
-        saturate: what rounds above the format's maximum becomes the maximum; else infinity where the format has one, else NaN.
-        generator: of stochastic rounding.
-
-    Returns:
-        Codes, ``scale_inv`` and counts.
+        rounding: ``nearest_even``, or ``stochastic`` to either neighbor, with the nearer one more likely.
+        saturate: what rounds above the format's maximum becomes the maximum; else infinity if the format has it, else NaN.
+        generator: for stochastic rounding.
 
     Raises:
-        UsageError: of an unknown format or rounding, or of a format that can't but saturate.
+        UsageError: an unknown format or rounding, or ``saturate=False`` for a format without infinity and NaN.
     """
     how = How(format_of(format, "quantize: format"), PER_TENSOR, rounding=rounding, saturate=saturate)
     return _quantize(x, how, scale, generator)
@@ -98,14 +93,9 @@ def quantize_current(
     """Round a tensor to a number format, scaled by its own amaxes.
 
     Args:
-        x: real, any shape.
-        format: one of ``FORMATS`` or a name of it.
-        scaling: over which elements one scale reaches.
+        x, format, rounding, saturate, generator: as for ``quantize``.
+        scaling: which elements share a scale.
         margin: powers of two left free below the format's maximum.
-        rounding, saturate, generator: as for ``quantize``.
-
-    Returns:
-        Codes, ``scale_inv`` and counts.
 
     Raises:
         UsageError: as for ``quantize``.

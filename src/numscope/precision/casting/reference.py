@@ -1,6 +1,6 @@
 """Quantization in plain torch operations: the oracle of the native kernel, and the backend on devices. No host sync.
 
-*Cost:* for per-tensor e4m3fn, e5m2, fp16 and bf16 some eight passes over memory, some twenty for other formats and for blocks.
+*Cost:* about eight passes over memory for per-tensor e4m3fn, e5m2, fp16 and bf16; about twenty for other formats and for blocks.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from numscope.precision.casting.scaling import How, Scaling, amax_of, block_scal
 from numscope.records.formats import Format
 from numscope.summary.rounding import rounded
 
-__all__ = ["NUM_CELLS", "as_matrix", "cast_matrix", "codes_of", "decode", "dtype_of", "num_blocks", "scaled_back"]
-
 NUM_CELLS = 6
-_CASTABLE = {"e4m3fn", "e5m2", "fp16", "bf16"}  # torch's own casts from float32 to these round to nearest even on every version and device
+_CASTABLE = {"e4m3fn", "e5m2", "fp16", "bf16"}  # torch casts float32 to these by nearest even, in every version and on every device
 
 
 def dtype_of(form: Format) -> torch.dtype:
-    """Of a format's codes: torch's own where it has one, ``uint8`` for six and four bits, ``float32`` for tf32."""
+    """The dtype of a format's codes: torch's own if it has one, ``uint8`` for six and four bits, ``float32`` for tf32."""
     if form.torch_name is not None:
         dtype: torch.dtype = getattr(torch, form.torch_name)
         return dtype
@@ -27,12 +25,12 @@ def dtype_of(form: Format) -> torch.dtype:
 
 
 def _quantized(y: Tensor, how: How, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Scaled numbers as the format has them, which of them overflowed, and their codes where they came about anyway."""
+    """Scaled numbers rounded to the format, a mask of those that overflowed, and the codes if they were computed on the way."""
     form, limit = how.format, how.format.overflow_limit
     if how.rounding == "nearest_even" and y.dtype is torch.float32 and form.name in _CASTABLE:
         magnitude = y.abs()
         over = magnitude >= limit if form.limit_overflows else magnitude > limit
-        codes = y.clamp(-form.max, form.max).to(dtype_of(form))  # clamp keeps NaN; what is left rounds alike everywhere
+        codes = y.clamp(-form.max, form.max).to(dtype_of(form))  # clamp keeps NaN; torch versions differ in casts of what it limits
         q = codes.to(torch.float32)
         if how.saturate:
             return q, over, codes
@@ -49,14 +47,7 @@ def _overflowing(q: Tensor, y: Tensor, over: Tensor, form: Format) -> Tensor:
 
 
 def codes_of(q: Tensor, form: Format) -> Tensor:
-    """The codes of numbers that are on a format's grid.
-
-    Args:
-        q: float32 or float64; NaN of a format that has none is code 0.
-
-    Returns:
-        ``dtype_of(form)``
-    """
+    """The codes, of ``dtype_of(form)``, of numbers that the format has. NaN is code 0 in a format without NaN."""
     q = q.to(torch.float32)
     if not form.has_nan:
         q = torch.where(torch.isnan(q), 0.0, q)
@@ -70,11 +61,7 @@ def codes_of(q: Tensor, form: Format) -> Tensor:
 
 
 def decode(codes: Tensor, form: Format) -> Tensor:
-    """Numbers of codes: float32.
-
-    Args:
-        codes: of ``dtype_of(form)``.
-    """
+    """The float32 numbers of codes, which are of ``dtype_of(form)``."""
     if codes.dtype is not torch.uint8:
         return codes.to(torch.float32)
     code = codes.to(torch.int32)
@@ -97,20 +84,12 @@ def cast_matrix(
     group: object,
     generator: torch.Generator | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """What ``cast`` does, for a matrix.
-
-    Args:
-        x: [M, K] of any real dtype.
-        others: as for ``cast``.
-
-    Returns:
-        Values, codes and scale_inv.
-    """
+    """What ``cast`` does with a matrix of any real dtype: its values, codes and scale_inv."""
     form, scaling = how.format, how.scaling
-    num_rows, num_columns = x.shape
     work = x if x.dtype is torch.float64 else x.to(torch.float32)
-    rows, columns = _block_sides(scaling, num_rows, num_columns, columnwise)
-    # NaN is the scale's business where the format has none, and where the scale has a format (the microscaling rule).
+    sides = scaling.sides(columnwise)
+    rows, columns = _sides_within(sides, x)
+    # The scale carries NaN if the format has none, and if the scale has a format (the microscaling rule).
     nan_by_scale = not form.has_nan or scaling.scale_format is not None
     magnitude: Tensor | None = None
     if amax is not None or scale is None:
@@ -119,13 +98,13 @@ def cast_matrix(
         amax.copy_(torch.maximum(amax, magnitude.amax().to(torch.float32)))
     lost: Tensor | None = None
     if nan_by_scale and x.numel():
-        lost = torch.isnan(amax_of(work.abs(), rows, columns))  # NaN goes before all other numbers there
+        lost = torch.isnan(amax_of(work.abs(), rows, columns))  # amax returns NaN if there is one
     if scale is None:
         assert magnitude is not None
         if x.numel():
             per_block = amax_of(magnitude, rows, columns).to(torch.float32)
         else:
-            per_block = torch.zeros(num_blocks(scaling, num_rows, num_columns, columnwise), dtype=torch.float32, device=x.device)
+            per_block = torch.zeros(num_blocks(sides, x), dtype=torch.float32, device=x.device)
         if scaling.kind == "tensor" and group is not None:
             per_block = _largest_of_group(per_block, group)
         outer = None
@@ -153,47 +132,28 @@ def cast_matrix(
     )
 
 
-def num_blocks(scaling: Scaling, num_rows: int, num_columns: int, columnwise: bool) -> tuple[int, int]:
-    """Of a matrix, along its columns and along its rows."""
-    if scaling.kind == "tensor":
-        return 1, 1
-    if scaling.kind == "row":
-        return (1, num_columns) if columnwise else (num_rows, 1)
-    rows, columns = _block_sides(scaling, num_rows, num_columns, columnwise)
-    return -(-num_rows // rows), -(-num_columns // columns)
+def num_blocks(sides: tuple[int, int], x: Tensor) -> tuple[int, int]:
+    """Blocks along the columns and along the rows of a matrix; a side of 0 spans all of it."""
+    rows, columns = (-(-size // side) if side else 1 for size, side in zip(x.shape, sides, strict=True))
+    return rows, columns
 
 
-def _block_sides(scaling: Scaling, num_rows: int, num_columns: int, columnwise: bool) -> tuple[int, int]:
-    kind = scaling.kind
-    if kind == "tensor":
-        return max(num_rows, 1), max(num_columns, 1)
-    if kind == "row":
-        return (max(num_rows, 1), 1) if columnwise else (1, max(num_columns, 1))
-    return (scaling.block[1], scaling.block[0]) if columnwise else scaling.block
+def _sides_within(sides: tuple[int, int], x: Tensor) -> tuple[int, int]:
+    rows, columns = (side or max(size, 1) for size, side in zip(x.shape, sides, strict=True))
+    return rows, columns
 
 
 def scaled_back(numbers: Tensor, scale_inv: Tensor, scaling: Scaling, columnwise: bool = False) -> Tensor:
-    """Numbers of codes times their ``scale_inv``.
-
-    Args:
-        numbers: any shape.
-        scale_inv: as ``cast`` gives it.
-        scaling, columnwise: as ``cast`` was told.
-    """
+    """The numbers of codes, of any shape, times their ``scale_inv``."""
     if scaling.kind == "tensor":
         return numbers * scale_inv
     matrix = as_matrix(numbers)
-    rows, columns = _block_sides(scaling, matrix.shape[0], matrix.shape[1], columnwise)
-    return _times(matrix, scale_inv, rows, columns).reshape(numbers.shape)
+    return _times(matrix, scale_inv, *_sides_within(scaling.sides(columnwise), matrix)).reshape(numbers.shape)
 
 
 def as_matrix(x: Tensor) -> Tensor:
-    """A tensor as a matrix: last dimension by all others; a number is one row and one column."""
-    columns = x.shape[-1] if x.dim() else 1
-    rows = 1
-    for size in x.shape[:-1]:
-        rows *= size
-    return x.reshape(rows, columns)
+    """A tensor as a matrix, last dimension by all others; a tensor of no dimensions is 1 by 1."""
+    return x.reshape(x.shape[:-1].numel(), x.shape[-1] if x.dim() else 1)
 
 
 def _times(x: Tensor, factors: Tensor, rows: int, columns: int) -> Tensor:
@@ -211,10 +171,10 @@ def _times(x: Tensor, factors: Tensor, rows: int, columns: int) -> Tensor:
 def _count(cells: Tensor, x: Tensor, q: Tensor, over: Tensor, dequantized: Tensor, scale: Tensor, scale_inv: Tensor) -> None:
     if not x.numel():
         return
-    # Finite where both are: a difference that is not comes of an infinity or a nan on either side.
+    # Only elements that are finite on both sides count.
     error = (dequantized.to(torch.float64) - x).nan_to_num_(0.0, 0.0, 0.0)
     square_error = error.square_().sum()
-    num_underflow = ((q == 0) & (x != 0)).sum()  # of an infinity or a nan no scale makes a zero
+    num_underflow = ((q == 0) & (x != 0)).sum()  # no scale turns infinity or NaN into zero
     numel = torch.full_like(square_error, x.numel())
     cells[:4] += torch.stack([numel, num_underflow.to(torch.float64), over.sum().to(torch.float64), square_error])
     largest = torch.stack([torch.nan_to_num(s, nan=0.0, posinf=torch.inf).amax() for s in (scale, scale_inv)]).to(torch.float64)

@@ -1,4 +1,4 @@
-"""How an operand is scaled before it is rounded: over which elements one scale reaches, and how it follows from their amax."""
+"""How an operand is scaled before it is rounded: which elements share a scale, and how it follows from their amax."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from torch import Tensor
 
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
-
-__all__ = ["PER_ROW", "PER_TENSOR", "How", "Rounding", "Scaling", "amax_of", "block_scales", "scale_of"]
+from numscope.records.words import nearest
 
 Rounding = Literal["nearest_even", "stochastic"]
 _KINDS = ("tensor", "row", "block")
@@ -23,14 +22,17 @@ _MAX_MARGIN = 126  # powers of two on either side of 1 that float32 has
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Over which elements one scale reaches, and what scale it may be.
+    """Which elements share a scale, and which numbers a scale may be.
 
     Args:
         kind: one scale for the whole tensor, for each row (all of the last dimension), or for each block.
-        block: rows and columns of a block of the tensor as a matrix, last dimension by all others; (1, 32) lies along the rows.
+        block: rows and columns of a block, with the tensor as a matrix of its last dimension by all others; (1, 32) runs along the rows.
         power_of_two: round scales down to a power of two.
-        scale_format: what a block's scale is kept in: ``e8m0`` (powers of two, the microscaling rule), ``e4m3fn`` (under one float32 scale
-            of the tensor, as NVFP4 has it), or None, float32.
+        scale_format: format of a block's scale: ``e8m0`` (powers of two, the microscaling rule), ``e4m3fn`` (under one float32 scale
+            for the tensor, as in NVFP4), or None for float32.
+
+    Raises:
+        UsageError: a setting is none of these.
     """
 
     kind: Literal["tensor", "row", "block"] = "tensor"
@@ -40,7 +42,7 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise UsageError(f"Scaling: kind: got {self.kind!r}, expected one of {', '.join(_KINDS)}.")
+            raise UsageError(f"Scaling: kind: got {self.kind!r}, expected one of {', '.join(_KINDS)}.{nearest(str(self.kind), _KINDS)}")
         sizes = self.block
         if not (isinstance(sizes, tuple) and len(sizes) == 2 and all(isinstance(n, int) and n >= 1 for n in sizes)):
             raise UsageError(f"Scaling: block: got {sizes!r}, expected two whole numbers from 1, rows by columns, such as (1, 32).")
@@ -52,9 +54,19 @@ class Scaling:
                 raise UsageError(f"Scaling: scale_format: got {self.scale_format!r} for {self.kind}, expected None: only blocks have one.")
             object.__setattr__(self, "scale_format", "e8m0" if name == "e8m0fnu" else name)
 
+    def sides(self, columnwise: bool) -> tuple[int, int]:
+        """Rows and columns of a matrix that share a scale; 0 for all of them.
+
+        Args:
+            columnwise: whether rows and blocks run along the columns instead.
+        """
+        rows, columns = {"tensor": (0, 0), "row": (1, 0), "block": self.block}[self.kind]
+        return (columns, rows) if columnwise else (rows, columns)
+
 
 PER_TENSOR = Scaling("tensor")
 PER_ROW = Scaling("row")
+MX = Scaling("block", (1, 32), power_of_two=True, scale_format="e8m0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +75,14 @@ class How:
 
     Args:
         format: what it is rounded to.
-        scaling: over which elements one scale reaches.
+        scaling: which elements share a scale.
         margin: scales are divided by 2 to this power.
-        delayed: the scale comes from the history of amaxes, not from the tensor at hand; whoever casts gives it.
-        rounding: to the nearest number, ties to even; or to either neighbor, the nearer the likelier.
-        saturate: what rounds above the format's maximum becomes the maximum; else infinity where the format has one, else NaN.
+        delayed: the scale comes from a history of amaxes, not from the tensor itself; the caller of ``cast`` passes it.
+        rounding: ``nearest_even``, or ``stochastic`` to either neighbor, with the nearer one more likely.
+        saturate: what rounds above the format's maximum becomes the maximum; else infinity if the format has it, else NaN.
+
+    Raises:
+        UsageError: a setting is out of range, or the settings contradict each other.
     """
 
     format: Format
@@ -80,16 +95,21 @@ class How:
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", format_of(self.format, "How: format"))
         if self.rounding not in _ROUNDINGS:
-            raise UsageError(f"rounding: got {self.rounding!r}, expected one of {', '.join(_ROUNDINGS)}.")
+            hint = nearest(str(self.rounding), _ROUNDINGS)
+            raise UsageError(f"rounding: got {self.rounding!r}, expected one of {', '.join(_ROUNDINGS)}.{hint}")
         if isinstance(self.margin, bool) or not isinstance(self.margin, int) or abs(self.margin) > _MAX_MARGIN:
             raise UsageError(f"margin: got {self.margin!r}, expected a whole number from {-_MAX_MARGIN} to {_MAX_MARGIN}.")
         if not self.saturate and not (self.format.has_inf or self.format.has_nan):
-            raise UsageError(f"saturate: got False for {self.format.name}, expected True: it has neither infinity nor NaN to overflow to.")
+            raise UsageError(f"saturate: got False for {self.format.name}, expected True: it has neither infinity nor NaN.")
         if self.delayed and self.scaling.kind != "tensor":
             raise UsageError(f"delayed: got True for scaling of kind {self.scaling.kind!r}, expected one scale for the whole tensor.")
 
     def replace(self, **changes: Any) -> How:
-        """The same with some fields changed."""
+        """The same with some fields changed.
+
+        Args:
+            changes: new values by field.
+        """
         return replace(self, **changes)
 
     def text(self) -> str:
@@ -109,19 +129,19 @@ class How:
 def scale_of(
     amax: Tensor, format_max: float | Tensor, margin: int = 0, power_of_two: bool = False, previous: Tensor | None = None
 ) -> Tensor:
-    """The scale that takes an amax to a format's maximum: ``format_max / amax / 2^margin``.
+    """The scale that maps an amax to a format's maximum: ``format_max / amax / 2^margin``.
 
     Args:
         amax: float32, any shape, not negative.
         format_max: largest finite number of the format, or one for each amax.
         margin: powers of two left free below it.
         power_of_two: round the scale down to a power of two.
-        previous: float32, of a shape that goes with ``amax``: kept where an amax is zero, infinite or NaN; 1 where there is none.
+        previous: float32, broadcastable to ``amax``: the scale where an amax is zero, infinite or NaN; None: 1.
 
     Returns:
-        float32 of the shape of ``amax``; never zero and never infinite: kept within [2^-126, float32's maximum].
+        float32 of the shape of ``amax``, within [2^-126, float32's maximum].
 
-    *Source:* Transformer Engine's ``_default_sf_compute``; the lower bound is ours, so that an inverse is finite too.
+    *Source:* Transformer Engine's ``_default_sf_compute``. The lower bound is ours: the inverse has to be finite too.
     """
     if not isinstance(format_max, Tensor):  # number / tensor would round twice: torch takes the reciprocal first
         format_max = torch.full_like(amax, min(format_max, _FLOAT32.max))
@@ -139,23 +159,17 @@ def floor_to_power_of_two(x: Tensor) -> Tensor:
 
 
 def amax_of(magnitude: Tensor, rows: int, columns: int) -> Tensor:
-    """The largest magnitude of each block of a matrix, NaN where there is one.
+    """The largest magnitude in each block of a matrix, or NaN if the block has one: [ceil(M / rows), ceil(K / columns)].
 
     Args:
         magnitude: [M, K], not empty.
         rows, columns: of a block; blocks at the ends may be smaller.
-
-    Returns:
-        [ceil(M / rows), ceil(K / columns)]
     """
     return blocked(magnitude, rows, columns).amax((1, 3))
 
 
 def blocked(x: Tensor, rows: int, columns: int) -> Tensor:
-    """A matrix as [block rows, rows, block columns, columns]; ragged ends are filled up with zeros.
-
-    *Cost:* a view, or a copy where ends are ragged.
-    """
+    """A matrix as [block rows, rows, block columns, columns], padded with zeros. *Cost:* a view, or a copy if padding is needed."""
     num_rows, num_columns = x.shape
     ragged = (-num_columns % columns, -num_rows % rows)
     if any(ragged):
@@ -164,21 +178,18 @@ def blocked(x: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def block_scales(amax: Tensor, how: How, tensor_amax: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Scales and their inverses of blocks with these amaxes, as the scale's format has them.
+    """The scales of blocks, and their inverses, as the scale's format has them: two float32 tensors of the shape of ``amax``.
 
     Args:
-        amax: float32, any shape; NaN where a block's scale is to be NaN.
+        amax: float32, any shape; NaN makes a block's scale NaN.
         how: format, margin and scale format.
-        tensor_amax: float32[], of all blocks; for e4m3 scales only.
-
-    Returns:
-        float32 scale and scale_inv of the shape of ``amax``.
+        tensor_amax: float32[], over all blocks; for e4m3 scales only.
 
     *Source:* OCP Microscaling Formats 1.0, section 6.3 (e8m0); NVIDIA, "Pretraining Large Language Models with NVFP4", 2025 (e4m3).
     """
     form, name = how.format, how.scaling.scale_format
     if name == "e8m0":
-        # Exponent bits alone: subnormal amaxes would end below the smallest scale anyway.
+        # From the exponent's bits: a subnormal amax would end below the smallest scale anyway.
         exponent = ((amax.view(torch.int32) >> 23) & 0xFF) - 127 - form.max_exponent + how.margin
         exponent = torch.where(amax == torch.inf, 127, exponent).clamp(-127, 127).to(torch.int64)
         scale, scale_inv = (((1023 + e) << 52).view(torch.float64).to(torch.float32) for e in (-exponent, exponent))
@@ -187,7 +198,7 @@ def block_scales(amax: Tensor, how: How, tensor_amax: Tensor | None = None) -> t
         outer = scale_of(tensor_amax, form.max * _E4M3.max, how.margin)
         wanted = (amax / form.max) * outer
         inner = wanted.clamp(max=_E4M3.max).to(torch.float8_e4m3fn).to(torch.float32)
-        # A block so far below the tensor's amax that its scale is zero is zero as a whole.
+        # A block so far below the tensor's amax that its scale rounds to zero becomes zero.
         scale = torch.where(inner == 0, 0.0, (outer / inner).clamp(max=_FLOAT32.max))
         scale_inv = inner * (1.0 / outer)
     else:

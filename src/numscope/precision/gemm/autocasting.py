@@ -1,4 +1,4 @@
-"""Where fp8 is on: a context that decides for converted layers which recipe they run by, or none."""
+"""``autocast``: a context that decides which recipe converted layers run by, or that they compute in high precision."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from typing import Final, ParamSpec, TypeVar
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling, Recipe, recipe_of
 
-__all__ = ["FALLBACK", "HIGH", "autocast", "numbered", "region"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
 HIGH: Final = LayerPlan()
-
-
-FALLBACK: Final = DelayedScaling()  # within ``autocast()``, of layers whose own recipe is HighPrecision
-_recipes: Final[list[Recipe]] = [FALLBACK]  # that some autocast has named, from number 1
+FALLBACK: Final = DelayedScaling()  # within ``autocast()``, for layers whose own recipe is HighPrecision
+_recipes: Final[list[Recipe]] = [FALLBACK]  # those that an autocast has named, by number, from 1
 
 
 class _Region:
-    """What the innermost ``autocast`` says; one for the process, as layers of one model may run in several threads."""
+    """The settings of the innermost ``autocast``. There is one per process, as layers of one model may run in several threads."""
 
     __slots__ = ("depth", "enabled", "number", "recipe")
 
@@ -31,23 +27,19 @@ class _Region:
         self.depth = 0
         self.enabled = True
         self.recipe: Recipe | None = None
-        self.number = 0  # of the recipe; 0 for none
+        self.number = 0  # of the recipe, 0 if there is none
 
 
 region: Final = _Region()
 
 
 def numbered(number: int) -> Recipe:
-    """The recipe of a number that ``region`` had: compiled graphs know recipes by it.
-
-    Args:
-        number: from 1.
-    """
+    """The recipe that ``region`` had with a number, from 1: compiled graphs store recipes as numbers."""
     return _recipes[number - 1]
 
 
 def _number_of(recipe: Recipe) -> int:
-    """Of a recipe; one that shares amaxes in another process group is another, though the two are equal."""
+    """A recipe's number. Equal recipes that share amaxes in different process groups have different numbers."""
     group = getattr(recipe, "amax_group", None)
     for number, known in enumerate(_recipes, 1):
         if known == recipe and getattr(known, "amax_group", None) is group:
@@ -57,16 +49,17 @@ def _number_of(recipe: Recipe) -> int:
 
 
 class autocast:
-    """Within it converted layers run by a recipe; the innermost one decides. Outside each runs by what it was converted with.
+    """A context in which converted layers run by a recipe. Contexts nest; the innermost one decides.
+
+    Outside, each layer runs by the recipe that it was converted with. A backward runs as its forward did. A context can be entered again,
+    and it can decorate a function.
 
     Args:
         enabled: False: converted layers compute in high precision.
-        recipe: a recipe or its name; None: each layer's own, ``DelayedScaling()`` where that is ``HighPrecision()``.
+        recipe: a recipe or its name; None: each layer's own, or ``DelayedScaling()`` if that is ``HighPrecision()``.
 
     Raises:
-        UsageError: of a name that no recipe has.
-
-    It may be entered again, and decorate a function. Backward follows the forward that it belongs to.
+        UsageError: an unknown recipe.
     """
 
     def __init__(self, enabled: bool = True, recipe: Recipe | LayerPlan | str | None = None) -> None:

@@ -1,10 +1,9 @@
-"""Who multiplies: ``emulate`` takes dequantized operands to a high-precision GEMM, ``scaled_mm`` the codes themselves to an fp8 GEMM.
+"""The two backends: ``emulate`` gives dequantized operands to a high-precision GEMM, ``scaled_mm`` gives codes to an fp8 GEMM.
 
-Both take the same quantized operands. Emulated, a dequantized operand is rounded once to the dtype of the computation, and products add up
-in that GEMM's order; an fp8 GEMM multiplies codes exactly, adds up in float32 in its own order, and rounds once.
-
-Of K products of magnitude at most ``a b`` the two results differ by at most ``K a b (K 2^-23 + 3 u)``, with u the unit roundoff of the
-dtype of the computation: 2^-24 in float32, 2^-8 in bfloat16.
+Both take the same quantized operands. The emulation rounds a dequantized operand once to the dtype of the computation, and products add
+up in that GEMM's order. An fp8 GEMM multiplies codes exactly, adds up in float32 in its own order, and rounds once. With K products of
+magnitude at most ``a b``, the two results differ by at most ``K a b (K 2^-23 + 3 u)``, where u is the unit roundoff of the dtype of the
+computation: 2^-24 in float32, 2^-8 in bfloat16.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ from torch import Tensor
 
 from numscope.precision.casting.cast import Cast
 from numscope.precision.casting.scaling import How
-from numscope.precision.gemm.products import flat
+from numscope.precision.gemm.products import LinearCall, flat
 from numscope.precision.gemm.state import LayerState
-
-__all__ = ["dgrad", "fprop", "has_fp8_gemm", "is_real", "wgrad"]
 
 log = logging.getLogger("numscope")
 
@@ -32,20 +29,16 @@ _CAPABILITY = (8, 9)  # Ada; Hopper is (9, 0)
 
 @functools.cache
 def has_fp8_gemm(device: torch.device) -> bool:
-    """Whether a device multiplies fp8 numbers itself. The CPU's ``_scaled_mm`` is right and slow: it is used where it is asked for by name.
-
-    Args:
-        device: of the operands.
-    """
+    """Whether a device has fp8 GEMMs. The CPU's ``_scaled_mm`` is correct but slow, so it is used only when chosen by name."""
     return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= _CAPABILITY
 
 
-def is_real(state: LayerState, gemm: str, first: How | None, second: How | None, a: Tensor, b: Tensor) -> bool:
-    """Whether a GEMM runs on codes. Where it was asked for and can't be, the log says why, once a layer and reason.
+def takes_codes(state: LayerState, gemm: str, first: How | None, second: How | None, a: Tensor, b: Tensor) -> bool:
+    """Whether a GEMM runs on codes. If it should and can't, the reason is logged once per layer.
 
     Args:
         state: the layer's.
-        gemm: which.
+        gemm: one of ``GEMMS``.
         first, second: how its operands are quantized.
         a, b: its operands.
     """
@@ -53,7 +46,7 @@ def is_real(state: LayerState, gemm: str, first: How | None, second: How | None,
     if backend == "emulate" or (backend == "auto" and not has_fp8_gemm(a.device)):
         if backend == "auto" and "emulate" not in state.cohort.said:
             state.cohort.said.add("emulate")
-            log.info("fp8 GEMMs of %s and layers converted with it are emulated: %s has none.", state.name or "a layer", _named(a.device))
+            log.info("%s, and layers converted with it: fp8 GEMMs are emulated, as %s has none.", state.name or "a layer", _named(a.device))
         return False
     if first is None and second is None:
         return False
@@ -61,7 +54,7 @@ def is_real(state: LayerState, gemm: str, first: How | None, second: How | None,
     if not reason:
         if "scaled_mm" not in state.cohort.said:
             state.cohort.said.add("scaled_mm")
-            log.info("fp8 GEMMs of %s and layers converted with it run by torch._scaled_mm.", state.name or "a layer")
+            log.info("%s, and layers converted with it: fp8 GEMMs run on torch._scaled_mm.", state.name or "a layer")
         return True
     if (gemm, reason) not in state.said:
         state.said.add((gemm, reason))
@@ -70,7 +63,7 @@ def is_real(state: LayerState, gemm: str, first: How | None, second: How | None,
 
 
 def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | None, a: Tensor, b: Tensor) -> str:
-    """Why a GEMM can't run on codes; empty where it can."""
+    """Why a GEMM can't run on codes; empty if it can."""
     if first is None or second is None:
         return "one of its operands is in high precision"
     for how in (first, second):
@@ -79,7 +72,7 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
         if how.scaling.kind == "block":
             return "torch._scaled_mm is not used for blocks"
     if first.scaling.kind != second.scaling.kind:
-        return "its operands are scaled over different elements"
+        return "its operands are scaled in different ways"
     if a.dtype not in _DTYPES:
         return f"torch._scaled_mm does not give {str(a.dtype).removeprefix('torch.')}"
     if not a.numel() or not b.numel():
@@ -89,7 +82,7 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
     if first.format.name == second.format.name == "e5m2":
         return "torch._scaled_mm does not multiply e5m2 with e5m2"
     if first.scaling.kind == "row" and a.dtype is not torch.bfloat16:
-        return "torch._scaled_mm gives bfloat16 alone under scales of rows"
+        return "torch._scaled_mm gives only bfloat16 with one scale per row"
     rows = a.numel() // a.shape[-1]
     last = (a.shape[-1], b.shape[-1])  # of both operands
     if gemm == "wgrad":
@@ -101,53 +94,44 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
     return ""
 
 
-def fprop(x: Cast, weight: Cast, bias: Tensor | None, dtype: torch.dtype, is_transposed: bool) -> Tensor:
-    """``x Wᵀ + b`` of codes.
+def fprop(x: Cast, weight: Cast, call: LinearCall) -> Tensor:
+    """``x Wᵀ + b`` from codes.
 
     Args:
-        x: cast of [..., in_features].
-        weight: cast of [out_features, in_features]; transposed: of [in_features, out_features], columnwise.
-        bias: [out_features] in ``dtype``.
-        dtype: of the result.
-        is_transposed: the weight is kept as transformers' ``Conv1D`` has it.
+        x, weight: the operands, with codes.
+        call: what the layer was called with, x in the dtype of the result.
     """
-    codes = _codes(x)
-    w = _codes(weight)
-    y = _multiply(flat(codes), x.scale_inv, w if is_transposed else w.t(), weight.scale_inv, dtype, fast=True)
-    if bias is not None:
-        y += bias
+    codes, w = _codes(x), _codes(weight)
+    dtype = call.x.dtype
+    y = _multiply(flat(codes), x.scale_inv, w if call.is_transposed else w.t(), weight.scale_inv, dtype, fast=True)
+    if call.bias is not None:
+        y += call.bias.to(dtype)
     return y.view(*codes.shape[:-1], y.shape[-1])
 
 
-def dgrad(gradient: Cast, weight: Cast, x: Tensor, dtype: torch.dtype, is_transposed: bool) -> Tensor:
-    """``dy W`` of codes.
+def dgrad(gradient: Cast, weight: Cast, call: LinearCall) -> Tensor:
+    """``dy W`` from codes.
 
     Args:
-        gradient: cast of [..., out_features].
-        weight: cast of [out_features, in_features], columnwise; transposed: of [in_features, out_features].
-        x: the input that it is the gradient of; its data is not read.
-        dtype: of the result.
-        is_transposed: as ``fprop`` has it.
+        gradient, weight, call: as for ``fprop``; the weight is cast columnwise.
     """
     w = _codes(weight)
-    return _multiply(flat(_codes(gradient)), gradient.scale_inv, w.t() if is_transposed else w, weight.scale_inv, dtype).view(x.shape)
+    dx = _multiply(flat(_codes(gradient)), gradient.scale_inv, w.t() if call.is_transposed else w, weight.scale_inv, call.x.dtype)
+    return dx.view(call.x.shape)
 
 
-def wgrad(gradient: Cast, x: Cast, dtype: torch.dtype, is_transposed: bool) -> Tensor:
-    """``dyᵀ x`` of codes.
+def wgrad(gradient: Cast, x: Cast, call: LinearCall) -> Tensor:
+    """``dyᵀ x`` from codes.
 
     Args:
-        gradient: cast of [..., out_features], columnwise.
-        x: cast of [..., in_features], columnwise.
-        dtype: of the result.
-        is_transposed: as ``fprop`` has it.
+        gradient, x, call: as for ``fprop``; both operands are cast columnwise.
     """
-    left, right = (x, gradient) if is_transposed else (gradient, x)
-    return _multiply(flat(_codes(left)).t(), left.scale_inv, flat(_codes(right)), right.scale_inv, dtype)
+    left, right = (x, gradient) if call.is_transposed else (gradient, x)
+    return _multiply(flat(_codes(left)).t(), left.scale_inv, flat(_codes(right)), right.scale_inv, call.x.dtype)
 
 
 def _multiply(a: Tensor, a_scale_inv: Tensor, b: Tensor, b_scale_inv: Tensor, dtype: torch.dtype, fast: bool = False) -> Tensor:
-    """a [M, K] times b [K, N]: the first must lie in rows, the second in columns. *Cost:* a copy of the codes of one that does not."""
+    """a [M, K] times b [K, N]. The first has to be row-major, the second column-major. *Cost:* a copy of the codes if one is not."""
     if b.stride(0) != 1 or b.stride(1) != b.shape[0]:
         b = b.t().contiguous().t()
     return torch._scaled_mm(

@@ -1,4 +1,4 @@
-"""Converting a model's linear layers in place, and back: the layers stay the objects they are, with their parameters, hooks and names."""
+"""Converts a model's linear layers in place, and back. They stay the same objects, with their parameters, hooks and names."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
-from numscope.precision.gemm.linear import class_for, origin_of
+from numscope.precision.gemm.classes import class_for, origin_of
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision, Recipe, recipe_of
-from numscope.precision.gemm.state import ATTRIBUTE, Backend, Cohort, LayerState, state_of
+from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
+from numscope.precision.gemm.stepping import Cohort
 from numscope.probe.layer_names import layers_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.words import nearest
-
-__all__ = ["convert", "convertible", "revert"]
 
 log = logging.getLogger("numscope")
 
@@ -30,31 +29,28 @@ Layers = str | re.Pattern[str] | Collection[str] | Callable[[str, nn.Module], bo
 
 
 def convert(
-    model: nn.Module,
-    recipe: Recipe | LayerPlan | str | None = None,
-    layers: Layers = None,
-    backend: Backend = "auto",
+    model: nn.Module, recipe: Recipe | LayerPlan | str | None = None, layers: Layers = None, backend: Backend = "auto"
 ) -> nn.Module:
-    """Make a model's linear layers compute by a recipe; in place, with the same parameters and the same state dict.
+    """Make a model's linear layers compute by a recipe, in place, with the same parameters and the same state dict.
 
-    A layer's class is exchanged for a subclass; everything else of it stays. Taken are ``nn.Linear`` and subclasses that have its forward,
-    transformers' ``Conv1D`` and the GEMMs of ``numscope.precision.modules``.
+    A layer's class is replaced by a subclass; everything else stays. This converts ``nn.Linear`` and its subclasses with the same
+    forward, transformers' ``Conv1D``, and the GEMMs of ``numscope.precision.modules``.
 
     Args:
-        model: any module; before or after it was wrapped, sharded or compiled.
+        model: any module, before or after it is wrapped, sharded or compiled.
         recipe: a recipe, its name, or a plan; None: ``DelayedScaling()``. With ``HighPrecision()`` layers compute as before until
-            ``autocast`` or a switch says otherwise. A converted layer takes a new recipe over.
-        layers: which: a regular expression that is searched for in qualified names (as ``layer_name_regex_pattern`` is), names, or a
-            function of name and module that says yes or no; None: all that can be.
-        backend: ``emulate``, ``scaled_mm``, or ``auto``: fp8 GEMMs where the device has them.
+            ``autocast`` or a switch changes that. A layer that is converted already gets the new recipe.
+        layers: which of them: a regular expression that is searched for in qualified names (like ``layer_name_regex_pattern``), a list
+            of names, or a function of name and module that returns a bool; None: all.
+        backend: ``emulate``, ``scaled_mm``, or ``auto``, which uses fp8 GEMMs if the device has them.
 
     Returns:
         The model.
 
     Raises:
-        UsageError: of an argument that is none of these, names that no layer has, or a layer without weights yet.
+        UsageError: an argument is none of these, no layer matches, or a layer can't be converted (the message says why).
 
-    *Cost:* training keeps one more byte for each element of a weight (its codes).
+    *Cost:* training keeps one more byte per element of a weight (its codes).
     """
     if not isinstance(model, nn.Module):
         raise UsageError(f"convert: model: got {type(model).__name__}, expected a torch.nn.Module.")
@@ -66,11 +62,11 @@ def convert(
     cohort = Cohort()
     for name, module in chosen(found, layers).items():
         if isinstance(module._parameters.get("weight"), UninitializedParameter):
-            raise UsageError(f"convert: {name or 'the model'}: its weight is not there yet. Run one batch through the model first.")
+            raise UsageError(f"convert: {name or 'the model'}: its weight is not there yet. Run a batch through the model first.")
         if "forward" in module.__dict__:
             raise UsageError(
-                f"convert: {name or 'the model'}: its forward was replaced on the module itself (by an adapter, an offloading hook, "
-                "high_precision), so that another class would change nothing. Convert first, or leave it out with layers=…."
+                f"convert: {name or 'the model'}: its forward was replaced on the object (by an adapter, an offloading hook, "
+                "high_precision), so another class would change nothing. Convert first, or leave the layer out with layers=…."
             )
         state = state_of(module)
         if state is None:
@@ -87,12 +83,12 @@ def convert(
                 if state_of(layer) is not None and _call_me not in layer._forward_pre_hooks.values():
                     layer.register_forward_pre_hook(_call_me)
     if layers is None:
-        _tell_what_is_left(known)
+        _log_what_is_left(known)
     return model
 
 
 def revert(model: nn.Module) -> nn.Module:
-    """Make converted layers what they were.
+    """Turn converted layers back into what they were.
 
     Args:
         model: as ``convert`` took it, or anything around or inside it.
@@ -103,7 +99,7 @@ def revert(model: nn.Module) -> nn.Module:
     for module in model.modules():
         state = state_of(module)
         if state is not None and getattr(type(module), "_numscope_gemm", False):
-            state.recipe, state.plan = HighPrecision(), None  # it had a state before
+            state.recipe, state.plan = HighPrecision(), None  # it has a state from the beginning
         elif state is not None:
             del module.__dict__[ATTRIBUTE]
             origin = origin_of(type_before_parametrizations(module))
@@ -115,37 +111,28 @@ def revert(model: nn.Module) -> nn.Module:
 
 
 def convertible(module: nn.Module) -> bool:
-    """Whether ``convert`` can take a layer.
-
-    Args:
-        module: any.
-    """
+    """Whether ``convert`` can convert a module."""
     kind: type[nn.Module] = type_before_parametrizations(module)
     if origin_of(kind) is not None or getattr(kind, "_numscope_gemm", False):
         return True
     if isinstance(module, nn.Linear):
         weight = module._parameters.get("weight")
         if weight is not None and not weight.is_floating_point():
-            return False  # complex, or codes of another library
-        # The projection within nn.MultiheadAttention is never called: attention takes its weight.
+            return False  # complex numbers, or another library's codes
+        # nn.MultiheadAttention never calls its projection; it only reads its weight.
         return kind.forward is nn.Linear.forward and not isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
     return _is_conv1d(module)
 
 
 def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
-    """Those of the layers that were asked for.
-
-    Args:
-        found: by name.
-        layers: as ``convert`` takes it.
-    """
+    """Those of the layers, by name, that ``convert``'s argument ``layers`` selects."""
     if layers is None:
         return found
     if isinstance(layers, (str, re.Pattern)):
         try:
             pattern = re.compile(layers)
         except re.error as error:
-            raise UsageError(f"convert: layers: {layers!r} is no regular expression: {error}.") from None
+            raise UsageError(f"convert: layers: {layers!r} is not a regular expression: {error}.") from None
         taken = {name: module for name, module in found.items() if pattern.search(name)}
     elif callable(layers):
         return {name: module for name, module in found.items() if layers(name, module)}
@@ -153,7 +140,7 @@ def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
         names = list(layers)
         for name in names:
             if name not in found:
-                raise UsageError(f"convert: layers: {name!r} is no layer that can be converted.{nearest(str(name), list(found))}")
+                raise UsageError(f"convert: layers: {name!r} is not a layer that can be converted.{nearest(str(name), list(found))}")
         taken = {name: found[name] for name in names}
     if not taken:
         some = ", ".join(list(found)[:5]) or "none"
@@ -162,7 +149,7 @@ def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
 
 
 def _put_class(module: nn.Module, kind: type[nn.Module]) -> None:
-    """Exchange a module's class; of a parametrized one, that below the class which torch made for it and takes away with its own."""
+    """Replace a module's class. For a parametrized module, torch has made a class on top; it stays on top, and torch can remove it."""
     if is_parametrized(module):
         names = {name: held for name, held in vars(type(module)).items() if name not in ("__dict__", "__weakref__")}
         kind = type(type(module).__name__, (kind,), names)
@@ -170,11 +157,11 @@ def _put_class(module: nn.Module, kind: type[nn.Module]) -> None:
 
 
 def _call_me(module: nn.Module, args: tuple[object, ...]) -> None:
-    """A hook that does nothing: in evaluation ``nn.TransformerEncoderLayer`` calls layers with hooks, and of others takes the weights."""
+    """A hook that does nothing: in evaluation ``nn.TransformerEncoderLayer`` reads the weights of layers that have no hooks."""
 
 
-def _tell_what_is_left(known: Mapping[nn.Module, Layer]) -> None:
-    """Matrices that no converted layer has, such as those of fused experts."""
+def _log_what_is_left(known: Mapping[nn.Module, Layer]) -> None:
+    """Log modules with matrices that are not converted, such as fused experts."""
     left = Counter(
         type(module).__name__
         for module in known
@@ -183,11 +170,11 @@ def _tell_what_is_left(known: Mapping[nn.Module, Layer]) -> None:
         and any(p is not None and p.dim() > 1 for p in module._parameters.values())
     )
     if left:
-        log.info("convert: left alone, with matrices of their own: %s.", ", ".join(f"{n} {name}" for name, n in sorted(left.items())))
+        log.info("convert: not converted, though they have matrices: %s.", ", ".join(f"{n} {name}" for name, n in sorted(left.items())))
 
 
 def _is_conv1d(module: nn.Module) -> bool:
-    """transformers' own, known without importing it."""
+    """Whether it is transformers' ``Conv1D``, found out without importing transformers."""
     kind = type_before_parametrizations(module)
     kind = origin_of(kind) or kind
     return any(k.__name__ == "Conv1D" and k.__module__ == "transformers.pytorch_utils" for k in kind.__mro__) and (

@@ -1,4 +1,4 @@
-"""Which casts the statistics of a configuration are of: those that a layer's GEMMs make, and those made on paper."""
+"""Which casts a configuration's statistics describe: those that a layer's GEMMs make, or casts made on paper."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling
 from numscope.precision.gemm.state import LayerState
+from numscope.precision.gemm.weights import is_same_both_ways
 
-DELAYED = "fp8_delayed_scaling"  # a recipe whose scales only the layers have that use it
-# The GEMM whose cast a statistic of an operand is of; where that one takes it as it is, the other one's.
+DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
+# The GEMM whose cast of an operand a statistic describes, and the GEMM that stands in where the first takes it in high precision.
 _TAKERS = {
     ("activation", "rowwise"): ("fprop", "wgrad"),
     ("activation", "columnwise"): ("wgrad", "fprop"),
@@ -23,7 +24,7 @@ _TAKERS = {
 
 
 def split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
-    """A switch's statistics under the names of ``summary/statistics.py``: those of a layer's own casts, those of casts on paper."""
+    """A switch's statistics, named as in ``summary/statistics.py``: those of the layer's own casts, and those of casts on paper."""
     of_operands = []
     for asked in switch.settings["stats"]:
         options = dict(asked.options)
@@ -35,17 +36,17 @@ def split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], 
 
 
 def paper_of(switch: Switch) -> list[Asked]:
-    """What a switch asks of casts on paper."""
+    """The statistics of casts on paper that a switch collects."""
     return [asked for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") not in (None, DELAYED)]
 
 
 def on_paper_name(asked: Asked) -> str:
-    """Its name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
+    """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
     return f"{dict(asked.options)['recipe']}_{asked.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:
-    """The statistics that a switch asks for of a recipe; None: of the layer's own casts."""
+    """The statistics of a recipe's casts that a switch collects; recipe None: of the layer's own casts."""
     return [asked.label for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") == recipe]
 
 
@@ -58,15 +59,15 @@ def is_delayed(state: LayerState) -> bool:
 
 
 def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
-    """The GEMMs into whose rows an operand is counted, the one that the statistic is of first.
+    """The GEMMs whose casts of an operand are counted for a statistic, the preferred one first.
 
-    A statistic without orientation is of whichever cast was made: a layer without dgrad (its input takes no gradient), or with a GEMM
-    switched off, has the other one. One of columns is of these alone, unless a cast is the same either way.
+    A statistic without orientation takes whichever cast was made: in a layer without dgrad (its input needs no gradient), or with a GEMM
+    switched off, that of the other GEMM. A columnwise one takes only columnwise casts, unless a cast is the same in both directions.
     """
     gemms = _TAKERS[operand, orientation]
     first, second = (plan[gemm, operand] for gemm in gemms)
-    alike = first is not None and first == second and _is_either_way(first, operand)
-    if plan.high:  # ``autocast`` may say otherwise in the forward
+    alike = first is not None and first == second and _is_alike(first, operand)
+    if plan.high:  # an ``autocast`` in the forward may change that
         return gemms
     if operand == "weight" and alike:
         return ("fprop",)  # one cast for both, made there
@@ -79,7 +80,5 @@ def _word_of(options: Mapping[str, object]) -> str:
     return "columnwise_" if options.get("orientation") == "columnwise" else ""
 
 
-def _is_either_way(how: How, operand: str) -> bool:
-    """Whether an operand's cast is the same for the GEMM that takes it transposed."""
-    rows, columns = how.scaling.block
-    return how.scaling.kind == "tensor" or (how.scaling.kind == "block" and operand == "weight" and rows == columns)
+def _is_alike(how: How, operand: str) -> bool:
+    return is_same_both_ways(how) if operand == "weight" else how.scaling.kind == "tensor"

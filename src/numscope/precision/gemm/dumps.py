@@ -1,9 +1,7 @@
-"""Whole tensors written to files, in the safetensors format: JSON and the elements' bytes, nothing that runs when it is read."""
+"""Whole tensors written to safetensors files, which hold JSON and the elements' bytes: reading one runs no code."""
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,47 +11,55 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from numscope.records.files import replacing
+from numscope.records.errors import UsageError
+from numscope.records.files import write_atomically
 from numscope.summary.unwrap import plain
 
 FOLDER = "tensor_dumps"
-LONGEST = 150  # characters of a file's name, before what follows the layer's
+LONGEST = 150  # characters of a layer's name within a file's name
 
-# Source: the safetensors format, https://github.com/huggingface/safetensors. Other dtypes are kept as bytes.
-_NAMES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
+# What every version of the format has; other dtypes are stored as bytes.
+_STORED = frozenset(
+    {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
+    | {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+)
 
 
 class Dumps:
-    """``<log_dir>/tensor_dumps/rank_<r>/iter_<step>/<layer>_<tensor>.safetensors``, a file a call: a step's further calls are ``…-2``.
+    """``<log_dir>/tensor_dumps/rank_<r>/iter_<step>/<layer>_<tensor>.safetensors``, and ``…-2`` for the second call in a step.
 
     Args:
-        log_dir: made where missing, when the first tensor comes.
+        log_dir: created with the first file if it does not exist.
         rank: this process's.
 
-    *Cost:* a copy of the tensor to the host and its bytes to the disk, at once: it is for a few layers and steps.
+    *Cost:* copies the tensor to the host and writes its bytes at once: meant for a few layers and steps.
     """
 
     def __init__(self, log_dir: str | os.PathLike[str], rank: int) -> None:
         self._folder = os.path.join(log_dir, FOLDER, f"rank_{rank}")
         self._step = -1
-        self._counts: dict[str, int] = {}  # of the step, by file's name
+        self._counts: dict[str, int] = {}  # files of this step, by name
 
     def write(self, step: int, layer: str, tensor: str, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
-        """Write one file; it is there whole or not at all.
+        """Write one file, whole or not at all.
 
         Args:
-            layer, tensor: names, which may hold anything.
-            parts: tensors by name.
-            about: what else the file says, in words.
+            step: number of the step.
+            layer, tensor: names, which may hold any character.
+            parts: tensors by name, of any device, dtype and layout.
+            about: goes into the file's metadata, beside the names and the dtypes of tensors that are stored as bytes.
 
-        Returns: its path.
+        Returns:
+            The file's path.
 
-        Raises: OSError.
+        Raises:
+            UsageError: safetensors is not installed.
+            OSError: the file can't be written.
         """
+        try:
+            from safetensors.torch import save
+        except ImportError:
+            raise UsageError("safetensors is not installed, which writes tensors. Install it: pip install 'numscope[runs]'.") from None
         if step != self._step:
             self._step = step
             self._counts.clear()
@@ -61,49 +67,27 @@ class Dumps:
         count = self._counts[name] = self._counts.get(name, 0) + 1
         folder = os.path.join(self._folder, f"iter_{step:06d}")
         path = os.path.join(folder, f"{name}{f'-{count}' if count > 1 else ''}.safetensors")
+        words = {"layer": layer, "tensor": tensor, "step": str(step), **about}
+        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+            stored = {part: _storable(part, plain(whole.detach()), words) for part, whole in parts.items()}
+            data = save(stored, words)
         os.makedirs(folder, exist_ok=True)
-        with replacing(path) as aside, open(aside, "wb") as file:
-            write_safetensors(file, parts, {"layer": layer, "tensor": tensor, "step": str(step), **about})
+        write_atomically(path, data)
         return path
 
 
 def file_name(layer: str, tensor: str) -> str:
-    """A name that any file system takes and that no other layer and tensor have."""
+    """A name that every file system accepts and that belongs to this layer and tensor alone."""
     name = quote(layer, safe="[]")
     if len(name) > LONGEST:
         name = f"{name[:LONGEST]}~{sha256(layer.encode()).hexdigest()[:12]}"
     return f"{name}_{quote(tensor, safe='[]')}"
 
 
-def write_safetensors(file: object, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
-    """Tensors and words as a safetensors file.
-
-    Args:
-        file: opened for writing bytes.
-        parts: of any device, dtype and layout.
-        about: goes into the file's metadata, with the dtype of what is kept as bytes.
-    """
-    write = file.write  # type: ignore[attr-defined]
-    header: dict[str, object] = {}
-    words = dict(about)
-    stored: list[Tensor] = []
-    end = 0
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-        for name, tensor in parts.items():
-            whole = plain(tensor.detach())
-            whole = (whole.to_dense() if whole.layout is not torch.strided else whole).cpu().resolve_conj().resolve_neg().contiguous()
-            known = _NAMES.get(whole.dtype)
-            if known is None:
-                words[f"{name}.dtype"] = str(whole.dtype).removeprefix("torch.")
-                whole = whole.reshape(*whole.shape, 1).view(torch.uint8) if whole.dim() else whole.reshape(1).view(torch.uint8)
-            begin, end = end, end + whole.numel() * whole.element_size()
-            header[name] = {"dtype": known or "U8", "shape": list(whole.shape), "data_offsets": [begin, end]}
-            stored.append(whole)
-        text = json.dumps({"__metadata__": words, **header}).encode()
-        text += b" " * (-len(text) % 8)  # so that elements are aligned where the file is mapped
-        write(len(text).to_bytes(8, "little"))
-        write(text)
-        for whole in stored:
-            nbytes = whole.numel() * whole.element_size()
-            if nbytes:
-                write((ctypes.c_char * nbytes).from_address(whole.data_ptr()))
+def _storable(name: str, x: Tensor, words: dict[str, str]) -> Tensor:
+    """The tensor as the format takes it; adds its dtype to the words where it is stored as bytes."""
+    x = (x.to_dense() if x.layout is not torch.strided else x).cpu().resolve_conj().resolve_neg().contiguous()
+    if x.dtype in _STORED:
+        return x
+    words[f"{name}.dtype"] = str(x.dtype).removeprefix("torch.")
+    return x.reshape(*x.shape, 1).view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Casts made on paper for statistics: what current and block scales would do to a tensor, of training as it is."""
+"""Casts made on paper for statistics: what current and block scaling would do to a tensor, without changing the training."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def how_of(key: str, tensor: str) -> How:
     """How a recipe casts a tensor.
 
     Args:
-        key: of ``operand_casts.ON_PAPER``.
-        tensor: ``weight`` or ``wgrad``, which take a weight's blocks; any other an activation's.
+        key: one of ``operand_casts.ON_PAPER``.
+        tensor: ``weight`` and ``wgrad`` are cast as weights, all others as activations.
     """
     plan = _RECIPES[key].plan()
     how = plan["fprop", "weight" if tensor in ("weight", "wgrad") else "activation"]
@@ -43,15 +43,15 @@ def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout) -> b
     """Merge what casts would do to a tensor into its extras' cells.
 
     Args:
-        tensor: any; a complex number is two elements, neighbors in its row. Integers are not cast.
-        kind: ``activation``, ``weight``…: which blocks it would have.
+        tensor: any. A complex number counts as two neighboring elements. Integers are not cast.
+        kind: ``activation``, ``weight``, …: decides on the blocks.
         cells: float64[layout.width] on the tensor's device.
-        layout: extras whose source is not a cast are passed over.
+        layout: extras whose source is not a cast are ignored.
 
     Returns:
         Whether the tensor could be cast.
 
-    *Cost:* one pass for each way, two where scales need the whole tensor's amax first; no sync.
+    *Cost:* one pass per cast, two if its scales need the whole tensor's amax first; no sync.
     """
     extras = [extra for extra in layout.extras if extra.source == "cast"]
     if not extras:

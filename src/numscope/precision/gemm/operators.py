@@ -1,56 +1,55 @@
-"""The products of converted layers as operators that torch.compile takes as they are: what they compute is bitwise the eager result.
+"""The GEMMs of converted layers as operators that torch.compile does not look into: what they compute is bitwise the eager result.
 
-A traced call says which layer (by its state's handle, in a tensor, so that layers of one shape share a graph) and which recipe (by its
-number); the plan itself is looked up when the operator runs, so that switches act on compiled models without compiling them again. x and
-the weight are kept for backward, as by a bare layer.
+A traced call names the layer (by its state's handle, in a tensor, so that layers of one shape share a graph) and the recipe (by its
+number). The operator looks up the plan when it runs, so that switches act on compiled models without compiling them again. x and the
+weight are kept for backward, as a bare layer keeps them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision.gemm import products
 from numscope.precision.gemm.autocasting import numbered, region
-from numscope.precision.gemm.linear import backward_gemms, forward_gemm, in_autocast_dtype
+from numscope.precision.gemm.passes import backward_pass, forward_pass, in_autocast_dtype
 from numscope.precision.gemm.plan import LayerPlan
-from numscope.precision.gemm.state import LayerState, live
+from numscope.precision.gemm.state import LayerState
+from numscope.precision.gemm.stepping import live
 from numscope.probe.optimizer import is_paused
-
-__all__ = ["traced_product"]
 
 
 def traced_product(module: nn.Module, state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What ``product`` is while torch.compile looks on.
+    """What ``product`` does while the call is compiled or traced.
 
     Args:
-        module, state, x, weight, bias: as ``product`` has them.
+        module, x, weight, bias: as ``product`` has them.
+        state: the module's.
     """
     number = 0  # its own recipe
     if region.depth:
         number = region.number or (1 if state.recipe.is_high else 0)
         is_high = not region.enabled
     else:
-        # Compiled as a bare layer where nothing is quantized now; a plan that changes later is compiled anew.
+        # Compiled as a bare layer where nothing is quantized now; when the plan changes later, the graph is compiled again.
         is_high = state.recipe is state.in_force and state.plan.high and state.results is None
     if is_high:
-        return products.fprop(x, weight, bias, True) if state.is_transposed else F.linear(x, weight, bias)
+        return products.linear(x, weight, bias, state.is_transposed)
     y: Tensor = torch.ops.numscope.fp8_linear(in_autocast_dtype(x), weight, bias, state.tag, number, state.is_transposed, module.training)
     return y
 
 
 def _found(tag: Tensor, number: int) -> tuple[LayerState, LayerPlan]:
-    state = live[int(tag)]
+    state = cast(LayerState, live[int(tag)])
     return state, state.plan_by(state.recipe if number == 0 else numbered(number))
 
 
 @torch.library.custom_op("numscope::fp8_linear", mutates_args=())
 def _fp8_linear(x: Tensor, weight: Tensor, bias: Tensor | None, tag: Tensor, number: int, is_transposed: bool, training: bool) -> Tensor:
     state, plan = _found(tag, number)
-    return forward_gemm(state, plan, x, weight, bias, training and not is_paused()).contiguous()
+    return forward_pass(state, plan, x, weight, bias, training and not is_paused()).contiguous()
 
 
 @_fp8_linear.register_fake
@@ -64,8 +63,8 @@ def _fp8_linear_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     state, plan = _found(tag, number)
     of_x, of_weight, of_bias = wanted
-    got = backward_gemms(state, plan, gradient, x, weight, bias, training and not is_paused(), (of_x, of_weight, of_bias))
-    dx, dw, db = (gradient.new_empty(0) if g is None else g.contiguous() for g in got)
+    gradients = backward_pass(state, plan, gradient, x, weight, bias, training and not is_paused(), (of_x, of_weight, of_bias))
+    dx, dw, db = (gradient.new_empty(0) if g is None else g.contiguous() for g in gradients)
     return dx, dw, db
 
 
@@ -85,8 +84,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, bias, tag = ctx.saved_tensors
     wanted = list(ctx.needs_input_grad[:3])
-    got = torch.ops.numscope.fp8_linear_backward(gradient, x, weight, bias, tag, ctx.number, ctx.training, wanted)
-    return *(g if is_wanted else None for g, is_wanted in zip(got, wanted, strict=True)), None, None, None, None
+    gradients = torch.ops.numscope.fp8_linear_backward(gradient, x, weight, bias, tag, ctx.number, ctx.training, wanted)
+    return *(g if is_wanted else None for g, is_wanted in zip(gradients, wanted, strict=True)), None, None, None, None
 
 
 _fp8_linear.register_autograd(_backward, setup_context=_keep)

@@ -1,16 +1,14 @@
-"""The three GEMMs of a linear layer, their operands, and a plan that says how each operand is quantized."""
+"""The three GEMMs of a linear layer, their operands, and the plan that decides how each operand is quantized."""
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from numscope.precision.casting.scaling import How
 from numscope.records.errors import UsageError
 from numscope.records.layer import GEMMS
 from numscope.records.words import nearest
-
-__all__ = ["GEMMS", "OPERANDS", "LayerPlan"]
 
 OPERANDS: Final = (
     ("fprop", "activation"),
@@ -20,55 +18,44 @@ OPERANDS: Final = (
     ("wgrad", "gradient"),
     ("wgrad", "activation"),
 )
-# Operands that their GEMM takes transposed: rows and blocks of one scale lie along the summed dimension, which is the first one here.
+# Operands that their GEMM takes transposed: rows and blocks that share a scale run along the first dimension, which is summed over.
 COLUMNWISE: Final = frozenset({("dgrad", "weight"), ("wgrad", "gradient"), ("wgrad", "activation")})
-_FIELDS: Final = tuple(f"{gemm}_{operand}" for gemm, operand in OPERANDS)
 
-
-_one: Final[dict[How, How]] = {}  # equal ones of all plans are one object: GEMMs that share a cast are known without a comparison
+_interned: Final[dict[How, How]] = {}  # equal ones in all plans are one object, so that GEMMs compare them by identity
 
 
 class LayerPlan(Mapping[tuple[str, str], How | None]):
-    """How a layer's three GEMMs take their operands; immutable, and equal to a plan that says the same.
+    """How each operand of a layer's three GEMMs is quantized. Plans are immutable values.
 
     Args:
-        hows: (GEMM, operand) → how it is quantized; None, or absent: it is taken as it is. A GEMM of two such operands is bitwise torch's.
+        hows: (GEMM, operand) → how it is quantized. None or a missing key leaves the operand in high precision. A GEMM with two such
+            operands is bitwise torch's.
+
+    Raises:
+        UsageError: for a key that is not in ``OPERANDS``, or a value that is neither a ``How`` nor None.
     """
 
-    __slots__ = ("_hash", "_hows", "high", *_FIELDS)
+    __slots__ = ("_hows", "high")
 
-    fprop_activation: How | None
-    fprop_weight: How | None
-    dgrad_gradient: How | None
-    dgrad_weight: How | None
-    wgrad_gradient: How | None
-    wgrad_activation: How | None
     high: bool  # all three GEMMs are torch's
-    _hows: tuple[How | None, ...]
-    _hash: int
+    _hows: dict[tuple[str, str], How | None]
 
     def __init__(self, hows: Mapping[tuple[str, str], How | None] | None = None) -> None:
         hows = {} if hows is None else hows
-        for key in hows:
+        for key, how in hows.items():
             if key not in OPERANDS:
                 raise UsageError(f"LayerPlan: got {key!r}, expected one of {', '.join(map(repr, OPERANDS))}.")
-        held = tuple(hows.get(key) for key in OPERANDS)
-        for key, how in zip(OPERANDS, held, strict=True):
             if how is not None and not isinstance(how, How):
                 raise UsageError(f"LayerPlan: {' '.join(key)}: got {how!r}, expected a How, or None for high precision.")
-        held = tuple(how and _one.setdefault(how, how) for how in held)
-        put = object.__setattr__
-        put(self, "_hows", held)
-        put(self, "_hash", hash(held))
-        put(self, "high", not any(held))
-        for field, how in zip(_FIELDS, held, strict=True):
-            put(self, field, how)
+        found = {key: how and _interned.setdefault(how, how) for key, how in ((key, hows.get(key)) for key in OPERANDS)}
+        object.__setattr__(self, "_hows", found)
+        object.__setattr__(self, "high", not any(found.values()))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"LayerPlan: {name}: a plan is immutable. Use replace() or with_high().")
 
     def __getitem__(self, key: tuple[str, str]) -> How | None:
-        return self._hows[OPERANDS.index(key)] if key in OPERANDS else self._missing(key)
+        return self._hows[key]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(OPERANDS)
@@ -80,72 +67,70 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
         return self._hows == other._hows if isinstance(other, LayerPlan) else NotImplemented
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(tuple(self._hows.values()))
 
     def __reduce__(self) -> tuple[type[LayerPlan], tuple[dict[tuple[str, str], How | None]]]:
-        return LayerPlan, (dict(zip(OPERANDS, self._hows, strict=True)),)
+        return LayerPlan, (self._hows,)
 
     def __repr__(self) -> str:
         return f"LayerPlan({self.text()})"
 
-    def items(self) -> ItemsView[tuple[str, str], How | None]:
-        return dict(zip(OPERANDS, self._hows, strict=True)).items()
-
     def is_high(self, gemm: str) -> bool:
-        """Whether a GEMM takes both operands as they are.
+        """Whether a GEMM takes both of its operands in high precision.
 
         Args:
             gemm: one of ``GEMMS``.
 
         Raises:
-            UsageError: of another name.
+            UsageError: for any other name.
         """
         _check_gemm(gemm)
         return all(how is None for (of, _), how in self.items() if of == gemm)
 
     def with_high(self, gemms: Iterable[str] = GEMMS) -> LayerPlan:
-        """The same with some GEMMs in high precision.
+        """The same plan with some GEMMs in high precision.
 
         Args:
-            gemms: of ``GEMMS``.
+            gemms: a list of names from ``GEMMS``.
 
         Raises:
-            UsageError: of another name.
+            UsageError: for any other name, or for a single string.
         """
-        gemms = _check_gemms(gemms)
+        if isinstance(gemms, str):
+            raise UsageError(f"gemms: got {gemms!r}, expected a list of {', '.join(GEMMS)}, such as [{gemms!r}].")
+        gemms = tuple(gemms)
+        for gemm in gemms:
+            _check_gemm(gemm)
         return self.replace({key: None for key in OPERANDS if key[0] in gemms})
 
     def replace(self, changes: Mapping[tuple[str, str], How | None]) -> LayerPlan:
-        """The same with some operands changed.
+        """The same plan with some operands changed.
 
         Args:
-            changes: (GEMM, operand) → how, or None.
+            changes: (GEMM, operand) → how it is quantized, or None.
         """
-        return LayerPlan({**dict(self.items()), **changes})
+        return LayerPlan({**self._hows, **changes})
 
     def moved_to(self, old: LayerPlan, new: LayerPlan) -> LayerPlan:
-        """What was changed of one plan, on top of another: how switches outlast a change of recipes.
+        """The changes that this plan made to one plan, applied to another: this is how a switch outlasts a change of recipe.
 
         Args:
-            old: what this plan was made from.
-            new: what it is to be made from now.
+            old: the plan that this one was made from.
+            new: the plan to change in the same way.
         """
         return new.replace({key: how for key, how in self.items() if how != old[key]})
 
     def text(self) -> str:
         """One line for logs: ``fprop e4m3fn delayed × e4m3fn delayed, dgrad high precision, …``."""
-        said = []
+        parts = []
         for gemm in GEMMS:
             first, second = (how for (of, _), how in self.items() if of == gemm)
-            said.append(f"{gemm} {'high precision' if first is second is None else f'{_word(first)} × {_word(second)}'}")
-        return ", ".join(said)
+            parts.append(f"{gemm} {'high precision' if first is second is None else f'{_word(first)} × {_word(second)}'}")
+        return ", ".join(parts)
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """GEMM, operand and how in words, in the order of ``OPERANDS``."""
+        """GEMM, operand and format in words, in the order of ``OPERANDS``."""
         return [(gemm, operand, _word(how)) for (gemm, operand), how in self.items()]
-
-    def _missing(self, key: Any) -> How | None:
-        raise KeyError(key)
 
 
 def _word(how: How | None) -> str:
@@ -155,12 +140,3 @@ def _word(how: How | None) -> str:
 def _check_gemm(gemm: str) -> None:
     if gemm not in GEMMS:
         raise UsageError(f"gemms: got {gemm!r}, expected one of {', '.join(GEMMS)}.{nearest(str(gemm), GEMMS)}")
-
-
-def _check_gemms(gemms: Iterable[str]) -> frozenset[str]:
-    if isinstance(gemms, str):
-        raise UsageError(f"gemms: got {gemms!r}, expected a list of {', '.join(GEMMS)}, such as [{gemms!r}].")
-    gemms = tuple(gemms)
-    for gemm in gemms:
-        _check_gemm(gemm)
-    return frozenset(gemms)

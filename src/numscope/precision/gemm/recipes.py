@@ -1,4 +1,4 @@
-"""Recipes: which format and scaling each operand of each GEMM has, by the names that Transformer Engine and torchao gave them."""
+"""Recipes: which format and scaling each operand of each GEMM has, under the names of Transformer Engine and torchao."""
 
 from __future__ import annotations
 
@@ -8,30 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from numscope.precision.casting.delayed import History
-from numscope.precision.casting.scaling import PER_ROW, PER_TENSOR, How, Scaling
+from numscope.precision.casting.scaling import MX, PER_ROW, PER_TENSOR, How, Rounding, Scaling
 from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
 from numscope.records.words import nearest
 
-__all__ = [
-    "E4M3",
-    "E5M2",
-    "HYBRID",
-    "MXFP8",
-    "NVFP4",
-    "RECIPES",
-    "BlockScaling",
-    "CurrentScaling",
-    "Custom",
-    "DelayedScaling",
-    "HighPrecision",
-    "Recipe",
-    "RowwiseScaling",
-    "recipe_of",
-]
-
-# Formats of fp8 recipes: e4m3 forward with e5m2 gradients, or one for all.
+# Formats of fp8 recipes: e4m3 with e5m2 for gradients, or one for all operands.
 HYBRID: Final = "hybrid"
 E4M3: Final = "e4m3"
 E5M2: Final = "e5m2"
@@ -39,17 +22,17 @@ _FP8_FORMATS: Final = (HYBRID, E4M3, E5M2)
 
 
 class Recipe:
-    """What all recipes can do. Recipes are immutable values; two that say the same are equal."""
+    """What all recipes have in common. Recipes are immutable values, and equal if their settings are."""
 
     __slots__ = ()
 
     def plan(self) -> LayerPlan:
-        """What a layer's GEMMs do under it."""
+        """What a layer's GEMMs do under this recipe."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """As ``recipe_of`` takes it."""
+        """The name that ``recipe_of`` takes."""
         return next(name for name, recipe in RECIPES.items() if recipe is type(self))
 
     @property
@@ -61,27 +44,53 @@ class Recipe:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Recipe:
-        return self  # immutable; its process group can't be copied, and a copy of a model shares amaxes in the same one
+        return self  # a process group can't be copied, and the copy of a model shares amaxes in the same group
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process group is its process's own: whoever loads a pickle gives another, or shares with all ranks.
+        # A process group exists in its process only. Whoever loads a pickle gives another one, or shares amaxes with all ranks.
         return {name: None if name == "amax_group" else value for name, value in self.__dict__.items()}
 
 
+class _Fp8Recipe(Recipe):
+    """A recipe with one format for activations and weights and one for gradients."""
+
+    fp8_format: str
+
+    def __post_init__(self) -> None:
+        given = self.fp8_format  # other libraries' enumerations are recognized by their members' names
+        key = str(getattr(given, "name", given)).lower().removesuffix("fn")
+        if key not in _FP8_FORMATS:
+            hint = nearest(key, _FP8_FORMATS)
+            raise UsageError(f"{type(self).__name__}: fp8_format: got {given!r}, expected one of {', '.join(_FP8_FORMATS)}.{hint}")
+        object.__setattr__(self, "fp8_format", key)
+        self.plan()  # raises if a setting is out of range
+
+    def plan(self) -> LayerPlan:
+        forward = format_of(E5M2 if self.fp8_format == E5M2 else E4M3)
+        backward = format_of(E4M3 if self.fp8_format == E4M3 else E5M2)
+        return _plan(lambda operand: self._how(operand, backward if operand == "gradient" else forward))
+
+    def _how(self, operand: str, form: Format) -> How:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class DelayedScaling(Recipe):
-    """One scale a tensor, from the amaxes of the steps before; fp8 in one pass over each operand.
+class DelayedScaling(_Fp8Recipe):
+    """One scale per tensor, from the amaxes of previous steps: each operand is cast to fp8 in one pass.
 
     Args:
         fp8_format: ``hybrid`` (e4m3, gradients e5m2), ``e4m3`` or ``e5m2``.
         margin: scales are divided by 2 to this power.
-        amax_history_len: steps whose amaxes count.
-        amax_compute_algo: the largest of them, or the last.
+        amax_history_len: number of steps whose amaxes count.
+        amax_compute_algo: ``max``, the largest of them, or ``most_recent``.
         interval: steps from one new scale to the next.
         reduce_amax: whether ranks share amaxes at the end of a step.
-        amax_group: process group to share them in; None: all ranks. A pickle leaves it out.
+        amax_group: process group to share them in; None: all ranks. It is left out of pickles.
 
-    *Source:* Micikevicius et al., "FP8 Formats for Deep Learning", 2022; defaults as Transformer Engine's recipe of this name.
+    Raises:
+        UsageError: a setting is out of range.
+
+    *Source:* Micikevicius et al., "FP8 Formats for Deep Learning", 2022; defaults as in Transformer Engine's recipe of this name.
     """
 
     fp8_format: str = HYBRID
@@ -93,33 +102,35 @@ class DelayedScaling(Recipe):
     amax_group: Any = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        _take_fp8_format(self)
-        self.history(How(format_of(E4M3), margin=self.margin), "meta")  # refuses what is out of range
+        super().__post_init__()
+        self.history(How(format_of(E4M3), margin=self.margin), "meta")  # raises if a setting is out of range
 
-    def plan(self) -> LayerPlan:
-        forward, backward = _formats(self.fp8_format)
-        return _plan(lambda operand: How(backward if operand == "gradient" else forward, margin=self.margin, delayed=True))
+    def _how(self, operand: str, form: Format) -> How:
+        return How(form, margin=self.margin, delayed=True)
 
     def history(self, how: How, device: Any = "cpu") -> History:
-        """A fresh history of one operand.
+        """A new history for one operand.
 
         Args:
-            how: the operand's; its margin counts.
-            device: of its tensors.
+            how: how the operand is quantized; its format and margin count.
+            device: of the history's tensors.
         """
         return History(how.format, self.amax_history_len, self.amax_compute_algo, how.margin, self.interval, device)
 
 
 @dataclass(frozen=True)
-class CurrentScaling(Recipe):
-    """One scale a tensor, from its own amax.
+class CurrentScaling(_Fp8Recipe):
+    """One scale per tensor, from its own amax.
 
     Args:
         fp8_format: ``hybrid`` (e4m3, gradients e5m2), ``e4m3`` or ``e5m2``.
         margin: scales are divided by 2 to this power.
-        power_of_two: scales are rounded down to powers of two.
-        reduce_amax: whether ranks share amaxes of activations and gradients; one all-reduce a tensor.
-        amax_group: process group to share them in; None: all ranks. A pickle leaves it out.
+        power_of_two: round scales down to powers of two.
+        reduce_amax: whether ranks share amaxes of activations and gradients, in one all-reduce per tensor.
+        amax_group: process group to share them in; None: all ranks. It is left out of pickles.
+
+    Raises:
+        UsageError: a setting is out of range.
     """
 
     fp8_format: str = HYBRID
@@ -128,44 +139,39 @@ class CurrentScaling(Recipe):
     reduce_amax: bool = False
     amax_group: Any = dataclasses.field(default=None, compare=False)
 
-    def __post_init__(self) -> None:
-        _take_fp8_format(self)
-        self.plan()
-
-    def plan(self) -> LayerPlan:
-        forward, backward = _formats(self.fp8_format)
-        scaling = dataclasses.replace(PER_TENSOR, power_of_two=self.power_of_two)
-        return _plan(lambda operand: How(backward if operand == "gradient" else forward, scaling, self.margin))
+    def _how(self, operand: str, form: Format) -> How:
+        return How(form, dataclasses.replace(PER_TENSOR, power_of_two=self.power_of_two), self.margin)
 
 
 @dataclass(frozen=True)
-class RowwiseScaling(Recipe):
-    """A scale for each row of what a GEMM takes: each token, each output feature.
+class RowwiseScaling(_Fp8Recipe):
+    """One scale per row of an operand, as its GEMM takes it: per token, per output feature.
 
     Args:
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
-        power_of_two: scales are rounded down to powers of two.
+        power_of_two: round scales down to powers of two.
+
+    Raises:
+        UsageError: an unknown format.
     """
 
     fp8_format: str = E4M3
     power_of_two: bool = False
 
-    def __post_init__(self) -> None:
-        _take_fp8_format(self)
-
-    def plan(self) -> LayerPlan:
-        forward, backward = _formats(self.fp8_format)
-        scaling = dataclasses.replace(PER_ROW, power_of_two=self.power_of_two)
-        return _plan(lambda operand: How(backward if operand == "gradient" else forward, scaling))
+    def _how(self, operand: str, form: Format) -> How:
+        return How(form, dataclasses.replace(PER_ROW, power_of_two=self.power_of_two))
 
 
 @dataclass(frozen=True)
-class BlockScaling(Recipe):
-    """A scale for each 1 × 128 of activations and gradients and for each 128 × 128 of weights.
+class BlockScaling(_Fp8Recipe):
+    """One scale per 1 × 128 block of activations and gradients, and per 128 × 128 block of weights.
 
     Args:
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
-        power_of_two: scales are rounded down to powers of two.
+        power_of_two: round scales down to powers of two.
+
+    Raises:
+        UsageError: an unknown format.
 
     *Source:* DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.3.
     """
@@ -173,47 +179,36 @@ class BlockScaling(Recipe):
     fp8_format: str = E4M3
     power_of_two: bool = True
 
-    def __post_init__(self) -> None:
-        _take_fp8_format(self)
-
-    def plan(self) -> LayerPlan:
-        forward, backward = _formats(self.fp8_format)
-        return _plan(
-            lambda operand: How(
-                backward if operand == "gradient" else forward,
-                Scaling("block", (128, 128) if operand == "weight" else (1, 128), self.power_of_two),
-            )
-        )
+    def _how(self, operand: str, form: Format) -> How:
+        return How(form, Scaling("block", (128, 128) if operand == "weight" else (1, 128), self.power_of_two))
 
 
 @dataclass(frozen=True)
-class MXFP8(Recipe):
-    """A power of two for each 32 elements along the summed dimension.
+class MXFP8(_Fp8Recipe):
+    """One power of two per 32 elements along the dimension that is summed over.
 
     Args:
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
+
+    Raises:
+        UsageError: an unknown format.
 
     *Source:* OCP Microscaling Formats 1.0; Rouhani et al., "Microscaling Data Formats for Deep Learning", 2023.
     """
 
     fp8_format: str = E4M3
 
-    def __post_init__(self) -> None:
-        _take_fp8_format(self)
-
-    def plan(self) -> LayerPlan:
-        forward, backward = _formats(self.fp8_format)
-        scaling = Scaling("block", (1, 32), power_of_two=True, scale_format="e8m0")
-        return _plan(lambda operand: How(backward if operand == "gradient" else forward, scaling))
+    def _how(self, operand: str, form: Format) -> How:
+        return How(form, MX)
 
 
 @dataclass(frozen=True)
 class NVFP4(Recipe):
-    """Four bits: an e4m3 scale for each 16 elements (weights: 16 × 16) under one float32 scale of the tensor.
+    """Four bits: one e4m3 scale per 16 elements (weights: 16 × 16) under one float32 scale for the tensor.
 
     Args:
-        two_dimensional_weights: blocks of weights are 16 × 16, the same in forward and backward; else 1 × 16.
-        stochastic_rounding: of gradients, from torch's own generator. Off, so that a run can be done again bitwise.
+        two_dimensional_weights: use 16 × 16 blocks for weights, the same in forward and backward; else 1 × 16.
+        stochastic_rounding: round gradients stochastically, with torch's own generator. Off by default, so that runs repeat bitwise.
 
     *Source:* NVIDIA, "Pretraining Large Language Models with NVFP4", 2025; without its random Hadamard transform.
     """
@@ -224,9 +219,8 @@ class NVFP4(Recipe):
     def plan(self) -> LayerPlan:
         def how(operand: str) -> How:
             block = (16, 16) if operand == "weight" and self.two_dimensional_weights else (1, 16)
-            rounding: Literal["nearest_even", "stochastic"] = (
-                "stochastic" if operand == "gradient" and self.stochastic_rounding else "nearest_even"
-            )
+            is_stochastic = operand == "gradient" and self.stochastic_rounding
+            rounding: Rounding = "stochastic" if is_stochastic else "nearest_even"
             return How(format_of("e2m1fn"), Scaling("block", block, scale_format="e4m3fn"), rounding=rounding)
 
         return _plan(how)
@@ -234,7 +228,7 @@ class NVFP4(Recipe):
 
 @dataclass(frozen=True)
 class HighPrecision(Recipe):
-    """All three GEMMs as torch has them: what switches and ``autocast`` begin from."""
+    """All three GEMMs as torch computes them, until a switch or ``autocast`` changes that."""
 
     def plan(self) -> LayerPlan:
         return LayerPlan()
@@ -246,11 +240,11 @@ class HighPrecision(Recipe):
 
 @dataclass(frozen=True)
 class Custom(Recipe):
-    """A plan of one's own: any format and scaling for each operand of each GEMM.
+    """A plan of your own: any format and scaling for each operand of each GEMM.
 
     Args:
         layer_plan: how each operand is quantized.
-        delayed: what amax histories of its delayed operands are like; None: as ``DelayedScaling()``.
+        delayed: settings for the amax histories of its delayed operands; None: those of ``DelayedScaling()``.
     """
 
     layer_plan: LayerPlan
@@ -278,15 +272,15 @@ _ALIASES: Final = {"mx": "mxfp8", "high": "high_precision", "block_scaling": "bl
 
 
 def recipe_of(recipe: Recipe | LayerPlan | str | type[Recipe] | None, where: str = "recipe") -> Recipe:
-    """The recipe of a name.
+    """The recipe that a name or a plan stands for.
 
     Args:
-        recipe: ``delayed``, ``current``, ``rowwise``, ``block``, ``mxfp8``, ``nvfp4`` or ``high_precision``; a recipe is returned as it is;
-            a plan becomes a recipe of its own; None: ``DelayedScaling()``.
+        recipe: ``delayed``, ``current``, ``rowwise``, ``block``, ``mxfp8``, ``nvfp4`` or ``high_precision``; a plan, which becomes a
+            ``Custom`` recipe; a recipe, which is returned as it is; None: ``DelayedScaling()``.
         where: begins the error's message.
 
     Raises:
-        UsageError: of a name that no recipe has.
+        UsageError: anything else.
     """
     if isinstance(recipe, Recipe):
         return recipe
@@ -306,19 +300,3 @@ def recipe_of(recipe: Recipe | LayerPlan | str | type[Recipe] | None, where: str
 
 def _plan(how: Callable[[str], How]) -> LayerPlan:
     return LayerPlan({(gemm, operand): how(operand) for gemm, operand in OPERANDS})
-
-
-def _take_fp8_format(recipe: Any) -> None:
-    """Bring it into our spelling; other libraries' enumerations are known by their members' names."""
-    given = recipe.fp8_format
-    key = str(getattr(given, "name", given)).lower().removesuffix("fn")
-    if key not in _FP8_FORMATS:
-        raise UsageError(
-            f"{type(recipe).__name__}: fp8_format: got {given!r}, expected one of {', '.join(_FP8_FORMATS)}.{nearest(key, _FP8_FORMATS)}"
-        )
-    object.__setattr__(recipe, "fp8_format", key)
-
-
-def _formats(fp8_format: str) -> tuple[Format, Format]:
-    """Of activations and weights, of gradients."""
-    return format_of(E5M2 if fp8_format == E5M2 else E4M3), format_of(E4M3 if fp8_format == E4M3 else E5M2)

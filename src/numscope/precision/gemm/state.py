@@ -1,9 +1,7 @@
-"""What a converted layer keeps beside its parameters: its plan, its operands' amax histories, its weight's codes."""
+"""What a converted layer keeps beside its parameters: its recipe and plan, the amax histories of its operands, its weight's codes."""
 
 from __future__ import annotations
 
-import itertools
-import sys
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -11,54 +9,20 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
-from numscope.precision.casting.cast import Cast, cast, empty_cells
-from numscope.precision.casting.decoding import values_of
+from numscope.precision.casting.cast import Cast
 from numscope.precision.casting.delayed import History
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.autocasting import FALLBACK, HIGH, region
 from numscope.precision.gemm.plan import LayerPlan
-from numscope.precision.gemm.recipes import CurrentScaling, Custom, DelayedScaling, Recipe
-from numscope.probe.layer_names import layers_of, own_parameters
-
-__all__ = ["ATTRIBUTE", "Backend", "Cohort", "LayerState", "group_of", "live", "named_states", "state_of", "states"]
+from numscope.precision.gemm.recipes import Custom, DelayedScaling, Recipe
+from numscope.precision.gemm.stepping import Cohort, follow, group_of
+from numscope.precision.gemm.weights import KeptWeights
+from numscope.probe.layer_names import own_parameters
 
 Backend = Literal["auto", "emulate", "scaled_mm"]
-Observer = Callable[[str, str, Tensor, Cast], None]
+CastObserver = Callable[[str, str, Tensor, Cast], None]
 
 ATTRIBUTE: Final = "_numscope_fp8"  # of a converted module, in its __dict__
-_num_dispatch_modes = torch._C._len_torch_dispatch_stack
-_handles = itertools.count(1)
-live: Final[weakref.WeakValueDictionary[int, LayerState]] = weakref.WeakValueDictionary()  # by handle
-
-
-class Cohort:
-    """The layers that one call converted: their steps end together, with their optimizer's."""
-
-    __slots__ = ("__weakref__", "has_run", "said")
-
-    def __init__(self) -> None:
-        self.has_run = False  # a forward that counts, since the last step
-        self.said: set[str] = set()  # what the log was told of all of them
-
-    def __reduce__(self) -> tuple[type[Cohort], tuple[()]]:
-        return Cohort, ()
-
-
-class _KeptWeight:
-    """A weight's codes, and what they were made from."""
-
-    __slots__ = ("cast", "counted", "pointer", "recorded", "version", "weight")
-
-    def __init__(self, weight: Tensor, cast: Cast, recorded: bool, counted: dict[str, Tensor]) -> None:
-        self.weight = weakref.ref(weight)
-        self.version = weight._version
-        self.pointer = weight.data_ptr()  # ``weight.data = other`` moves it and not the version
-        self.cast = cast
-        self.recorded = recorded
-        self.counted = counted  # the cells that it was counted into, by GEMM
-
-    def is_of(self, weight: Tensor) -> bool:
-        return self.weight() is weight and self.version == weight._version and self.pointer == weight.data_ptr()
 
 
 class LayerState:
@@ -67,14 +31,15 @@ class LayerState:
     Args:
         module: the layer.
         name: its qualified name.
-        recipe: what it runs by outside ``autocast``, and within one that names none.
+        recipe: what it runs by outside ``autocast``, and within an ``autocast`` that names no recipe.
         backend: ``auto``, ``emulate`` or ``scaled_mm``.
-        cohort: of the layers converted together; None: alone.
+        cohort: the layers converted together; None: this layer alone.
+        is_transposed: whether the weight is stored as [in_features, out_features], as transformers' ``Conv1D`` does.
 
-    ``plan`` is what its GEMMs do now; whoever assigns it (switches do, between steps) has the word until None is assigned. ``default`` is
-    the plan of the recipe in force. ``observer`` is called with GEMM, operand, the tensor and the cast for each operand that a GEMM takes
-    quantized; ``cells`` are what such operands are counted into, by (GEMM, operand), in the same pass. ``results`` are casts of what the
-    GEMMs give: ``output``, ``dgrad``, ``wgrad``.
+    ``plan`` is what its GEMMs do now. An assigned plan stays in effect until None is assigned. ``default`` is the plan of the recipe in
+    force. ``observer`` is called with GEMM, operand, tensor and cast for each quantized operand of a GEMM; ``cells`` holds, by (GEMM,
+    operand), float64[6] tensors that the same pass counts into. ``results`` are casts of the GEMMs' results ``output``, ``dgrad`` and
+    ``wgrad``.
     """
 
     __slots__ = (
@@ -82,7 +47,6 @@ class LayerState:
         "_assigned",
         "_plan",
         "_switch",
-        "_weights",
         "backend",
         "cells",
         "cohort",
@@ -91,6 +55,7 @@ class LayerState:
         "histories",
         "in_force",
         "is_transposed",
+        "kept_weights",
         "module",
         "name",
         "observer",
@@ -115,19 +80,21 @@ class LayerState:
         self.cohort = Cohort() if cohort is None else cohort
         self.is_transposed = is_transposed
         self.module: weakref.ref[nn.Module] | None = None if module is None else weakref.ref(module)
-        self.observer: Observer | None = None
+        self.observer: CastObserver | None = None
         self.cells: Mapping[tuple[str, str], Tensor] | None = None
         self.results: Mapping[str, How] | None = None
         self.histories: dict[tuple[str, str], History] = {}  # by operand and format
-        self.said: set[tuple[str, str]] = set()  # what the log was told of this layer, by GEMM
-        self._weights: dict[tuple[int, bool], _KeptWeight] = {}  # by the plan's How and whether it is columnwise
-        self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # on top of which default, what
+        self.kept_weights = KeptWeights()
+        self.said: set[tuple[str, str]] = set()  # log messages about this layer, by GEMM, each logged once
+        self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # the default plan at that time, and the plan assigned
         self._switch: Callable[[LayerPlan], LayerPlan] | None = None
         self.in_force: Recipe = recipe
         self.default = self._plan = recipe.plan()
-        self._register()
+        self.handle = follow(self)
+        with torch.inference_mode(False):
+            self.tag = torch.tensor(self.handle, device="cpu")  # what compiled graphs know it by
 
-    # What runs ------------------------------------------------------------------------------------------------------------
+    # ---- the plan
 
     @property
     def plan(self) -> LayerPlan:
@@ -141,7 +108,7 @@ class LayerState:
 
     @property
     def switch(self) -> Callable[[LayerPlan], LayerPlan] | None:
-        """What a configuration makes of the default plan, whichever recipe comes into force; an assigned plan goes before it."""
+        """What a configuration makes of the default plan, whichever recipe comes into force. An assigned plan takes precedence."""
         return self._switch
 
     @switch.setter
@@ -150,7 +117,7 @@ class LayerState:
         self._put_plan()
 
     def current_plan(self) -> LayerPlan:
-        """What its GEMMs do here and now: as ``plan``, but for what ``autocast`` says. *Cost:* some comparisons."""
+        """What its GEMMs do here and now: ``plan``, unless an ``autocast`` around the call decides otherwise. *Cost:* a few comparisons."""
         wanted = self.recipe
         if region.depth:
             if not region.enabled:
@@ -159,10 +126,10 @@ class LayerState:
         return self.plan_by(wanted)
 
     def plan_by(self, recipe: Recipe) -> LayerPlan:
-        """What its GEMMs do by a recipe, which is in force from now on.
+        """Bring a recipe into force, and return the plan under it.
 
         Args:
-            recipe: its own or another.
+            recipe: the layer's own or another.
         """
         if recipe is not self.in_force:
             if recipe != self.in_force:
@@ -176,219 +143,68 @@ class LayerState:
         if self._assigned is not None:
             before, plan = self._assigned
             self._plan = plan if before == self.default else plan.moved_to(before, self.default)
-        used = {id(how) for how in self._plan.values()}
-        self._weights = {key: kept for key, kept in self._weights.items() if key[0] in used}
+        self.kept_weights.drop_unused(self._plan)
 
-    # Operands -------------------------------------------------------------------------------------------------------------
+    # ---- the end of a step, for stepping.py
 
-    def quantize(
-        self,
-        gemm: str,
-        operand: str,
-        x: Tensor,
-        how: How,
-        *,
-        columnwise: bool = False,
-        values: bool = True,
-        codes: bool = False,
-        record: bool = False,
-        also: str | None = None,
-        counts: bool = True,
-    ) -> Cast:
-        """Cast an operand as its GEMM takes it.
-
-        Args:
-            gemm, operand: which.
-            x: the tensor.
-            how: from the plan.
-            columnwise: the GEMM takes it transposed.
-            values, codes: what is wanted.
-            record: whether its amax joins the history of delayed scaling.
-            also: another GEMM that takes the same cast.
-            counts: whether ``cells`` and ``observer`` get it: not in evaluation, a replay, a checkpoint's second pass.
-        """
-        scale = amax = group = None
-        if how.delayed:
-            history = self.histories.get((operand, how.format.name)) or self.new_history(operand, how, x.device)
-            scale = history.scale
-            if record:
-                amax = history.amax
-                self.cohort.has_run = True
-        elif operand != "weight" and type(self.in_force) is CurrentScaling and self.in_force.reduce_amax:
-            group = group_of(self.in_force.amax_group)
-        counted = cells = None
-        if self.cells is not None and counts:
-            takers = (gemm,) if also is None else (gemm, also)
-            counted = [self.cells[taker, operand] for taker in takers if (taker, operand) in self.cells]
-            cells = None if not counted else counted[0] if len(counted) == 1 else empty_cells(x.device)
-        made = cast(x, how, scale=scale, columnwise=columnwise, values=values, codes=codes, cells=cells, amax=amax, group=group)
-        if counted and len(counted) > 1:
-            for into in counted:
-                into[:4] += cells[:4]  # type: ignore[index]
-                torch.maximum(into[4:], cells[4:], out=into[4:])  # type: ignore[index]
-        if self.observer is not None and counts:
-            self.observer(gemm, operand, x, made)
-            if also is not None:
-                self.observer(also, operand, x, made)
-        return made
-
-    def weight(
-        self,
-        gemm: str,
-        weight: Tensor,
-        how: How,
-        *,
-        columnwise: bool,
-        dtype: torch.dtype,
-        codes: bool = False,
-        record: bool = False,
-        counts: bool = True,
-    ) -> Cast:
-        """Cast the weight, or take the codes that were kept: it is quantized once until it changes.
-
-        Args:
-            gemm: which.
-            weight: as the module has it.
-            how: from the plan.
-            columnwise: the GEMM takes it transposed.
-            dtype: of the values.
-            codes: codes alone are wanted, else values alone.
-            record, counts: as ``quantize`` has them.
-        """
-        if how.scaling.kind == "tensor" or (how.scaling.kind == "block" and how.scaling.block[0] == how.scaling.block[1]):
-            columnwise = False  # the same either way
-        # A dispatch mode (the op probe of a replay, selective checkpointing) is to see the same operations each time, from the weight on.
-        kept = None if _num_dispatch_modes() else self._weights.get((id(how), columnwise))
-        cells = self.cells.get((gemm, "weight")) if counts and self.cells is not None else None
-        counted: dict[str, Tensor] = {}
-        if kept is not None and kept.is_of(weight):
-            counted = kept.counted
-            recorded = kept.recorded or not (record and how.delayed)
-            shown = counts and self.observer is not None
-            if recorded and not shown and (cells is None or counted.get(gemm) is cells):
-                made = kept.cast
-                return made if codes else Cast(values_of(made, weight, dtype), None, made.scale_inv, how, columnwise)
-        same = weight.dtype is dtype
-        keeps = self._keeps(weight)
-        made = self.quantize(
-            gemm,
-            "weight",
-            weight,
-            how,
-            columnwise=columnwise,
-            values=same and not codes,
-            codes=codes or keeps or not same,
-            record=record,
-            counts=counts,
-        )
-        values = made.values if same or codes else values_of(made, weight, dtype)
-        if keeps:
-            made.values = None
-            counted = counted if cells is None else {**counted, gemm: cells}
-            self._weights[id(how), columnwise] = _KeptWeight(weight, made, record, counted)
-        return made if codes else Cast(values, None, made.scale_inv, how, columnwise)
-
-    def _keeps(self, weight: Tensor) -> bool:
-        """Whether the weight is there as long as the layer: not one that is gathered for a call, and not one that is computed."""
+    def parameters(self) -> Mapping[str, nn.Parameter | None]:
+        """The layer's own parameters; empty when the layer is gone."""
         module = None if self.module is None else self.module()
-        gathered = module is not None and "_is_fsdp_managed_module" in module.__dict__
-        return isinstance(weight, nn.Parameter) and not gathered and not weight.is_inference()
+        return {} if module is None else own_parameters(module)
 
-    def new_history(self, operand: str, how: How, device: torch.device) -> History:
-        """An operand's first history in a format.
+    def device(self) -> torch.device:
+        """Where its parameters are; the CPU if it has none."""
+        return next((p.device for p in self.parameters().values() if p is not None), torch.device("cpu"))
+
+    def amax_group(self) -> Any:
+        """The process group that shares amaxes at the end of a step, None for none."""
+        recipe = self.in_force
+        return group_of(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
+
+    def history(self, operand: str, how: How, device: torch.device) -> History:
+        """An operand's history in a format, started where there is none.
 
         Args:
-            operand: which.
-            how: it is quantized.
-            device: of the operand.
+            operand: ``activation``, ``weight`` or ``gradient``.
+            how: how it is quantized.
+            device: where the operand is.
         """
-        recipe = self.in_force
-        if isinstance(recipe, Custom):
-            recipe = recipe.delayed or FALLBACK
-        elif not isinstance(recipe, DelayedScaling):
-            recipe = FALLBACK
-        history = recipe.history(how, device)
-        self.histories[operand, how.format.name] = history
+        history = self.histories.get((operand, how.format.name))
+        if history is None:
+            recipe = self.in_force.delayed if isinstance(self.in_force, Custom) else self.in_force
+            recipe = recipe if isinstance(recipe, DelayedScaling) else FALLBACK
+            history = self.histories[operand, how.format.name] = recipe.history(how, device)
         return history
 
     def complete_histories(self) -> None:
-        """Begin those histories that the plan asks for and no pass has begun."""
-        module = None if self.module is None else self.module()
-        if module is None:
-            return
-        device = next((p.device for p in own_parameters(module).values() if p is not None), torch.device("cpu"))
-        for (_, operand), how in self._plan.items():
-            if how is not None and how.delayed and (operand, how.format.name) not in self.histories:
-                self.new_history(operand, how, device)
+        """Start the histories that the plan needs and that no forward has started."""
+        if self.module is not None and self.module() is not None:
+            for (_, operand), how in self._plan.items():
+                if how is not None and how.delayed:
+                    self.history(operand, how, self.device())
 
     def forget_weights(self) -> None:
-        """Quantize the weight anew when it is used next."""
-        self._weights.clear()
+        """Quantize the weight again when it is used next."""
+        self.kept_weights.clear()
 
-    # Copies ---------------------------------------------------------------------------------------------------------------
-
-    def _register(self) -> None:
-        self.handle = next(_handles)
-        with torch.inference_mode(False):
-            self.tag = torch.tensor(self.handle, device="cpu")  # what compiled graphs know it by
-        live[self.handle] = self
-        from numscope.precision.gemm import stepping
-
-        stepping.follow(self)
+    # ---- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "recipe": self.recipe,
-            "backend": self.backend,
-            "cohort": self.cohort,
-            "is_transposed": self.is_transposed,
-            "assigned": self._assigned,
-            "histories": self.histories,
-        }
+        names = ("name", "recipe", "backend", "cohort", "is_transposed", "_assigned", "histories")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         LayerState.__init__(self, None, state["name"], state["recipe"], state["backend"], state["cohort"], state["is_transposed"])
-        self._assigned = state["assigned"]
+        self._assigned = state["_assigned"]
         self.histories = state["histories"]
         self._put_plan()
 
 
-def group_of(group: Any) -> Any:
-    """The process group to share amaxes in; None where there is nobody to share with."""
-    if "torch.distributed" not in sys.modules:
-        return None
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        return None
-    group = dist.group.WORLD if group is None else group
-    return group if dist.get_world_size(group) > 1 else None
-
-
 def state_of(module: nn.Module) -> LayerState | None:
-    """A converted layer's state.
+    """The state of a converted layer, None for any other module.
 
     Args:
         module: any.
     """
     state: LayerState | None = module.__dict__.get(ATTRIBUTE)
     return state
-
-
-def named_states(model: nn.Module) -> dict[str, tuple[nn.Module, LayerState]]:
-    """Converted layers by their qualified names, without those of wrappers around the model.
-
-    Args:
-        model: as ``convert`` took it, or anything around or inside it.
-    """
-    return {layer.qualified: (module, state) for module, layer in layers_of(model).items() if (state := state_of(module)) is not None}
-
-
-def states(model: nn.Module) -> dict[nn.Module, LayerState]:
-    """The states of a model's converted layers, in the order of ``named_modules``.
-
-    Args:
-        model: as ``convert`` took it, or anything around or inside it.
-    """
-    return {module: state for module in model.modules() if (state := state_of(module)) is not None}

@@ -1,13 +1,11 @@
-"""What the switches of a configuration make of a layer's plan, step by step; plain data, nothing is run here.
+"""How a configuration's switches change a layer's plan, step by step. This is plain data; nothing is computed here.
 
-Where several say something of one GEMM, the first of these has the word:
+If several switches concern one GEMM, the first in this list takes precedence. Everything else is as the layer's recipe has it.
 
-1. ``disable_fp8_layer``: all three GEMMs in high precision.
-2. ``disable_fp8_gemm``: those GEMMs in high precision.
-3. ``fake_quant``: of those GEMMs, the chosen operands cast to a format and back, by their current amax, the others in high precision.
-4. ``per_tensor_scaling``: those operands by their current amax instead of what the recipe has; operands in high precision stay so.
-
-All else is as the layer's recipe has it.
+1. ``disable_fp8_layer``: all three GEMMs run in high precision.
+2. ``disable_fp8_gemm``: the named GEMMs run in high precision.
+3. ``fake_quant``: in the named GEMMs, the chosen operands are cast to a format and back by their current amax; the others stay high.
+4. ``per_tensor_scaling``: the chosen operands are scaled by their current amax; operands in high precision stay so.
 """
 
 from __future__ import annotations
@@ -16,14 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from numscope.config.plan import PLAN_SWITCHES, Switch
-from numscope.precision.casting.scaling import PER_TENSOR, How, Scaling
-from numscope.precision.gemm.plan import GEMMS, OPERANDS, LayerPlan
+from numscope.precision.casting.scaling import MX, PER_TENSOR, How
+from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.formats import format_of
-from numscope.records.layer import Layer
+from numscope.records.layer import GEMMS, Layer
 
-RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # what fake_quant may also cast: the GEMMs' results
+RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # fake_quant can cast the GEMMs' results too
 Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of its GEMMs' results
-MX = Scaling("block", (1, 32), power_of_two=True, scale_format="e8m0")
 
 
 def layer_plan(default: LayerPlan, switches: Sequence[Switch], step: int) -> LayerPlan:
@@ -31,15 +28,17 @@ def layer_plan(default: LayerPlan, switches: Sequence[Switch], step: int) -> Lay
 
     Args:
         default: its recipe's.
-        switches: those that select the layer; others than ``PLAN_SWITCHES`` are passed over.
+        switches: those that select the layer; features other than ``PLAN_SWITCHES`` are ignored.
+        step: number of the step.
 
-    Returns: ``default`` itself where no switch is on its schedule or none changes anything.
+    Returns:
+        ``default`` itself if no switch is active or none changes anything.
     """
     return switched(default, tuple(switch for switch in switches if switch.schedule.active(step)))
 
 
 def switched(default: LayerPlan, on: Sequence[Switch]) -> LayerPlan:
-    """The plan that switches make of a default, whatever their schedules."""
+    """A default plan changed by switches, regardless of their schedules."""
     plan: dict[tuple[str, str], How | None] = dict(default.items())
     for gemm, operand, settings in _targets(on, "per_tensor_scaling"):
         how = plan[gemm, operand]
@@ -56,19 +55,19 @@ def switched(default: LayerPlan, on: Sequence[Switch]) -> LayerPlan:
 
 
 def disabled(on: Sequence[Switch]) -> set[str]:
-    """The GEMMs that switches put into high precision."""
+    """The GEMMs that switches disable."""
     if any(switch.feature == "disable_fp8_layer" for switch in on):
         return {*GEMMS}
     return {gemm for switch in on if switch.feature == "disable_fp8_gemm" for gemm in gemms_of(switch)}
 
 
 def gemms_of(switch: Switch) -> tuple[str, ...]:
-    """The GEMMs that a switch names; all where it names none."""
+    """The GEMMs that a switch names; all of them if it names none."""
     return switch.settings.get("gemms") or GEMMS
 
 
 def _targets(switches: Iterable[Switch], feature: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(GEMM, operand, settings) of the switches of one feature."""
+    """(GEMM, operand, settings) for the switches of one feature."""
     for switch in switches:
         if switch.feature == feature:
             tensors = switch.settings.get("tensors")
@@ -78,13 +77,13 @@ def _targets(switches: Iterable[Switch], feature: str) -> Iterator[tuple[str, st
 
 
 def fake_how(quant_format: str) -> How:
-    """How a ``quant_format`` casts: ``MX…`` in blocks of 32 with e8m0 scales, any other format by the tensor's current amax."""
+    """How a ``quant_format`` casts: ``MX…`` in blocks of 32 with e8m0 scales, other formats by the tensor's current amax."""
     is_mx = quant_format.upper().startswith("MX")
     return How(format_of(quant_format[2:] if is_mx else quant_format), MX if is_mx else PER_TENSOR)
 
 
 def fake_results(on: Sequence[Switch]) -> dict[str, How]:
-    """What ``fake_quant`` casts of a layer's results: ``output``, ``dgrad``, ``wgrad``; nothing of a GEMM that is disabled."""
+    """How ``fake_quant`` casts a layer's results ``output``, ``dgrad`` and ``wgrad``, without those of disabled GEMMs."""
     off = disabled(on)
     return {
         tensor: fake_how(switch.settings["quant_format"])
@@ -96,7 +95,7 @@ def fake_results(on: Sequence[Switch]) -> dict[str, How]:
 
 
 def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, list[Switch]]:
-    """For each layer the switches of its plan that select it."""
+    """For each layer the switches that change its plan."""
     found: dict[Layer, list[Switch]] = {}
     for switch, layers in resolved:
         if switch.feature in PLAN_SWITCHES:
@@ -106,7 +105,7 @@ def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, 
 
 
 def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list[tuple[Phase, list[tuple[int, int]]]]:
-    """What a layer does over some steps, each with its spans of steps (first and last, both included), the first one first."""
+    """What a layer does over a range of steps, each with its spans of steps (first and last, inclusive), in order of first use."""
     found: dict[Phase, list[tuple[int, int]]] = {}
     plans: dict[tuple[bool, ...], Phase] = {}
     for step in steps:

@@ -1,4 +1,4 @@
-"""What the modules' constructors share: which arguments there are, what each may be, and which of Transformer Engine's do nothing here."""
+"""What the modules' constructors share: checks of arguments, and Transformer Engine's arguments that have no effect here."""
 
 from __future__ import annotations
 
@@ -14,28 +14,15 @@ from numscope.records.words import nearest
 
 Init = Callable[[Tensor], object]
 
-INIT_STD = 0.023  # of weights for which no init_method is given, as Transformer Engine has it
+INIT_STD = 0.023  # of weights without an init_method, as in Transformer Engine
 
-# Arguments of Transformer Engine that choose how the same numbers are computed or communicated: without tensor parallelism they change
-# nothing there either, so they are taken and forgotten.
+# Arguments of Transformer Engine that choose how the same numbers are computed or communicated. Without tensor parallelism they change
+# nothing there either, so they are accepted and ignored.
 _WITHOUT_EFFECT = frozenset(
-    {
-        "cp_comm_type",
-        "micro_batch_size",
-        "parallel_mode",
-        "return_layernorm_output_gathered",
-        "seq_length",
-        "sequence_parallel",
-        "set_parallel_mode",
-        "ub_bulk_dgrad",
-        "ub_bulk_wgrad",
-        "ub_name",
-        "ub_overlap_ag",
-        "ub_overlap_rs",
-        "ub_overlap_rs_dgrad",
-    }
+    "cp_comm_type micro_batch_size parallel_mode return_layernorm_output_gathered seq_length sequence_parallel set_parallel_mode "
+    "ub_bulk_dgrad ub_bulk_wgrad ub_name ub_overlap_ag ub_overlap_rs ub_overlap_rs_dgrad".split()
 )
-# Those that are not supported, the value that asks for nothing, and what to do instead.
+# Arguments that are not supported: the only value that is accepted, and what to do instead.
 _UNSUPPORTED: Mapping[str, tuple[object, str]] = {
     "cp_global_ranks": (None, "Context parallelism is not part of these modules."),
     "cp_group": (None, "Context parallelism is not part of these modules."),
@@ -52,23 +39,21 @@ _UNSUPPORTED: Mapping[str, tuple[object, str]] = {
 
 
 def check_others(cls: type[nn.Module], given: Mapping[str, object]) -> None:
-    """Take those of Transformer Engine's arguments that have no effect here; refuse the others.
+    """Accept arguments of Transformer Engine that have no effect here, and raise UsageError for any others.
 
     Args:
         cls: the module's class.
-        given: what its constructor does not name itself.
-
-    Raises: UsageError.
+        given: the arguments that its constructor does not name.
     """
     where = cls.__name__
     for name, value in given.items():
         if name in _WITHOUT_EFFECT:
             continue
         if name not in _UNSUPPORTED:
-            raise UsageError(f"{where}: {name} is no argument.{nearest(name, _known(cls))}")
+            raise UsageError(f"{where}: {name} is not an argument.{nearest(name, _known(cls))}")
         without, instead = _UNSUPPORTED[name]
         if value != without and not _of_one_rank(value):
-            raise UsageError(f"{where}: {name}: got {value!r}, expected {without!r}: the debug modules do without it. {instead}")
+            raise UsageError(f"{where}: {name}: got {value!r}, expected {without!r}: these modules do not support it. {instead}")
 
 
 def _known(cls: type[nn.Module]) -> list[str]:
@@ -76,31 +61,25 @@ def _known(cls: type[nn.Module]) -> list[str]:
 
 
 def check_one_of(where: str, name: str, value: object, choices: Sequence[str]) -> None:
-    """
-    Raises: UsageError: the value is none of the choices.
-    """
+    """Raise UsageError unless the value is one of the choices."""
     if value not in choices:
         raise UsageError(f"{where}: {name}: got {value!r}, expected one of {', '.join(choices)}.{nearest(str(value), choices)}")
 
 
 def check_divides(where: str, name: str, value: int, whole_name: str, whole: int) -> None:
-    """
-    Raises: UsageError: ``whole`` is no multiple of ``value``.
-    """
+    """Raise UsageError unless ``whole`` is a multiple of ``value``."""
     if value < 1 or whole % value:
         raise UsageError(f"{where}: {name}: got {value}, expected a divisor of {whole_name}, which is {whole}.")
 
 
 def check_rate(where: str, name: str, value: float) -> None:
-    """
-    Raises: UsageError: the value is no probability below 1.
-    """
+    """Raise UsageError unless the value is a probability below 1."""
     if not 0 <= value < 1:
         raise UsageError(f"{where}: {name}: got {value!r}, expected a probability, 0 <= {name} < 1.")
 
 
 def device_for(device: torch.device | str | None) -> torch.device:
-    """Where parameters go: as asked for; else torch's default device where one is set; else CUDA if any, as in Transformer Engine."""
+    """Where parameters go: the given device, else torch's default device if one is set, else CUDA if available."""
     if device is not None:
         return torch.device(device)
     default = torch.get_default_device()
@@ -108,12 +87,12 @@ def device_for(device: torch.device | str | None) -> torch.device:
 
 
 def new_parameter(shape: Sequence[int], device: torch.device, dtype: torch.dtype | None) -> nn.Parameter:
-    """A parameter that is yet to be filled. ``dtype`` None: torch's default."""
+    """An uninitialized parameter; dtype None: torch's default."""
     return nn.Parameter(torch.empty(tuple(shape), device=device, dtype=torch.get_default_dtype() if dtype is None else dtype))
 
 
 def fill(parameter: nn.Parameter, init: Init | None) -> None:
-    """Draw a weight anew; ``init`` None: normal with mean 0 and standard deviation 0.023. A parameter on ``meta`` stays as it is."""
+    """Initialize a parameter; init None: normal with mean 0 and standard deviation 0.023. A parameter on ``meta`` stays as it is."""
     if parameter.device.type == "meta":
         return
     with torch.no_grad():
@@ -123,7 +102,12 @@ def fill(parameter: nn.Parameter, init: Init | None) -> None:
             init(parameter)
 
 
+def as_activation(bias: Tensor | None, x: Tensor) -> Tensor | None:
+    """A bias that forward returns: under torch's autocast in the activation's dtype."""
+    return bias if bias is None or not torch.is_autocast_enabled(x.device.type) else bias.to(x.dtype)
+
+
 def _of_one_rank(value: Any) -> bool:
-    """Whether it is a process group with nobody else in it."""
+    """Whether it is a process group of this process alone."""
     size = getattr(value, "size", None)
     return callable(size) and not isinstance(value, Tensor) and size() == 1

@@ -12,34 +12,35 @@ from torch.utils.checkpoint import checkpoint
 
 from numscope.precision.modules.arguments import check_divides, check_one_of, check_others, check_rate, device_for, new_parameter
 from numscope.precision.modules.masks import BIAS_TYPES, Mask, Span, Window, alibi, check_mask_type, hidden, padding_of
-from numscope.precision.modules.parts import drop_extra_state
+from numscope.precision.modules.parts import CheckpointModule
 from numscope.records.errors import UsageError
 
 FORMATS = ("sbhd", "bshd")
 SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")
 
 
-class DotProductAttention(nn.Module):
-    """Softmax of scaled products of queries and keys, times values. No GEMM layer: it stays in high precision under every recipe.
+class DotProductAttention(CheckpointModule):
+    """Scaled dot-product attention. It has no GEMM layer and stays in high precision under every recipe.
 
     Args:
-        num_attention_heads: of queries.
-        kv_channels: size of a head; a pair where keys and values have heads of different sizes.
-        num_gqa_groups: heads of keys and values, each shared by as many heads of queries; as many as those where not given.
+        num_attention_heads: number of query heads.
+        kv_channels: size of a head, or a pair of sizes for key and value heads.
+        num_gqa_groups: number of key and value heads, each shared by several query heads; None: one for each query head.
         attention_dropout: probability that a softmax value is dropped in training.
         qkv_format: ``sbhd`` (sequence first) or ``bshd`` (batch first).
         attn_mask_type: ``causal``, ``no_mask``, ``padding``, ``padding_causal``, ``causal_bottom_right``, ``padding_causal_bottom_right``
             or ``arbitrary``.
-        window_size: keys to the left and right of the diagonal that a query sees; -1: without limit.
-        bottom_right_diagonal: where the diagonal ends; None: top left for ``causal`` and ``padding_causal``, else bottom right.
+        window_size: how many keys to the left and right of the diagonal a query sees; -1: all.
+        bottom_right_diagonal: whether the diagonal ends at the bottom right, else at the top left; None: at the top left for ``causal`` and
+            ``padding_causal``, at the bottom right for other types.
         attention_type: ``self`` or ``cross``.
-        layer_number: kept as it is.
-        softmax_scale: one by the root of the head's size where not given.
-        softmax_type: ``vanilla``; ``off-by-one`` adds 1 to the softmax's denominator, ``learnable`` the exponential of ``softmax_offset``.
-        name: what configurations know the layer by.
-        others: as of ``Linear``.
+        layer_number: stored only.
+        softmax_scale: None: 1 / sqrt(size of a head).
+        softmax_type: ``vanilla``; ``off-by-one`` adds 1 to the softmax's denominator, ``learnable`` adds ``exp(softmax_offset)``.
+        params_dtype, device, name, others: as for ``Linear``.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: an argument is wrong or not supported.
     """
 
     softmax_offset: Tensor | None
@@ -92,7 +93,7 @@ class DotProductAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The learnable softmax offset becomes 0."""
+        """Set the learnable softmax offset to 0."""
         if self.softmax_offset is not None and self.softmax_offset.device.type != "meta":
             nn.init.zeros_(self.softmax_offset)
 
@@ -116,19 +117,21 @@ class DotProductAttention(nn.Module):
     ) -> Tensor:
         """
         Args:
-            query_layer: shape ``(sequence, batch, heads, channels)``, or ``(batch, sequence, heads, channels)`` as the format says.
+            query_layer: shape ``(sequence, batch, heads, channels)``, or ``(batch, sequence, heads, channels)``, by the format.
             key_layer, value_layer: likewise, with ``num_gqa_groups`` heads.
-            attention_mask: true where masked out, as ``masks.hidden`` says; used by padding masks and by ``arbitrary``.
-            cu_seqlens_q, cu_seqlens_kv: cumulative lengths, shape ``(batch + 1,)``, in place of a padding mask.
-            attn_mask_type, window_size, bottom_right_diagonal, qkv_format: in place of the constructor's.
-            checkpoint_core_attention: compute it again in backward instead of keeping what backward needs.
+            attention_mask: true where masked out; used by the padding mask types and ``arbitrary``, see ``masks.hidden``.
+            cu_seqlens_q, cu_seqlens_kv: cumulative lengths, shape ``(batch + 1,)``, instead of a padding mask.
+            attn_mask_type, window_size, bottom_right_diagonal, qkv_format: override the constructor's.
+            checkpoint_core_attention: compute attention again in backward, instead of keeping what backward needs.
             core_attention_bias_type: ``no_bias``; ``pre_scale_bias`` and ``post_scale_bias`` add ``core_attention_bias`` to the scores
-                before and after they are scaled, ``alibi`` adds by distance and ``alibi_slopes``, shape ``(heads,)`` or
+                before and after scaling; ``alibi`` adds a bias by distance, with ``alibi_slopes`` of shape ``(heads,)`` or
                 ``(batch, heads)``.
 
-        Returns: shape ``(sequence, batch, heads · channels)``, or batch first. Queries that see no key give 0.
+        Returns:
+            Shape ``(sequence, batch, heads · channels)``, or batch first. A query that sees no key gives 0.
 
-        Raises: UsageError.
+        Raises:
+            UsageError: an argument is wrong or not supported.
         """
         where = type(self).__name__
         check_call(where, others)
@@ -163,7 +166,7 @@ class DotProductAttention(nn.Module):
         return (out.permute(2, 0, 1, 3) if layout == "sbhd" else out.permute(0, 2, 1, 3)).flatten(-2)
 
     def _given_bias(self, kind: str, bias: Tensor | None) -> Tensor | None:
-        """The bias of scores, as it is added after the scale."""
+        """The bias, to be added to the scores after scaling."""
         if (bias is None) != (kind == "no_bias"):
             raise UsageError(
                 f"{type(self).__name__}: core_attention_bias: got {'None' if bias is None else 'a tensor'} with "
@@ -172,11 +175,11 @@ class DotProductAttention(nn.Module):
         return bias * self.softmax_scale if bias is not None and kind == "pre_scale_bias" else bias
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None, bias: Tensor | None, causal: bool) -> Tensor:
-        """All ``(batch, heads, sequence, channels)``."""
+        """Attention on tensors of shape ``(batch, heads, sequence, channels)``."""
         dropout = self.attention_dropout if self.training else 0.0
         blind: Tensor | None = None
         if unseen is not None:
-            blind = unseen.all(-1, keepdim=True)  # queries that see no key; a softmax over nothing would be nan
+            blind = unseen.all(-1, keepdim=True)  # queries that see no key; their softmax would be nan
             unseen = unseen & ~blind
         shared = self.num_gqa_groups != self.num_attention_heads
         if self.softmax_type == "vanilla":
@@ -191,7 +194,7 @@ class DotProductAttention(nn.Module):
     def _attend_with_sink(
         self, queries: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None, bias: Tensor | None, dropout: float
     ) -> Tensor:
-        """A further key whose value is 0 takes part in the softmax. *Cost:* the scores are in memory."""
+        """Softmax with an additional key whose value is 0. *Cost:* keeps the scores in memory."""
         repeats = self.num_attention_heads // self.num_gqa_groups
         keys, values = keys.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
         scores = queries @ keys.transpose(-1, -2) * self.softmax_scale
@@ -211,34 +214,25 @@ class DotProductAttention(nn.Module):
     def extra_repr(self) -> str:
         return f"heads={self.num_attention_heads}, groups={self.num_gqa_groups}, {self.attn_mask_type}, {self.qkv_format}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        drop_extra_state(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 def check_format(where: str, name: str, layout: str) -> None:
-    """
-    Raises: UsageError: the layout is none of those supported.
-    """
+    """Raise UsageError unless the layout is supported."""
     if layout == "thd":
         raise UsageError(f"{where}: {name}: got 'thd', expected one of {', '.join(FORMATS)}. Pad the sequences and use a padding mask.")
     check_one_of(where, name, layout, FORMATS)
 
 
-# Of Transformer Engine's forward arguments those that have no effect here, and those that would ask for what is not here.
+# Arguments of Transformer Engine's forward that have no effect here, and those that are not supported.
 _CALL_WITHOUT_EFFECT = ("fast_zero_fill", "is_first_microbatch", "max_seqlen_q", "max_seqlen_kv", "pad_between_seqs", "fp8_output")
 _CALL_UNSUPPORTED = {
     "inference_params": "These modules keep no keys and values of earlier calls.",
-    "cu_seqlens_q_padded": "Pad at the end of each sequence and give a padding mask.",
-    "cu_seqlens_kv_padded": "Pad at the end of each sequence and give a padding mask.",
+    "cu_seqlens_q_padded": "Pad at the end of each sequence and pass a padding mask.",
+    "cu_seqlens_kv_padded": "Pad at the end of each sequence and pass a padding mask.",
 }
 
 
 def check_call(where: str, given: dict[str, Any]) -> None:
-    """Take those of Transformer Engine's forward arguments that have no effect here; refuse the others.
-
-    Raises: UsageError.
-    """
+    """Accept forward arguments of Transformer Engine that have no effect here, and raise UsageError for those not supported."""
     for name, value in given.items():
         if name in _CALL_UNSUPPORTED and value is not None:
             raise UsageError(f"{where}.forward: {name}: got {type(value).__name__}, expected None. {_CALL_UNSUPPORTED[name]}")
@@ -247,12 +241,12 @@ def check_call(where: str, given: dict[str, Any]) -> None:
 
 
 def by_head(x: Tensor, layout: str) -> Tensor:
-    """As ``(batch, heads, sequence, channels)``."""
+    """A view of shape ``(batch, heads, sequence, channels)``."""
     return x.permute(1, 2, 0, 3) if layout == "sbhd" else x.permute(0, 2, 1, 3)
 
 
 def _additive(unseen: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Mask and bias in one: what torch's attention takes."""
+    """Mask and bias as one tensor, for torch's attention."""
     if bias is None:
         return None if unseen is None else ~unseen
     bias = bias.to(dtype)

@@ -1,4 +1,4 @@
-"""The GEMM layers of the modules: what recipes, switches and statistics act on, each by its own name."""
+"""The GEMM layers of the modules: recipes, switches and statistics act on each by its own name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from numscope.records.errors import UsageError
 
 
 def attach(module: nn.Module, name: str | None) -> None:
-    """Make a module a GEMM layer: it computes as plain PyTorch until ``autocast``, ``convert`` or a switch says otherwise.
+    """Make a module a GEMM layer: it computes as plain PyTorch until ``autocast``, ``convert`` or a switch changes that.
 
     Args:
-        module: its forward multiplies by ``linear.product``.
+        module: its forward calls ``linear.product``.
         name: for messages.
     """
     module.__dict__[ATTRIBUTE] = LayerState(module, name or "", HighPrecision())
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Parameters that were split along dimension 0 as the one tensor that a GEMM takes. *Cost:* a copy if there are several."""
+    """Parameters that were split along dimension 0 as one tensor, for a GEMM. *Cost:* a copy if there are several."""
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
@@ -34,11 +34,11 @@ class GemmPart(Part):
     """One GEMM of a fused module.
 
     Args:
-        weights: attributes of the whole that make up the weight, by the name that this layer gives them.
-        biases: likewise; empty without a bias.
+        weights: this layer's name for each parameter that the weight consists of → the whole's attribute.
+        biases: the same for the bias; empty without one.
     """
 
-    _numscope_gemm = True  # ``convert`` takes it as it is
+    _numscope_gemm = True  # ``convert`` leaves its class alone
 
     def __init__(
         self, weights: Mapping[str, str], biases: Mapping[str, str], in_features: int, out_features: int, name: str | None
@@ -51,11 +51,11 @@ class GemmPart(Part):
         attach(self, name)
 
     def weight(self) -> Tensor:
-        """As the GEMM takes it."""
+        """The weight, as one tensor."""
         return joined([self._held(name) for name in self.weight_names])
 
     def bias(self) -> Tensor | None:
-        """As it is added."""
+        """The bias, as one tensor."""
         return joined([self._held(name) for name in self.bias_names]) if self.bias_names else None
 
     def forward(self, x: Tensor, add_bias: bool = True) -> Tensor:
@@ -72,9 +72,11 @@ def split_names(where: str, out_features: int, split: Sequence[str] | Mapping[st
 
     Args:
         where: class name, for messages.
+        out_features: rows of all parameters together.
         split: names of parts of equal size, or sizes by name; None: one parameter.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: the names or sizes are wrong.
     """
     if split is None:
         return {"": out_features}
@@ -86,10 +88,8 @@ def split_names(where: str, out_features: int, split: Sequence[str] | Mapping[st
     else:
         sizes = {f"{name.rstrip('_')}_": out_features // len(names) for name in names}
     if len(sizes) != len(names):
-        raise UsageError(f"{where}: parameters_split: got {split!r}, expected names that differ.")
+        raise UsageError(f"{where}: parameters_split: got {split!r}, expected distinct names.")
     if sum(sizes.values()) != out_features:
-        raise UsageError(
-            f"{where}: parameters_split: got parts of {', '.join(map(str, sizes.values()))} rows, expected {out_features} together, "
-            "which is out_features."
-        )
+        rows = ", ".join(map(str, sizes.values()))
+        raise UsageError(f"{where}: parameters_split: got parts of {rows} rows, expected a total of out_features, which is {out_features}.")
     return sizes

@@ -1,4 +1,4 @@
-"""Norm and linear in one module."""
+"""A norm and a linear layer in one module."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.precision.gemm.linear import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_others, device_for, new_parameter
+from numscope.precision.gemm.passes import in_autocast_dtype
+from numscope.precision.modules.arguments import Init, check_others, device_for
 from numscope.precision.modules.gemm import GemmPart, split_names
-from numscope.precision.modules.linear import as_activation, register, reset
-from numscope.precision.modules.norm import NormPart, check_normalization, reset_norm
-from numscope.precision.modules.parts import Whole
+from numscope.precision.modules.linear import register, reset
+from numscope.precision.modules.norm import AfterNorm
 
 
-class LayerNormLinear(Whole):
-    """A norm, then a linear layer. Parameters: ``layer_norm_weight``, ``layer_norm_bias`` (not of RMSNorm), ``weight``, ``bias``.
+class LayerNormLinear(AfterNorm):
+    """A norm, then a linear layer. Parameters: ``layer_norm_weight``, ``layer_norm_bias`` (LayerNorm only), ``weight``, ``bias``.
 
-    As a layer it is its GEMM: its activation is what the norm gives. The norm is a layer of its own, ``<name>.layer_norm``.
+    In configurations, the module's name stands for its GEMM, whose activation is the norm's output. ``<name>.layer_norm`` is the norm.
 
     Args:
         in_features: size of the input's last dimension.
-        out_features: size of the output's.
-        eps: added to the norm's variance, or to the mean square.
+        out_features: size of the output's last dimension.
+        eps: added to the norm's variance or mean square.
         bias: whether the linear layer has one.
         normalization: ``LayerNorm`` or ``RMSNorm``.
-        zero_centered_gamma: the norm's weight starts at 0 and its factor is ``1 + weight``.
-        return_bias: hand the bias back instead of adding it.
-        return_layernorm_output: what the norm gives as well, last.
-        parameters_split, init_method, params_dtype, device, name, others: as of ``Linear``.
+        zero_centered_gamma: the norm's weight starts at 0, and its factor is ``1 + weight``.
+        return_bias: return the bias instead of adding it.
+        return_layernorm_output: also return the norm's output, last.
+        parameters_split, init_method, params_dtype, device, name, others: as for ``Linear``.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: an argument is wrong or not supported.
     """
 
     _numscope_stand_in = "gemm"
@@ -55,51 +55,40 @@ class LayerNormLinear(Whole):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__()
-        where = type(self).__name__
+        place = device_for(device)
+        super().__init__(
+            in_features, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name
+        )
         check_others(type(self), others)
-        self.normalization = check_normalization(where, normalization)
         self.in_features = in_features
         self.out_features = out_features
-        self.eps = eps
         self.use_bias = bias
-        self.return_bias = return_bias
-        self.return_layernorm_output = return_layernorm_output
-        self.zero_centered_gamma = zero_centered_gamma
         self.init_method = init_method
-        self.name = name
-        sizes = split_names(where, out_features, parameters_split)
-        place = device_for(device)
-        self.layer_norm_weight = new_parameter((in_features,), place, params_dtype)
-        self.layer_norm_bias = new_parameter((in_features,), place, params_dtype) if self.normalization == "LayerNorm" else None
+        sizes = split_names(type(self).__name__, out_features, parameters_split)
         register(self, sizes, in_features, place, params_dtype, bias)
         weights = {key: key for key in (f"{prefix}weight" for prefix in sizes)}
         biases = {key: key for key in (f"{prefix}bias" for prefix in sizes)} if bias else {}
-        self.layer_norm = NormPart(eps, self.normalization, zero_centered_gamma, name and f"{name}.layer_norm")
         self.gemm = GemmPart(weights, biases, in_features, out_features, name)
         self.bind()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew; the norm does nothing then, biases are 0."""
-        reset_norm(self.layer_norm_weight, self.layer_norm_bias, self.zero_centered_gamma)
+        """Initialize the weights, reset the norm, and set the biases to 0."""
+        super().reset_parameters()
         reset(self, self.gemm.weight_names, self.gemm.bias_names, self.init_method)
 
     def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor | tuple[Tensor | None, ...]:
         """
         Args:
             inp: shape ``(..., in_features)``.
-            is_first_microbatch: not needed: a weight is quantized once as long as it does not change.
+            is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
 
-        Returns: shape ``(..., out_features)``; then, where asked for, the bias and what the norm gave.
+        Returns:
+            Shape ``(..., out_features)``; then, if wanted, the bias and the norm's output.
         """
-        inp = in_autocast_dtype(inp)
-        normed = self.layer_norm(inp)
-        out = self.gemm(normed, not self.return_bias)
-        if not (self.return_bias or self.return_layernorm_output):
-            return out  # type: ignore[no-any-return]
-        more: tuple[Tensor | None, ...] = (as_activation(self.gemm.bias(), inp),) if self.return_bias else ()
-        return (out, *more, normed) if self.return_layernorm_output else (out, *more)
+        normed = self.layer_norm(in_autocast_dtype(inp))
+        bias = self.gemm.bias() if self.return_bias else None
+        return self.returned(self.gemm(normed, not self.return_bias), bias, normed)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, normalization={self.normalization}, bias={self.use_bias}"

@@ -8,32 +8,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype, product
-from numscope.precision.modules.arguments import Init, check_others, device_for, fill, new_parameter
+from numscope.precision.gemm.linear import product
+from numscope.precision.gemm.passes import in_autocast_dtype
+from numscope.precision.modules.arguments import Init, as_activation, check_others, device_for, fill, new_parameter
 from numscope.precision.modules.gemm import attach, joined, split_names
-from numscope.precision.modules.parts import drop_extra_state
+from numscope.precision.modules.parts import CheckpointModule
 
 
-class Linear(nn.Module):
+class Linear(CheckpointModule):
     """``y = x @ weight.T + bias``, a GEMM layer.
 
     Args:
         in_features: size of the input's last dimension.
-        out_features: size of the output's.
+        out_features: size of the output's last dimension.
         bias: whether there is one.
-        return_bias: hand the bias back instead of adding it; the result is ``(y, bias)`` then.
-        parameters_split: weight and bias as several parameters along dimension 0, ``query_weight`` and so on: names of parts of equal
-            size, or sizes by name.
-        init_method: fills a weight in place; normal with standard deviation 0.023 where not given. Biases start at 0.
-        params_dtype: torch's default where not given.
-        device: where not given, torch's default device, else CUDA if there is any.
-        name: what configurations know the layer by.
-        others: Transformer Engine's further arguments: those of tensor parallelism are refused unless they ask for none.
+        return_bias: return ``(y, bias)`` instead of adding the bias.
+        parameters_split: split weight and bias along dimension 0 into several parameters, ``query_weight`` and so on: names of parts of
+            equal size, or sizes by name.
+        init_method: initializes a weight in place; None: normal with standard deviation 0.023. Biases start at 0.
+        params_dtype: of the parameters; None: torch's default.
+        device: None: torch's default device if one is set, else CUDA if available.
+        name: the layer's name in configurations.
+        others: further arguments of Transformer Engine. Those without effect here are accepted.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: an argument is wrong or not supported.
     """
 
-    _numscope_gemm = True  # ``convert`` takes it as it is
+    _numscope_gemm = True  # ``convert`` leaves its class alone
 
     def __init__(
         self,
@@ -66,16 +68,17 @@ class Linear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew; biases become 0."""
+        """Initialize the weights, and set the biases to 0."""
         reset(self, self.weight_names, self.bias_names, self.init_method)
 
     def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor | tuple[Tensor, Tensor | None]:
         """
         Args:
             inp: shape ``(..., in_features)``.
-            is_first_microbatch: not needed: a weight is quantized once as long as it does not change.
+            is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
 
-        Returns: shape ``(..., out_features)``; with ``return_bias`` the bias beside it.
+        Returns:
+            Shape ``(..., out_features)``; with ``return_bias`` also the bias.
         """
         inp = in_autocast_dtype(inp)
         weight = joined([getattr(self, name) for name in self.weight_names])
@@ -87,15 +90,11 @@ class Linear(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.use_bias}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        drop_extra_state(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 def register(
     module: nn.Module, sizes: Mapping[str, int], in_features: int, device: torch.device, dtype: torch.dtype | None, bias: bool
 ) -> None:
-    """Give a module its weights, then its biases (None without), as ``split_names`` says."""
+    """Register a module's weights, then its biases (None without bias), with the sizes that ``split_names`` returns."""
     for prefix, size in sizes.items():
         module.register_parameter(f"{prefix}weight", new_parameter((size, in_features), device, dtype))
     for prefix, size in sizes.items():
@@ -103,14 +102,9 @@ def register(
 
 
 def reset(module: nn.Module, weights: Sequence[str], biases: Sequence[str], init: Init | None) -> None:
-    """Draw a module's weights anew; biases become 0."""
+    """Initialize a module's weights, and set its biases to 0."""
     for name in weights:
         fill(getattr(module, name), init)
     for name in biases:
         if getattr(module, name) is not None:
             fill(getattr(module, name), nn.init.zeros_)
-
-
-def as_activation(bias: Tensor | None, x: Tensor) -> Tensor | None:
-    """A bias that is handed back: in the activation's dtype under autocast."""
-    return bias if bias is None or not torch.is_autocast_enabled(x.device.type) else bias.to(x.dtype)

@@ -1,4 +1,4 @@
-"""Which query sees which key: mask types, sliding windows and attention biases as one boolean mask and one bias."""
+"""Which query sees which key: mask types, sliding windows and attention biases, turned into one boolean mask and one bias."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ Window = tuple[int, int] | None
 
 
 def check_mask_type(where: str, mask_type: str) -> str:
-    """The mask type's canonical name.
-
-    Raises: UsageError.
-    """
+    """The mask type's canonical name; raises UsageError if it is unknown."""
     mask_type = _SPELLINGS.get(mask_type, mask_type)
     check_one_of(where, "attn_mask_type", mask_type, MASK_TYPES)
     return mask_type
@@ -36,9 +33,9 @@ class Span:
     """The positions of one attention call.
 
     Args:
-        queries, keys: how many there are.
-        device: where masks are made.
-        key_lengths, query_lengths: shape ``(batch, 1, 1, 1)``, the sequences' own lengths where they are padded.
+        queries, keys: their numbers.
+        device: where masks are created.
+        key_lengths, query_lengths: lengths of padded sequences, shape ``(batch, 1, 1, 1)``.
     """
 
     queries: int
@@ -48,7 +45,7 @@ class Span:
     key_lengths: Tensor | None = None
 
     def shift(self, bottom_right: bool) -> Tensor | int:
-        """What is added to a query's position to get the key on its diagonal."""
+        """The difference between a query's position and that of the key on its diagonal."""
         if not bottom_right:
             return 0
         if self.query_lengths is not None and self.key_lengths is not None:
@@ -56,7 +53,7 @@ class Span:
         return self.keys - self.queries
 
     def distance(self, bottom_right: bool) -> Tensor:
-        """Key's position minus that on the query's diagonal, shape broadcastable to ``(batch, heads, queries, keys)``."""
+        """Each key's distance from the query's diagonal, broadcastable to ``(batch, heads, queries, keys)``."""
         rows = torch.arange(self.queries, device=self.device).view(1, 1, -1, 1)
         columns = torch.arange(self.keys, device=self.device).view(1, 1, 1, -1)
         return columns - (rows + self.shift(bottom_right))
@@ -68,15 +65,17 @@ def hidden(where: str, mask_type: str, mask: Mask, window: Window, bottom_right:
     Args:
         where: class name, for messages.
         mask_type: canonical.
-        mask: booleans, true where masked out: ``(batch, 1, 1, queries)`` of padding, with that of keys beside it in cross attention; for
+        mask: booleans, true where masked out: padding of shape ``(batch, 1, 1, queries)``, or a pair for queries and keys; for
             ``arbitrary`` broadcastable to ``(batch, heads, queries, keys)``.
         window: how far to the left and right of the diagonal a query sees; -1: without limit.
-        bottom_right: where the diagonal ends; None: as the mask type says.
-        span: of this call.
+        bottom_right: whether the diagonal ends at the bottom right; None: by mask type.
+        span: the positions of this call.
 
-    Returns: broadcastable to ``(batch, heads, queries, keys)``, None where every query sees every key; the span with padded lengths.
+    Returns:
+        A mask broadcastable to ``(batch, heads, queries, keys)``, or None if every query sees every key; and the span with padded lengths.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: the mask does not fit its type.
     """
     found: Tensor | None = None
     if mask_type == "arbitrary":
@@ -104,7 +103,7 @@ def alibi(slopes: Tensor | None, heads: int, bottom_right: bool, span: Span, dty
     """The bias ``-slope · |distance from the diagonal|``, shape ``(1 or batch, heads, queries, keys)``.
 
     Args:
-        slopes: shape ``(heads,)`` or ``(batch, heads)``; None: as ``alibi_slopes``.
+        slopes: shape ``(heads,)`` or ``(batch, heads)``; None: those of ``alibi_slopes``.
 
     *Source:* Press, Smith and Lewis, Train Short, Test Long, 2021.
     """
@@ -114,9 +113,8 @@ def alibi(slopes: Tensor | None, heads: int, bottom_right: bool, span: Span, dty
 
 
 def alibi_slopes(heads: int, device: torch.device) -> Tensor:
-    """Slopes for any number of heads, shape ``(heads,)``, float32: a geometric sequence for powers of two, else of the next lower one, with
-    every second slope of the next higher one.
-    """
+    """ALiBi's slopes, shape ``(heads,)``, float32: a geometric sequence for a power of two; for other numbers that of the next lower power,
+    continued with every second slope of the next higher one."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     slopes += [2.0 ** (-4.0 * (2 * i + 1) / power) for i in range(heads - power)]
@@ -124,7 +122,7 @@ def alibi_slopes(heads: int, device: torch.device) -> Tensor:
 
 
 def padding_of(cu_seqlens: Tensor, length: int) -> Tensor:
-    """From cumulative sequence lengths, shape ``(batch + 1,)``, a padding mask, shape ``(batch, 1, 1, length)``."""
+    """A padding mask, shape ``(batch, 1, 1, length)``, from cumulative sequence lengths, shape ``(batch + 1,)``."""
     lengths = cu_seqlens.diff().view(-1, 1, 1, 1)
     return torch.arange(length, device=cu_seqlens.device) >= lengths
 
@@ -133,18 +131,16 @@ def padding_of(cu_seqlens: Tensor, length: int) -> Tensor:
 
 
 def _padded(where: str, mask_type: str, mask: Mask, span: Span) -> tuple[Tensor, Tensor]:
-    """Padding of queries and of keys, each ``(batch, 1, 1, length)``."""
+    """The padding masks of queries and of keys, each ``(batch, 1, 1, length)``."""
     if mask is None:
-        raise UsageError(
-            f"{where}: attention_mask: got None, expected a boolean mask of padded positions for attn_mask_type={mask_type!r}."
-        )
+        raise UsageError(f"{where}: attention_mask: got None, expected a boolean padding mask for attn_mask_type={mask_type!r}.")
     pair = (mask, mask) if isinstance(mask, Tensor) else tuple(mask)
     if len(pair) != 2:
-        raise UsageError(f"{where}: attention_mask: got {len(pair)} masks, expected one of queries and one of keys.")
+        raise UsageError(f"{where}: attention_mask: got {len(pair)} masks, expected one for queries and one for keys.")
     queries, keys = (_boolean(where, one) for one in pair)
     for which, one, length in (("queries", queries, span.queries), ("keys", keys, span.keys)):
         if one.dim() != 4 or one.shape[1:] != (1, 1, length):
-            hint = " In cross attention give a pair: (mask of queries, mask of keys)." if isinstance(mask, Tensor) else ""
+            hint = " In cross attention pass a pair: (mask for queries, mask for keys)." if isinstance(mask, Tensor) else ""
             raise UsageError(f"{where}: attention_mask: got shape {tuple(one.shape)} for {which}, expected (batch, 1, 1, {length}).{hint}")
     return queries, keys
 

@@ -1,4 +1,4 @@
-"""Attention with its projections."""
+"""Multi-head attention with its projections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_divides, check_one_of, check_others
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
@@ -22,37 +22,35 @@ QK_NORMS = ("L2Normalization", "RMSNorm", "LayerNorm")
 
 
 class MultiheadAttention(nn.Module):
-    """Projections of queries, keys and values, attention, and the projection of what it gives.
+    """Projections of queries, keys and values, attention, and an output projection.
 
-    Children: self attention has ``layernorm_qkv`` (``qkv`` without a norm), cross attention ``layernorm_query`` (``query_layer``) and
-    ``key_value``; then ``core_attention`` and ``proj``.
+    Children: ``layernorm_qkv`` (``qkv`` without a norm) for self attention, ``layernorm_query`` (``query_layer``) and ``key_value`` for
+    cross attention, then ``core_attention`` and ``proj``.
 
     Args:
         hidden_size: size of the last dimension of input and output.
-        num_attention_heads: of queries.
-        kv_channels: size of a head; ``hidden_size / num_attention_heads`` where not given.
-        attention_dropout: probability that a softmax value is dropped in training.
-        layernorm_epsilon: added to the norm's variance, or to the mean square.
-        init_method, output_layer_init_method: fill the weights of the first projections, and of ``proj``.
-        num_gqa_groups: heads of keys and values, each shared by as many heads of queries; as many as those where not given.
-        attn_mask_type, window_size, layer_number, softmax_type: as of ``DotProductAttention``.
-        qkv_format: ``sbhd`` (sequence first) or ``bshd`` (batch first).
-        attention_type: ``self``, or ``cross`` for keys and values of ``encoder_output``.
+        num_attention_heads: number of query heads.
+        kv_channels: size of a head; None: ``hidden_size / num_attention_heads``.
+        layernorm_epsilon, normalization, zero_centered_gamma: of the norm, as for ``LayerNormLinear``.
+        init_method, output_layer_init_method: initialize the weights of the first projections, and of ``proj``.
+        num_gqa_groups, attention_dropout, attn_mask_type, window_size, layer_number, qkv_format, softmax_type: as for
+            ``DotProductAttention``.
+        attention_type: ``self``, or ``cross`` with keys and values from ``encoder_output``.
         input_layernorm: normalize the input first.
-        return_layernorm_output: what that norm gives as well, last.
-        return_bias: hand the bias of ``proj`` back instead of adding it.
+        return_layernorm_output: also return that norm's output, last.
+        return_bias: return the bias of ``proj`` instead of adding it.
         bias: whether the projections have one.
-        normalization, zero_centered_gamma: as of ``LayerNormLinear``.
         fuse_qkv_params: one ``weight`` for query, key and value; else ``query_weight``, ``key_weight`` and ``value_weight``.
-        qkv_weight_interleaved: with one weight, the rows of query, key and value follow each other within each group of heads; else all of
-            the query's come first, then all of the key's.
-        rotary_pos_interleaved: pairs of rotary positions are neighbors.
+        qkv_weight_interleaved: with one weight, each group of heads has its rows of query, key and value next to each other; else all query
+            rows come first, then all key rows.
+        rotary_pos_interleaved: whether pairs of rotary positions are neighbors.
         qk_norm_type: normalize each head of queries and keys: ``L2Normalization``, ``RMSNorm`` or ``LayerNorm``.
-        qk_norm_eps: added there.
-        qk_norm_before_rope: before rotary positions instead of after.
-        params_dtype, device, name, others: as of ``Linear``.
+        qk_norm_eps: added to that norm's variance or mean square.
+        qk_norm_before_rope: normalize before rotary positions are applied instead of after.
+        params_dtype, device, name, others: as for ``Linear``.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: an argument is wrong or not supported.
     """
 
     def __init__(
@@ -168,12 +166,12 @@ class MultiheadAttention(nn.Module):
         check_one_of(where, "qk_norm_type", kind, QK_NORMS)
         if kind == "L2Normalization":
             return L2Normalization(eps), L2Normalization(eps)
-        made = LayerNorm if kind == "LayerNorm" else RMSNorm
-        names = [self.name and f"{self.name}.{child}" for child in ("q_norm", "k_norm")]
-        return (
-            made(self.kv_channels, eps, params_dtype=dtype, device=device, name=names[0]),
-            made(self.kv_channels, eps, params_dtype=dtype, device=device, name=names[1]),
+        norm = LayerNorm if kind == "LayerNorm" else RMSNorm
+        q_norm, k_norm = (
+            norm(self.kv_channels, eps, params_dtype=dtype, device=device, name=self.name and f"{self.name}.{child}")
+            for child in ("q_norm", "k_norm")
         )
+        return q_norm, k_norm
 
     def forward(
         self,
@@ -194,25 +192,27 @@ class MultiheadAttention(nn.Module):
     ) -> Tensor | tuple[Tensor | None, ...]:
         """
         Args:
-            hidden_states: shape ``(sequence, batch, hidden_size)``, or batch first as ``qkv_format`` says.
-            attention_mask: true where masked out; a pair (queries, keys) of padding masks in cross attention.
-            encoder_output: what keys and values are made of in cross attention, shaped as ``hidden_states``.
-            attn_mask_type, window_size: in place of the constructor's.
-            is_first_microbatch: not needed: a weight is quantized once as long as it does not change.
-            rotary_pos_emb: angles, shape ``(positions, 1, 1, rotated)``; a pair for queries and keys.
-            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as of
+            hidden_states: shape ``(sequence, batch, hidden_size)``, or batch first, by ``qkv_format``.
+            attention_mask: true where masked out; in cross attention a pair of padding masks for queries and keys.
+            encoder_output: in cross attention, the source of keys and values, shaped as ``hidden_states``.
+            attn_mask_type, window_size: override the constructor's.
+            is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
+            rotary_pos_emb: angles, shape ``(positions, 1, 1, rotated)``, or a pair for queries and keys.
+            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
                 ``DotProductAttention``.
 
-        Returns: shape of ``hidden_states``; then, where asked for, the bias of ``proj`` and what the norm gave.
+        Returns:
+            Shape of ``hidden_states``; then, if wanted, the bias of ``proj`` and the norm's output.
 
-        Raises: UsageError.
+        Raises:
+            UsageError: an argument is wrong or not supported.
         """
         check_call(type(self).__name__, others)
         hidden_states = in_autocast_dtype(hidden_states)
         if self.attention_type == "self":
             queries, keys, values, normed = self._self_projections(hidden_states)
         elif encoder_output is None:
-            raise UsageError(f"{type(self).__name__}.forward: encoder_output: got None, expected a tensor: keys and values are made of it.")
+            raise UsageError(f"{type(self).__name__}.forward: encoder_output: got None, expected a tensor for keys and values.")
         else:
             queries, keys, values, normed = self._cross_projections(hidden_states, in_autocast_dtype(encoder_output))
         queries, keys = self._positioned(queries, keys, rotary_pos_emb)
@@ -231,13 +231,13 @@ class MultiheadAttention(nn.Module):
             alibi_slopes=alibi_slopes,
         )
         out = self.proj(context)
-        given = out if self.return_bias else (out,)
+        returned = out if self.return_bias else (out,)
         if self.return_layernorm_output:
-            given = (*given, normed)
-        return given if len(given) > 1 else given[0]
+            returned = (*returned, normed)
+        return returned if len(returned) > 1 else returned[0]
 
     def _self_projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Queries, keys and values, each ``(…, heads, channels)``, and what the norm gave."""
+        """Queries, keys and values, each ``(…, heads, channels)``, and the norm's output if it is returned."""
         mixed, normed = _apart(self.layernorm_qkv(x) if self.input_layernorm else self.qkv(x))
         groups, size, each = self.num_gqa_groups, self.kv_channels, self.num_attention_heads // self.num_gqa_groups
         if self.qkv_weight_interleaved:
@@ -259,7 +259,7 @@ class MultiheadAttention(nn.Module):
         return queries.reshape(*queries.shape[:-1], self.num_attention_heads, size), keys, values, normed
 
     def _positioned(self, queries: Tensor, keys: Tensor, angles: Angles) -> tuple[Tensor, Tensor]:
-        """Heads' norms and rotary positions, in the order asked for."""
+        """Apply the heads' norms and rotary positions."""
         if self.qk_norm_before_rope:
             queries, keys = self._head_normed(queries, keys)
         if angles is not None:
@@ -274,6 +274,6 @@ class MultiheadAttention(nn.Module):
         return self.q_norm(queries), self.k_norm(keys)
 
 
-def _apart(given: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """A projection and, if it came along, what the norm before it gave."""
-    return (given, None) if isinstance(given, Tensor) else given
+def _apart(returned: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
+    """A projection, and the norm's output if it was returned too."""
+    return (returned, None) if isinstance(returned, Tensor) else returned

@@ -1,16 +1,16 @@
-"""LayerNorm and RMSNorm, alone and as a part of the fused modules."""
+"""LayerNorm and RMSNorm, on their own and as parts of the fused modules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.modules.arguments import check_one_of, device_for, fill, new_parameter
-from numscope.precision.modules.parts import Part, drop_extra_state
+from numscope.precision.modules.arguments import as_activation, check_one_of, device_for, fill, new_parameter
+from numscope.precision.modules.parts import CheckpointModule, Part, Whole
 from numscope.records.errors import UsageError
 
 Normalization = Literal["LayerNorm", "RMSNorm"]
@@ -20,21 +20,16 @@ NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
 def normalize(
     x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, normalization: Normalization, zero_centered_gamma: bool
 ) -> Tensor:
-    """Normalize over the last dimension; the result has ``x``'s dtype.
+    """Normalize over the last dimension, in the wider dtype of x and weight; the result has x's dtype.
 
-    Args:
-        weight, bias: shape ``(x.shape[-1],)``.
-        eps: added to the variance, or to the mean square.
-        zero_centered_gamma: the factor is ``1 + weight``.
-
-    *Cost:* the 1 is added in at least float32: in bfloat16 a weight below 0.004 would be lost in it.
+    The 1 of ``zero_centered_gamma`` is added in at least float32: in bfloat16, a weight below 0.004 would be lost.
     """
     shape, dtype = weight.shape, x.dtype
     if zero_centered_gamma:
         wide = torch.promote_types(weight.dtype, torch.float32)
         weight = 1 + weight.to(wide)
         bias = None if bias is None else bias.to(wide)
-    if weight.dtype != dtype:  # normalized in the wider of the two
+    if weight.dtype != dtype:
         wide = torch.promote_types(weight.dtype, dtype)
         x, weight = x.to(wide), weight.to(wide)
         bias = None if bias is None else bias.to(wide)
@@ -43,7 +38,7 @@ def normalize(
 
 
 class NormPart(Part):
-    """The norm of a fused module: borrows ``layer_norm_weight`` and ``layer_norm_bias``."""
+    """The norm of a fused module. It borrows ``layer_norm_weight`` and ``layer_norm_bias``."""
 
     def __init__(self, eps: float, normalization: Normalization, zero_centered_gamma: bool, name: str | None) -> None:
         borrowed = {"weight": "layer_norm_weight"}
@@ -61,7 +56,42 @@ class NormPart(Part):
         return normalize(x, weight, bias, self.eps, self.normalization, self.zero_centered_gamma)
 
 
-class _Norm(nn.Module):
+class AfterNorm(Whole):
+    """A fused module whose GEMMs take the output of a norm.
+
+    Args:
+        size: of the last dimension.
+        name: the module's; ``<name>.layer_norm`` is the norm's.
+        others: as for the modules.
+    """
+
+    def __init__(
+        self, size: int, eps: float, normalization: str, zero_centered_gamma: bool, return_bias: bool, return_layernorm_output: bool,
+        place: torch.device, dtype: torch.dtype | None, name: str | None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.eps = eps
+        self.normalization = check_normalization(type(self).__name__, normalization)
+        self.zero_centered_gamma = zero_centered_gamma
+        self.return_bias = return_bias
+        self.return_layernorm_output = return_layernorm_output
+        self.name = name
+        self.layer_norm_weight = new_parameter((size,), place, dtype)
+        self.layer_norm_bias = new_parameter((size,), place, dtype) if self.normalization == "LayerNorm" else None
+        self.layer_norm = NormPart(eps, self.normalization, zero_centered_gamma, name and f"{name}.layer_norm")
+
+    def reset_parameters(self) -> None:
+        """Reset the norm: it only normalizes then."""
+        reset_norm(self.layer_norm_weight, self.layer_norm_bias, self.zero_centered_gamma)
+
+    def returned(self, out: Tensor, bias: Tensor | None, normed: Tensor) -> Tensor | tuple[Tensor | None, ...]:
+        """What forward returns: the output, then, if wanted, the bias and the norm's output."""
+        more: tuple[Tensor | None, ...] = (as_activation(bias, normed),) if self.return_bias else ()
+        more = (*more, normed) if self.return_layernorm_output else more
+        return (out, *more) if more else out
+
+
+class _Norm(CheckpointModule):
     """What LayerNorm and RMSNorm share."""
 
     normalization: Normalization
@@ -71,7 +101,7 @@ class _Norm(nn.Module):
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
-        eps: float,
+        eps: float = 1e-5,
         *,
         zero_centered_gamma: bool = False,
         params_dtype: torch.dtype | None = None,
@@ -91,7 +121,7 @@ class _Norm(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1 (0 where it is zero-centered), bias 0."""
+        """Set the weight to 1 (0 if it is zero-centered) and the bias to 0."""
         reset_norm(self.weight, self.bias, self.zero_centered_gamma)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,10 +130,6 @@ class _Norm(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.weight.numel()}, eps={self.eps}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        drop_extra_state(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 class LayerNorm(_Norm):
     """Layer normalization of the last dimension, with weight and bias.
@@ -111,39 +137,34 @@ class LayerNorm(_Norm):
     Args:
         normalized_shape: size of the last dimension.
         eps: added to the variance.
-        zero_centered_gamma: the weight starts at 0 and the factor is ``1 + weight``.
-        params_dtype: torch's default where not given.
-        device: where not given, torch's default device, else CUDA if there is any.
-        name: what configurations know the layer by.
+        zero_centered_gamma: the weight starts at 0, and the factor is ``1 + weight``.
+        params_dtype: of the parameters; None: torch's default.
+        device: None: torch's default device if one is set, else CUDA if available.
+        name: the layer's name in configurations.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: more than one dimension.
 
     *Source:* Ba, Kiros and Hinton, Layer Normalization, 2016.
     """
 
     normalization = "LayerNorm"
 
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, **options: Any) -> None:
-        super().__init__(normalized_shape, eps, **options)
-
 
 class RMSNorm(_Norm):
     """Root-mean-square normalization of the last dimension, with a weight and no bias.
 
     Args:
-        normalized_shape: size of the last dimension.
+        normalized_shape, zero_centered_gamma, params_dtype, device, name: as for ``LayerNorm``.
         eps: added to the mean square.
-        options: as of ``LayerNorm``.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: more than one dimension.
 
     *Source:* Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
     """
 
     normalization = "RMSNorm"
-
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, **options: Any) -> None:
-        super().__init__(normalized_shape, eps, **options)
 
 
 class L2Normalization(nn.Module):
@@ -159,15 +180,13 @@ class L2Normalization(nn.Module):
 
 
 def reset_norm(weight: nn.Parameter, bias: nn.Parameter | None, zero_centered_gamma: bool) -> None:
-    """Weight 1 (0 where it is zero-centered), bias 0."""
+    """Set the weight to 1 (0 if it is zero-centered) and the bias to 0."""
     fill(weight, nn.init.zeros_ if zero_centered_gamma else nn.init.ones_)
     if bias is not None:
         fill(bias, nn.init.zeros_)
 
 
 def check_normalization(where: str, normalization: str) -> Normalization:
-    """
-    Raises: UsageError: it is none that there is.
-    """
+    """The normalization's name, checked: raises UsageError for any other."""
     check_one_of(where, "normalization", normalization, NORMALIZATIONS)
     return "RMSNorm" if normalization == "RMSNorm" else "LayerNorm"

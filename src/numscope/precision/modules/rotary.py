@@ -7,14 +7,12 @@ from torch import Tensor
 
 
 def rotate(x: Tensor, angles: Tensor, layout: str, interleaved: bool = False) -> Tensor:
-    """Turn pairs of channels by angles that grow with the position.
+    """Rotate pairs of channels by angles that depend on the position; the result has the shape and dtype of x.
 
     Args:
-        x: shape ``(sequence, batch, heads, channels)``, or batch first as ``layout`` says.
-        angles: shape ``(positions, 1, 1, rotated)``, each angle twice, in radians; channels beyond ``rotated`` stay as they are.
-        interleaved: a pair is two neighbors; else a channel and the one half of ``rotated`` further.
-
-    Returns: shape and dtype of ``x``.
+        x: shape ``(sequence, batch, heads, channels)``, or batch first, by ``layout``.
+        angles: shape ``(positions, 1, 1, rotated)``, each angle twice, in radians. Channels beyond ``rotated`` are not changed.
+        interleaved: whether a pair is two neighbors; else the channels of a pair are half of ``rotated`` apart.
 
     *Source:* Su et al., RoFormer, 2021.
     """
@@ -31,7 +29,7 @@ def rotate(x: Tensor, angles: Tensor, layout: str, interleaved: bool = False) ->
 
 
 def _quarter(x: Tensor, interleaved: bool) -> Tensor:
-    """Each pair turned by 90 degrees."""
+    """Each pair rotated by 90 degrees."""
     if interleaved:
         return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
     first, second = x.chunk(2, -1)

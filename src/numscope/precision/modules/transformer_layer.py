@@ -1,4 +1,4 @@
-"""A transformer layer of the modules of this folder."""
+"""A transformer layer made of the other modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.gemm.linear import in_autocast_dtype
+from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_one_of, check_others, check_rate
 from numscope.precision.modules.attention import check_format
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
@@ -19,36 +19,32 @@ from numscope.records.errors import UsageError
 
 
 class TransformerLayer(nn.Module):
-    """Attention and perceptron, each with norm, dropout and residual.
+    """Attention and a perceptron, each with norm, dropout and residual connection.
 
-    Children: ``self_attention``, of a decoder ``inter_attention``, ``layernorm_mlp``, with ``output_layernorm`` also ``layernorm``.
+    Children: ``self_attention``, in a decoder ``inter_attention``, ``layernorm_mlp``, and with ``output_layernorm`` also ``layernorm``.
 
     Args:
         hidden_size: size of the last dimension of input and output.
         ffn_hidden_size: size between the perceptron's layers.
-        num_attention_heads: of queries.
-        num_gqa_groups: heads of keys and values; as many as of queries where not given.
-        layernorm_epsilon: added to the norms' variance, or to the mean square.
-        hidden_dropout: probability that an element of attention's and perceptron's output is dropped in training.
-        attention_dropout: likewise of the softmax's values.
-        init_method: fills the weights of the first projections and of fc1.
-        output_layer_init_method: fills those of ``proj`` and fc2.
-        layer_number: kept as it is.
-        kv_channels: size of a head.
-        self_attn_mask_type, window_size: of self attention, as of ``DotProductAttention``.
-        enc_dec_attn_mask_type, enc_dec_window_size: of a decoder's cross attention.
-        apply_residual_connection_post_layernorm: residuals are taken after the norms instead of before.
-        output_layernorm: normalize the output, and not the input of self attention.
+        hidden_dropout: probability that an element of the output of attention and perceptron is dropped in training.
+        init_method: initializes the weights of the first projections and of fc1.
+        output_layer_init_method: initializes those of ``proj`` and fc2.
+        self_attn_mask_type, window_size: for self attention, as for ``DotProductAttention``.
+        enc_dec_attn_mask_type, enc_dec_window_size: for a decoder's cross attention.
+        apply_residual_connection_post_layernorm: residuals start after the norms instead of before.
+        output_layernorm: normalize the output instead of the input of self attention.
         parallel_attention_mlp: attention and perceptron side by side on the same input.
-        layer_type: ``encoder``, or ``decoder`` for cross attention after self attention.
+        layer_type: ``encoder``, or ``decoder``, which has cross attention after self attention.
         drop_path_rate: probability that a sample's branch is dropped in training.
-        fuse_qkv_params, qkv_weight_interleaved, qk_norm_type, qk_norm_eps, qk_norm_before_rope, rotary_pos_interleaved, softmax_type: as of
-            ``MultiheadAttention``.
-        normalization, zero_centered_gamma, bias, activation: as of ``LayerNormMLP``.
         attn_input_format: ``sbhd`` (sequence first) or ``bshd`` (batch first).
-        params_dtype, device, name, others: as of ``Linear``.
+        num_attention_heads, num_gqa_groups, layernorm_epsilon, attention_dropout, layer_number, kv_channels, fuse_qkv_params,
+            qkv_weight_interleaved, rotary_pos_interleaved, qk_norm_type, qk_norm_eps, qk_norm_before_rope, softmax_type: as for
+            ``MultiheadAttention``.
+        normalization, zero_centered_gamma, bias, activation: as for ``LayerNormMLP``.
+        params_dtype, device, name, others: as for ``Linear``.
 
-    Raises: UsageError.
+    Raises:
+        UsageError: an argument is wrong or not supported.
     """
 
     def __init__(
@@ -99,12 +95,12 @@ class TransformerLayer(nn.Module):
         check_rate(where, "hidden_dropout", hidden_dropout)
         check_rate(where, "drop_path_rate", drop_path_rate)
         if parallel_attention_mlp:
-            for asked, other in (
+            for is_set, other in (
                 (layer_type == "decoder", "layer_type='decoder'"),
                 (apply_residual_connection_post_layernorm, "apply_residual_connection_post_layernorm=True"),
                 (output_layernorm, "output_layernorm=True"),
             ):
-                if asked:
+                if is_set:
                     raise UsageError(f"{where}: parallel_attention_mlp: got True, expected False with {other}.")
         self.self_attn_mask_type = check_mask_type(where, self_attn_mask_type)
         self.window_size = window_size
@@ -167,12 +163,7 @@ class TransformerLayer(nn.Module):
                 name=named("inter_attention"),
             )
         self.layernorm_mlp = LayerNormMLP(
-            hidden_size,
-            ffn_hidden_size,
-            eps=layernorm_epsilon,
-            **both,
-            activation=activation,
-            name=named("layernorm_mlp"),
+            hidden_size, ffn_hidden_size, eps=layernorm_epsilon, **both, activation=activation, name=named("layernorm_mlp")
         )
         self.drop_path = DropPath(drop_path_rate, attn_input_format.index("b")) if drop_path_rate > 0 else None
         if output_layernorm:
@@ -208,20 +199,22 @@ class TransformerLayer(nn.Module):
     ) -> Tensor:
         """
         Args:
-            hidden_states: shape ``(sequence, batch, hidden_size)``, or batch first as ``attn_input_format`` says.
-            attention_mask: of self attention, true where masked out: ``(batch, 1, 1, sequence)`` of padding, or for ``arbitrary``
+            hidden_states: shape ``(sequence, batch, hidden_size)``, or batch first, by ``attn_input_format``.
+            attention_mask: for self attention, true where masked out: padding of shape ``(batch, 1, 1, sequence)``, or for ``arbitrary``
                 broadcastable to ``(batch, heads, sequence, sequence)``.
-            encoder_output: what a decoder's cross attention looks at, shaped as ``hidden_states``.
-            enc_dec_attn_mask: of cross attention: a pair of padding masks, or one for ``arbitrary``.
-            self_attn_mask_type, window_size, enc_dec_attn_mask_type, enc_dec_window_size: in place of the constructor's.
-            is_first_microbatch: not needed: a weight is quantized once as long as it does not change.
-            rotary_pos_emb: angles, shape ``(positions, 1, 1, rotated)``; a pair for queries and keys; of self attention.
-            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as of
+            encoder_output: the source of keys and values of a decoder's cross attention, shaped as ``hidden_states``.
+            enc_dec_attn_mask: for cross attention: a pair of padding masks, or one mask for ``arbitrary``.
+            self_attn_mask_type, window_size, enc_dec_attn_mask_type, enc_dec_window_size: override the constructor's.
+            is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
+            rotary_pos_emb: for self attention, angles of shape ``(positions, 1, 1, rotated)``, or a pair for queries and keys.
+            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
                 ``DotProductAttention``.
 
-        Returns: shape of ``hidden_states``.
+        Returns:
+            Shape of ``hidden_states``.
 
-        Raises: UsageError.
+        Raises:
+            UsageError: an argument is wrong or not supported.
         """
         hidden_states = in_autocast_dtype(hidden_states)
         shared: dict[str, Any] = {
@@ -258,9 +251,9 @@ class TransformerLayer(nn.Module):
         out: Tensor = self.layernorm(hidden_states) if self.output_layernorm else hidden_states
         return out
 
-    def _after(self, given: Tensor | tuple[Tensor, Tensor], before: Tensor, drop_path: nn.Module | None) -> Tensor:
-        """What a branch gave, added to the residual: to what its norm gave if that came along."""
-        out, residual = (given, before) if isinstance(given, Tensor) else given
+    def _after(self, returned: Tensor | tuple[Tensor, Tensor], before: Tensor, drop_path: nn.Module | None) -> Tensor:
+        """A branch's output added to the residual, which is the output of the branch's norm if that was returned too."""
+        out, residual = (returned, before) if isinstance(returned, Tensor) else returned
         return self._added(out, residual, drop_path)
 
     def _added(self, out: Tensor, residual: Tensor, drop_path: nn.Module | None) -> Tensor:
@@ -269,11 +262,11 @@ class TransformerLayer(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Drops a sample's branch as a whole, and scales the others up.
+    """Drops the whole branch of some samples in training, and scales up the others.
 
     Args:
-        rate: probability of it, in training.
-        batch_dim: which dimension counts samples.
+        rate: probability that a sample is dropped.
+        batch_dim: the batch dimension.
 
     *Source:* Huang et al., Deep Networks with Stochastic Depth, 2016.
     """

@@ -19,8 +19,8 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
 
     Returns: sections of our grammar, in Transformer Engine's namespace, with a regex for the layers: other tools read both.
     """
-    from numscope.precision.gemm.plan import GEMMS  # both load torch, which the command line must not do before a script's first line
     from numscope.probe.layer_names import free_name
+    from numscope.records.layer import GEMMS  # both load torch, which the command line must not do before a script's first line
 
     by_layer: dict[str, set[str]] = {}
     for layer, gemm in kept:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from numscope.precision.casting.cast import cast, empty_cells
 from numscope.precision.casting.delayed import History, advance_all
-from numscope.precision.casting.scaling import PER_TENSOR, How, Scaling
+from numscope.precision.casting.scaling import MX, PER_TENSOR, How, Scaling
 from numscope.precision.gemm.conversion import convertible
 from numscope.precision.gemm.plan import COLUMNWISE
 from numscope.probe import optimizer as optimizer_probe
@@ -24,7 +24,6 @@ from numscope.summary.state import Groups
 from numscope.summary.unwrap import plain
 
 OPERANDS = ("activation", "weight", "gradient")
-_MX = Scaling("block", (1, 32), scale_format="e8m0")
 _TILES = {operand: Scaling("block", (128, 128) if operand == "weight" else (1, 128)) for operand in OPERANDS}
 ONE = 1.0  # the scale of formats that are cast to as they are
 
@@ -36,7 +35,7 @@ def candidates(operand: str) -> dict[str, tuple[How, float | None]]:
         "e4m3": (How(e4m3, PER_TENSOR), None),
         "e5m2": (How(e5m2, PER_TENSOR), None),
         "block": (How(e4m3, _TILES[operand]), None),
-        "mxfp8": (How(e4m3, _MX), None),
+        "mxfp8": (How(e4m3, MX), None),
         "bf16": (How(format_of("bf16"), saturate=False), ONE),
         "fp16": (How(format_of("fp16"), saturate=False), ONE),
     }
@@ -83,11 +82,7 @@ class WhatIf(optimizer_probe.StepListener):
     *Cost:* a dozen passes over each operand of each linear layer and a sync for each: it is for a few steps.
     """
 
-    def __init__(
-        self,
-        plan: Mapping[tuple[str, str], How | None],
-        delayed: Callable[[How, torch.device], History],
-    ) -> None:
+    def __init__(self, plan: Mapping[tuple[str, str], How | None], delayed: Callable[[How, torch.device], History]) -> None:
         self._plan = plan
         self._delayed = delayed
         self._sites: list[tuple[str, str]] = []  # layer, operand
