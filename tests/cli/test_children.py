@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.cli.test_run import cli, line_of
+from tests.cli.test_run import cli, last_line, line_of
 
 NET = """
     import os, subprocess, sys
@@ -71,10 +71,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def last(done: CompletedProcess[str]) -> str:
-    return re.sub(r"[\d,]+ tensors", "n tensors", done.stderr.splitlines()[-1])
-
-
 HOGWILD = """
     torch.manual_seed(0)
     model = Net().share_memory()
@@ -96,7 +92,7 @@ def test_children_that_share_a_model_are_watched_and_compute_the_same(run: Run, 
     assert done.stdout == run(script, watched=False).stdout
     assert done.stdout.count("0 [[") == 2
     own = "Net, 1 step, n tensors: no finding; " if method == "spawn" else ""
-    assert last(done) == f"numscope: watched {own}Net in 2 child processes, up to 3 steps each, n tensors: no finding"
+    assert last_line(done) == f"numscope: watched {own}Net in 2 child processes, up to 3 steps each, n tensors: no finding"
     assert done.stderr.count("\n") == 1
 
 
@@ -113,7 +109,7 @@ def test_child_that_numscope_stops_ends_as_if_its_target_had_raised_and_the_run_
     assert f"s.py:{line_of(tmp_path / 's.py', '.log()')}" in done.stderr
     assert f"numscope: stopped at {tmp_path / 's.py'}:{line_of(tmp_path / 's.py', 'optimizer.step()')} in train" in done.stderr
     assert "Traceback" not in done.stderr
-    assert last(done) == "numscope: watched Net in 3 child processes, up to 3 steps each, n tensors: 1 finding"
+    assert last_line(done) == "numscope: watched Net in 3 child processes, up to 3 steps each, n tensors: 1 finding"
     counts = {path.name: len(json.loads(path.read_text())["findings"]) for path in tmp_path.glob("found*.json")}
     assert counts == {"found-child1.json": 0, "found-child2.json": 1, "found-child3.json": 0}  # each is rank 0 of its own training
     assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["child1", "child2", "child3"]
@@ -148,7 +144,7 @@ def test_ranks_that_the_script_spawns_end_together_with_one_report(run: Run, tmp
     where = f"{tmp_path / 's.py'}:{line_of(tmp_path / 's.py', 'mp.spawn(')}"
     assert f"\nnumscope: stopped at {where} in <module>: mp.spawn(" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "child process" in last(done) and last(done).endswith("3 steps each, n tensors: 1 finding")
+    assert "child process" in last_line(done) and last_line(done).endswith("3 steps each, n tensors: 1 finding")
     assert len(json.loads((tmp_path / "found.json").read_text())["findings"]) == 1
 
 
@@ -160,13 +156,13 @@ def test_script_that_handles_a_rank_s_end_goes_on(run: Run, tmp_path: Path) -> N
             print("NonFiniteError" in str(error))
     """)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
-    assert last(done).endswith("1 finding")
+    assert last_line(done).endswith("1 finding")
 
 
 def test_abort_after_ends_spawned_ranks_in_good_order(run: Run, tmp_path: Path) -> None:
     done = run(f"mp.start_processes(rank, (5, {str(tmp_path)!r}), 2, start_method='fork'); print('end')", "--abort-after", "1")
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
-    assert last(done) == "numscope: watched Net in 2 child processes, 1 step each, n tensors: no finding"
+    assert last_line(done) == "numscope: watched Net in 2 child processes, 1 step each, n tensors: no finding"
 
 
 @pytest.mark.parametrize("handled", [True, False])
@@ -218,7 +214,7 @@ def test_python_processes_by_subprocess_are_said_not_to_be_watched(run: Run) -> 
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert "src/numscope" not in done.stderr
     why = "a process of its own, put numscope run into its command"
-    assert re.fullmatch(rf"numscope: nothing was watched: `python\S* -c print\(1\) x+…`: {why}; `python -V`: {why}", last(done))
+    assert re.fullmatch(rf"numscope: nothing was watched: `python\S* -c print\(1\) x+…`: {why}; `python -V`: {why}", last_line(done))
 
 
 def test_child_that_outlives_the_script_speaks_for_itself(run: Run) -> None:

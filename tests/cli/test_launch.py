@@ -236,8 +236,8 @@ def test_child_processes_run_the_script_as_python_starts_them(same: Same, tmp_pa
             def __init__(self, n): self.n = n
         def work(job):
             main = sys.modules["__main__"]
-            ours = sorted(m for m in sys.modules if m.startswith("numscope")) if {method!r} != "fork" else []
-            return job.n, __name__, main.__name__, getattr(main, "__file__", None), sys.argv, ours, Job.__module__
+            loaded = {{"click", "torch", "yaml"}} & set(sys.modules) if {method!r} != "fork" else ()
+            return job.n, __name__, main.__name__, getattr(main, "__file__", None), sys.argv, loaded, Job.__module__
         if __name__ == "__main__":
             with multiprocessing.get_context({method!r}).Pool(2) as pool:
                 for line in pool.map(work, [Job(1), Job(2)]):
@@ -248,6 +248,42 @@ def test_child_processes_run_the_script_as_python_starts_them(same: Same, tmp_pa
     write(tmp_path, "pack/inner.py", source)
     assert same("s.py", "a").stdout.count("\n") == 2
     assert same("-m", "pack.inner", "a").stdout.count("\n") == 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tracebacks of children show one line of ours there")
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_child_processes_end_as_python_ends_them(same: Same, tmp_path: Path, method: str) -> None:
+    source = f"""
+        import multiprocessing, os, subprocess, sys, traceback
+        context = multiprocessing.get_context({method!r})
+        class Own(context.Process):
+            def run(self):
+                raise ValueError("own")
+        def work(how):
+            if how == "raised": 1 / 0
+            if how == "status": sys.exit(5)
+            if how == "words": sys.exit("words")
+            if how == "killed": os.kill(os.getpid(), 9)
+            if how == "interrupt": raise KeyboardInterrupt
+        if __name__ == "__main__":
+            endings = "raised", "status", "words", "killed", "interrupt", "well"
+            for process in *(context.Process(target=work, args=[how]) for how in endings), Own():
+                process.start()
+                process.join()
+                print(process.exitcode, flush=True)
+            try:
+                context.Process(target=work, args=[open(__file__)]).start()
+            except TypeError:
+                traceback.print_exc()
+            try:
+                subprocess.run(["no-such-program"])
+            except FileNotFoundError:
+                traceback.print_exc()
+    """
+    write(tmp_path, "s.py", source)
+    ended = same("s.py")
+    assert ended.stdout == "1\n5\n1\n-9\n1\n0\n1\n"
+    assert ended.stderr.count("Traceback") == (4 if method == "fork" else 5)
 
 
 def test_forked_process_that_falls_off_the_end_ends_quietly(same: Same, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -208,6 +209,11 @@ def train(tmp_path: Path) -> Path:
     return path
 
 
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """Without the number of tensors, which is any but 0."""
+    return re.sub(r"[1-9][\d,]* tensors", "n tensors", done.stderr.splitlines()[-1])
+
+
 def line_of(path: Path, text: str) -> int:
     return next(n for n, line in enumerate(path.read_text().splitlines(), 1) if text in line)
 
@@ -219,8 +225,8 @@ def test_first_escape_stops_the_run_with_status_3(train: Path, tmp_path: Path) -
     assert "Traceback" not in done.stderr
     where = f"{train}:{line_of(train, '.log()')}"
     assert where in done.stderr.replace("\n", "")
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"numscope: stopped at {train}:")
+    assert done.stderr.splitlines()[-2].startswith(f"numscope: stopped at {train}:")
+    assert last_line(done) == "numscope: watched Net, 3 steps, n tensors: 1 finding"
     assert json.loads((tmp_path / "found.json").read_text())
 
 
@@ -239,6 +245,30 @@ def test_environment_that_the_script_sets_before_torch_counts(train: Path, tmp_p
     assert "end 1 []" in bare
 
 
+@pytest.mark.parametrize(
+    ("death", "status"),
+    [
+        ("assert model.first.weight.grad.isfinite().all(), 'bad gradient'", 1),
+        ("if not model.first.weight.grad.isfinite().all(): sys.exit('bad gradient')", 1),
+        ("if not model.first.weight.grad.isfinite().all(): sys.exit(5)", 5),
+    ],
+)
+def test_script_that_dies_of_what_was_not_judged_yet_keeps_its_end_and_gets_the_report(
+    train: Path, tmp_path: Path, death: str, status: int
+) -> None:
+    source = train.read_text().replace("loss.backward()", f"loss.backward(); atexit.register(print, 'exit')\n        {death}")
+    train.write_text(f"import atexit\n{source}")
+    bare = cli(cwd=tmp_path, command=("train.py",))
+    watched = cli("run", "train.py", cwd=tmp_path)
+    assert (watched.returncode, watched.stdout) == (bare.returncode, bare.stdout)
+    assert bare.returncode == status
+    assert last_line(watched) in ("numscope: watched Net, 3 steps, n tensors: 1 finding", bare.stderr.strip())
+    assert bare.stderr in watched.stderr.replace(next(line for line in watched.stderr.splitlines() if "watched Net" in line) + "\n", "")
+    assert watched.stderr.count("Culprit") == 1
+    assert f"{train}:{line_of(train, '.log()')}" in watched.stderr
+    assert "stopped at" not in watched.stderr
+
+
 def test_abort_after_ends_the_run_in_good_order(train: Path, tmp_path: Path) -> None:
     done = cli("run", "--abort-after", "1", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -253,10 +283,11 @@ def test_uncaught_error_of_a_watched_model_shows_no_frame_of_ours(train: Path, t
     watched = cli("run", "train.py", cwd=tmp_path)
     assert (watched.returncode, watched.stdout) == (bare.returncode, bare.stdout) == (1, "0\n1\n")
     assert "src/numscope" not in watched.stderr
-    ours = [line for line in watched.stderr.splitlines() if "train.py" in line or not line.startswith(" ")]
+    *ours, last = [line for line in watched.stderr.splitlines() if "train.py" in line or not line.startswith(" ")]
     assert ours == [
         line for line in bare.stderr.splitlines() if "train.py" in line or not line.startswith(" ")
     ]  # torch's own differ: it runs hooks
+    assert last.startswith("numscope: watched Net, 2 steps, ")
 
 
 def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -> None:
@@ -264,6 +295,37 @@ def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -
     done = cli("run", "s.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert done.stderr == "numscope: nothing was watched: this process never imported torch\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("torch.ones(2).sum()", "nothing was watched: no torch.nn.Module was called"),
+        ("nn.ReLU()(torch.ones(2))", "nothing was watched: the modules that were called have no parameters"),
+        (
+            "torch.jit.script(nn.Linear(4, 4))(torch.ones(2, 4))",
+            "nothing was watched: RecursiveScriptModule: torch.jit runs it without Python",
+        ),
+        (
+            "nn.Linear(4, 4)(torch.ones(2, 4))",
+            "watched Linear, 0 steps, n tensors: no finding. Not watched: backward of Linear: none was called on its outputs",
+        ),
+        (
+            "import numscope; scope = numscope.watch(net := nn.Linear(4, 4)); net(torch.ones(2, 4)).sum().backward()",
+            "watched Linear, 0 steps, n tensors: no finding",  # left open: the step is never over
+        ),
+        (
+            "from numscope.scope.scope import Scope; Scope.leave = lambda *_: 1 / 0; nn.Linear(4, 4)(torch.ones(2, 4))",
+            "watched Linear, 0 steps, n tensors: no finding. "
+            "Not watched: Linear: numscope failed and left it alone: ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_last_line_tells_a_blind_run_from_a_clean_one(tmp_path: Path, code: str, said: str) -> None:
+    (tmp_path / "s.py").write_text(f"import torch\nfrom torch import nn\n{code}")
+    done = cli("run", "s.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert last_line(done) == f"numscope: {said}"
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])

@@ -46,30 +46,56 @@ dist.destroy_process_group()
 """
 
 
-def test_fault_on_rank_1_ends_every_rank_with_one_report(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    line = next(n for n, text in enumerate(SCRIPT.splitlines(), 1) if text.endswith("# here"))
+LINE = next(n for n, text in enumerate(SCRIPT.splitlines(), 1) if text.endswith("# here"))
+
+
+def torchrun(folder: Path) -> tuple[int, str]:
+    """The status and stderr of ``train.py`` on two ranks."""
     env = {**os.environ, "PYTHONPATH": str(Path(numscope.__file__).parent.parent), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--redirects", "3"]
     command += ["--log-dir", "logs", "-m", "numscope", "run", "--json", "found.json", "--log-dir", "records", "train.py"]
-    with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, stderr=subprocess.PIPE, start_new_session=True) as process:
+    with subprocess.Popen(command, cwd=folder, env=env, text=True, stderr=subprocess.PIPE, start_new_session=True) as process:
         try:
             _, stderr = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
-    assert process.returncode == 1, stderr  # torchrun's own for a failed rank
+    return process.returncode, stderr
+
+
+def test_fault_on_rank_1_ends_every_rank_with_one_report(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    status, stderr = torchrun(tmp_path)
+    assert status == 1, stderr  # torchrun's own for a failed rank
     statuses = set(re.findall(r"exitcode\s*: (-?\d+)", stderr))
     assert "3" in statuses and statuses <= {"3", "-15"}, stderr  # -15: torchrun ended it before it could end by itself
+    root = stderr[stderr.index("Root Cause") :]
+    assert f"NonFiniteError: nan in last (Linear) input[0] (forward) at step 3, rank 1: aten.sqrt at {tmp_path}/train.py:{LINE} " in root
+    assert "optimizer.step()" in root and "src/numscope" not in root
 
     said = {rank: next((tmp_path / "logs").glob(f"**/{rank}/stderr.log")).read_text() for rank in (0, 1)}
-    assert said[1].count("Culprit") == 1 and f"train.py:{line}" in said[1] and "rank 1" in said[1]
+    assert said[1].count("Culprit") == 1 and f"train.py:{LINE}" in said[1] and "rank 1" in said[1]
     assert "Culprit" not in said[0]
     told = [text for text in said[0].splitlines() if text.startswith("numscope: rank 0: ")]
     assert len(told) <= 1  # torchrun may have ended it before
-    assert all(f"train.py:{line}" in text and "rank 1" in text for text in told)
+    assert all(f"train.py:{LINE}" in text and "rank 1" in text for text in told)
     printed = {rank: next((tmp_path / "logs").glob(f"**/{rank}/stdout.log")).read_text() for rank in (0, 1)}
     assert printed == {rank: "".join(f"rank {rank} step {step}\n" for step in range(3)) for rank in (0, 1)}
 
     [finding] = json.loads((tmp_path / "found-rank1.json").read_text())["findings"]
-    assert (finding["rank"], finding["step"], finding["culprit"]["line"]) == (1, 3, line)
+    assert (finding["rank"], finding["step"], finding["culprit"]["line"]) == (1, 3, LINE)
+
+
+def test_error_that_the_script_dies_of_is_told_to_torchrun_with_the_finding_it_comes_from(tmp_path: Path) -> None:
+    script = SCRIPT.replace(
+        "    optimizer.step()", "    assert all(p.grad.isfinite().all() for p in model.parameters())\n    optimizer.step()"
+    )
+    (tmp_path / "train.py").write_text(script.replace("rank == 1 and ", ""))
+    status, stderr = torchrun(tmp_path)
+    assert status == 1, stderr
+    assert set(re.findall(r"exitcode\s*: (-?\d+)", stderr)) <= {"1", "-15"}
+    root = stderr[stderr.index("Root Cause") :]
+    assert root.index(f"aten.sqrt at {tmp_path}/train.py:{LINE} ") < root.index("AssertionError")
+    assert "src/numscope" not in root
+    said = [next((tmp_path / "logs").glob(f"**/{rank}/stderr.log")).read_text() for rank in (0, 1)]
+    assert any("Traceback" in text and "Culprit" in text for text in said)

@@ -54,7 +54,9 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
 
     NV_DEBUG_TOOL_ENABLED=1 in the environment stands for --config $NV_DEBUG_TOOL_CONFIG and --log-dir $NV_DEBUG_TOOL_LOG_DIR.
 
-    Exit status: the script's own; 3 when a non-finite value stopped it; 2 for wrong usage.
+    The script's child processes by multiprocessing are watched too. The last line says what was watched and what was not.
+
+    Exit status: the script's own; 3 when numscope stopped it at a non-finite value; 2 for wrong usage.
     """
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     _add_switched(given)

@@ -76,9 +76,8 @@ class Coverage:
         found = Watched(findings=findings, gaps=list(self._gaps), rank=self._place[0], world_size=self._place[1])
         skipped: set[int] = set()
         for scope in self._scopes:
-            name, inspector, options = class_name(scope.model), scope.inspector, scope.options
-            detecting = options.on_nonfinite is not None and not options.trace
-            steps = scope.num_steps
+            name, steps, inspector = class_name(scope.model), scope.num_steps, scope.inspector
+            detecting = scope.options.on_nonfinite is not None and not scope.options.trace
             found.models += [name] if name not in found.models else []
             found.steps = max(found.steps, steps)
             found.tensors += scope.num_tensors
