@@ -102,7 +102,7 @@ def simulate(num_nodes: int) -> dict[str, float]:
     beats = ours.recv()
     roster = {"kind": "roster", "roster": {str(rank): entry for rank, entry in hub.roster().items()}}
     cpu, began = time.process_time(), time.perf_counter()
-    hub.send(roster)
+    hub.send_to_all(roster)
     ours.send("go")
     ours.recv()
     sent, cpu = time.perf_counter() - began, time.process_time() - cpu

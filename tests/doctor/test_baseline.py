@@ -40,4 +40,4 @@ def test_odd_values_in_a_baseline_are_left_out() -> None:
     examined = examination(2)
     names = baseline.measured(examined)
     odd = json.loads(json.dumps({"measured": {name: [None, "x", -1, 0][at % 4] for at, name in enumerate(names)}}))
-    assert baseline.slower(examined, odd, Blame({})) == []
+    assert list(baseline.slower(examined, odd, Blame({}))) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -46,54 +46,35 @@ class Party:
         return period.repeat(-(-num // _PERIOD))[:num].to(self.wire.device)
 
 
-class Exercise(Protocol):
+@dataclass(frozen=True, slots=True)
+class Exercise:
     """A collective and its expected result.
 
-    ``compares_bits``: repeated runs must return the same bits.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def compares_bits(self) -> bool: ...
-
-    def sizes(self, sizes: Sequence[int]) -> Sequence[int]:
-        """The requested sizes with which it runs."""
-        ...
-
-    def prepare(self, party: Party, num_bytes: int) -> Callable[[], torch.Tensor | None]:
-        """The function to time, which returns the result."""
-        ...
-
-    def check(self, party: Party, num_bytes: int, result: torch.Tensor) -> dict[str, Any] | None:
-        """What is wrong with the result; None if nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Exact:
-    """A collective with an exact result.
-
     Args:
-        run: makes the function to time, from the group and the number of elements per rank.
-        expected: makes the result, likewise.
+        source: makes this rank's input, from the group and the number of elements per rank.
+        run: the function to time, from the group, the input and the number of elements per rank.
+        expected: makes the exact result, likewise; None if there is none.
+        sizes: chooses those of the requested sizes with which it runs.
+        compares_bits: repeated runs must return the same bits.
     """
 
     name: str
-    run: Callable[[Party, int], Callable[[], torch.Tensor]]
-    expected: Callable[[Party, int], torch.Tensor]
+    source: Callable[[Party, int], torch.Tensor]
+    run: Callable[[Party, torch.Tensor, int], torch.Tensor | None]
+    expected: Callable[[Party, int], torch.Tensor] | None = None
+    sizes: Callable[[Sequence[int]], Sequence[int]] = lambda sizes: sizes
     compares_bits: bool = False
 
-    def sizes(self, sizes: Sequence[int]) -> Sequence[int]:
-        return sizes
-
     def prepare(self, party: Party, num_bytes: int) -> Callable[[], torch.Tensor | None]:
-        return self.run(party, _chunk(party, num_bytes))
+        """The function to time, which returns the result."""
+        chunk = _chunk(party, num_bytes)
+        source = self.source(party, chunk)
+        return lambda: self.run(party, source, chunk)
 
     def check(self, party: Party, num_bytes: int, result: torch.Tensor) -> dict[str, Any] | None:
-        expected = self.expected(party, _chunk(party, num_bytes))
-        if torch.equal(result, expected):
+        """What is wrong with the result; None if nothing."""
+        expected = result if self.expected is None else self.expected(party, _chunk(party, num_bytes))
+        if torch.equal(result, expected) or self.expected is None:
             return None
         where = (result != expected).nonzero().view(-1)
         first = int(where[0])
@@ -101,171 +82,123 @@ class _Exact:
         return {"index": first, "got": got, "expected": right, "num_wrong": len(where), "num_elements": len(result)}
 
 
-class _FloatSum:
-    """A sum of random floats, whose last bits depend on the order."""
-
-    name = "float_sum"
-    compares_bits = True
-
-    def sizes(self, sizes: Sequence[int]) -> Sequence[int]:
-        return sizes[min(1, len(sizes) - 1) :][:1]
-
-    def prepare(self, party: Party, num_bytes: int) -> Callable[[], torch.Tensor | None]:
-        import torch.distributed as dist
-
-        generator = torch.Generator().manual_seed(seed("sum", party.ranks[party.index]))
-        source = torch.randn(party.num * _chunk(party, num_bytes), generator=generator).to(party.wire.device)
-
-        def run() -> torch.Tensor:
-            result = source.clone()
-            dist.all_reduce(result, group=party.wire.group)
-            return result
-
-        return run
-
-    def check(self, party: Party, num_bytes: int, result: torch.Tensor) -> dict[str, Any] | None:
-        return None
-
-
-class _Barrier:
-    name = "barrier"
-    compares_bits = False
-
-    def sizes(self, sizes: Sequence[int]) -> Sequence[int]:
-        return (0,)
-
-    def prepare(self, party: Party, num_bytes: int) -> Callable[[], torch.Tensor | None]:
-        import torch.distributed as dist
-
-        return lambda: dist.barrier(group=party.wire.group)
-
-    def check(self, party: Party, num_bytes: int, result: torch.Tensor) -> dict[str, Any] | None:
-        return None
-
-
 def _chunk(party: Party, num_bytes: int) -> int:
     """Elements in one rank's part of a payload."""
     return max(1, num_bytes // 4 // party.num)
 
 
-def _all_reduce(party: Party, chunk: int) -> Callable[[], torch.Tensor]:
+def _dist() -> Any:
     import torch.distributed as dist
 
-    source = party.numbers(party.num * chunk, party.index)
+    return dist
 
-    def run() -> torch.Tensor:
-        result = source.clone()
-        dist.all_reduce(result, group=party.wire.group)
+
+def _all_reduce(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
+    result = source.clone()
+    _dist().all_reduce(result, group=party.wire.group)
+    return result
+
+
+def _broadcast(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
+    result = source.clone()
+    _dist().broadcast(result, group_src=party.num - 1, group=party.wire.group)
+    return result
+
+
+def _all_gather(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
+    result = torch.empty(party.num * chunk, device=source.device)
+    _dist().all_gather_into_tensor(result, source, group=party.wire.group)
+    return result
+
+
+def _reduce_scatter(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
+    result = torch.empty(chunk, device=source.device)
+    collective = _dist().reduce_scatter_tensor
+    if _supported(party, "reduce_scatter", "all_reduce", lambda: collective(result, source.clone(), group=party.wire.group)):
         return result
+    return _all_reduce(party, source, chunk)[party.index * chunk : (party.index + 1) * chunk].clone()
 
-    return run
+
+def _all_to_all(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
+    dist, group = _dist(), party.wire.group
+    result = torch.empty_like(source)
+    if _supported(party, "all_to_all", "isend and irecv", lambda: dist.all_to_all_single(result, source, group=group)):
+        return result
+    works = []
+    for index in range(party.num):
+        part = slice(index * chunk, (index + 1) * chunk)
+        if index == party.index:
+            result[part] = source[part]
+            continue
+        works.append(dist.isend(source[part], group_dst=index, group=group))
+        works.append(dist.irecv(result[part], group_src=index, group=group))
+    for work in filter(None, works):
+        work.wait()
+    return result
+
+
+def _supported(party: Party, name: str, substitute: str, collective: Callable[[], object]) -> bool:
+    """Runs a collective; returns False if the backend lacks it, which is the same on all ranks."""
+    if name in party.substitutes:
+        return False
+    try:
+        collective()
+    except (RuntimeError, NotImplementedError) as error:
+        if "support" not in str(error):
+            raise
+        party.substitutes[name] = substitute
+    return name not in party.substitutes
 
 
 def _summed(party: Party, num: int) -> torch.Tensor:
     return party.num * party.numbers(num, 0) + party.num * (party.num - 1) // 2
 
 
-def _broadcast(party: Party, chunk: int) -> Callable[[], torch.Tensor]:
-    import torch.distributed as dist
-
-    source = party.numbers(party.num * chunk, 7 + party.index)
-
-    def run() -> torch.Tensor:
-        result = source.clone()
-        dist.broadcast(result, group_src=party.num - 1, group=party.wire.group)
-        return result
-
-    return run
+def _own_numbers(party: Party, chunk: int) -> torch.Tensor:
+    return party.numbers(party.num * chunk, party.index)
 
 
-def _all_gather(party: Party, chunk: int) -> Callable[[], torch.Tensor]:
-    import torch.distributed as dist
-
-    source = party.numbers(chunk, party.index)
-
-    def run() -> torch.Tensor:
-        result = torch.empty(party.num * chunk, device=source.device)
-        dist.all_gather_into_tensor(result, source, group=party.wire.group)
-        return result
-
-    return run
-
-
-def _gathered(party: Party, chunk: int) -> torch.Tensor:
-    return torch.cat([party.numbers(chunk, index) for index in range(party.num)])
-
-
-def _reduce_scatter(party: Party, chunk: int) -> Callable[[], torch.Tensor]:
-    import torch.distributed as dist
-
-    source = party.numbers(party.num * chunk, party.index)
-
-    def run() -> torch.Tensor:
-        result = torch.empty(chunk, device=source.device)
-        if "reduce_scatter" not in party.substitutes:
-            try:
-                dist.reduce_scatter_tensor(result, source.clone(), group=party.wire.group)
-                return result
-            except (RuntimeError, NotImplementedError) as error:
-                if "support" not in str(error):
-                    raise
-                party.substitutes["reduce_scatter"] = "all_reduce"  # the same on all ranks
-        whole = source.clone()
-        dist.all_reduce(whole, group=party.wire.group)
-        return whole[party.index * chunk : (party.index + 1) * chunk].clone()
-
-    return run
-
-
-def _scattered(party: Party, chunk: int) -> torch.Tensor:
-    return _summed(party, party.num * chunk)[party.index * chunk : (party.index + 1) * chunk]
-
-
-def _all_to_all(party: Party, chunk: int) -> Callable[[], torch.Tensor]:
-    import torch.distributed as dist
-
-    source = torch.cat([party.numbers(chunk, _letter(party.index, to)) for to in range(party.num)])
-
-    def run() -> torch.Tensor:
-        result = torch.empty_like(source)
-        if "all_to_all" not in party.substitutes:
-            try:
-                dist.all_to_all_single(result, source, group=party.wire.group)
-                return result
-            except (RuntimeError, NotImplementedError) as error:
-                if "support" not in str(error):
-                    raise
-                party.substitutes["all_to_all"] = "isend and irecv"
-        works = []
-        for index in range(party.num):
-            part = slice(index * chunk, (index + 1) * chunk)
-            if index == party.index:
-                result[part] = source[part]
-                continue
-            works.append(dist.isend(source[part], group_dst=index, group=party.wire.group))
-            works.append(dist.irecv(result[part], group_src=index, group=party.wire.group))
-        for work in works:
-            if work is not None:
-                work.wait()
-        return result
-
-    return run
-
-
-def _delivered(party: Party, chunk: int) -> torch.Tensor:
-    return torch.cat([party.numbers(chunk, _letter(index, party.index)) for index in range(party.num)])
+def _random(party: Party, chunk: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed("sum", party.ranks[party.index]))
+    return torch.randn(party.num * chunk, generator=generator).to(party.wire.device)
 
 
 def _letter(sender: int, to: int) -> int:
     return (31 * sender + 17 * to) % 8191
 
 
-EXERCISES: tuple[Exercise, ...] = (
-    _Barrier(),
-    _Exact("all_reduce", _all_reduce, lambda party, chunk: _summed(party, party.num * chunk)),
-    _Exact("broadcast", _broadcast, lambda party, chunk: party.numbers(party.num * chunk, 6 + party.num)),
-    _Exact("all_gather", _all_gather, _gathered),
-    _Exact("reduce_scatter", _reduce_scatter, _scattered),
-    _Exact("all_to_all", _all_to_all, _delivered),
-    _FloatSum(),
+EXERCISES = (
+    Exercise(
+        "barrier",
+        lambda party, chunk: torch.empty(0),
+        lambda party, source, chunk: _dist().barrier(group=party.wire.group),
+        sizes=lambda sizes: (0,),
+    ),
+    Exercise("all_reduce", _own_numbers, _all_reduce, lambda party, chunk: _summed(party, party.num * chunk)),
+    Exercise(
+        "broadcast",
+        lambda party, chunk: party.numbers(party.num * chunk, 7 + party.index),
+        _broadcast,
+        lambda party, chunk: party.numbers(party.num * chunk, 6 + party.num),
+    ),
+    Exercise(
+        "all_gather",
+        lambda party, chunk: party.numbers(chunk, party.index),
+        _all_gather,
+        lambda party, chunk: torch.cat([party.numbers(chunk, index) for index in range(party.num)]),
+    ),
+    Exercise(
+        "reduce_scatter",
+        _own_numbers,
+        _reduce_scatter,
+        lambda party, chunk: _summed(party, party.num * chunk)[party.index * chunk : (party.index + 1) * chunk],
+    ),
+    Exercise(
+        "all_to_all",
+        lambda party, chunk: torch.cat([party.numbers(chunk, _letter(party.index, to)) for to in range(party.num)]),
+        _all_to_all,
+        lambda party, chunk: torch.cat([party.numbers(chunk, _letter(index, party.index)) for index in range(party.num)]),
+    ),
+    # Random floats, whose sum depends on the order in its last bits.
+    Exercise("float_sum", _random, _all_reduce, sizes=lambda sizes: sizes[min(1, len(sizes) - 1) :][:1], compares_bits=True),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.findings.wording import capital, finding, named
@@ -94,8 +94,7 @@ def _lost(examined: Examined) -> list[Finding]:
     ]
 
 
-def _contradictions(examined: Examined) -> list[Finding]:
-    found = []
+def _contradictions(examined: Examined) -> Iterator[Finding]:
     for kind, (id, summary, remedy) in _CONTRADICTIONS.items():
         cases = [refused for refused in examined.refused if refused["kind"] == kind]
         if cases:
@@ -103,78 +102,69 @@ def _contradictions(examined: Examined) -> list[Finding]:
             hosts = {str(case["hostname"]) for case in cases}
             if kind == "duplicate":  # both of them
                 hosts |= {_host(examined, rank) for rank in ranks if rank in examined.roster}
-            found.append(
-                finding(
-                    id,
-                    summary.format(who=named(ranks) if ranks else "the same node"),
-                    ranks=ranks,
-                    hosts=hosts,
-                    evidence=[str(case["reason"]) for case in cases],
-                    confidence="certain",
-                    remedy=(remedy,),
-                )
+            yield finding(
+                id,
+                summary.format(who=named(ranks) if ranks else "the same node"),
+                ranks=ranks,
+                hosts=hosts,
+                evidence=[str(case["reason"]) for case in cases],
+                confidence="certain",
+                remedy=(remedy,),
             )
-    return found
 
 
-def _missing(examined: Examined) -> list[Finding]:
+def _missing(examined: Examined) -> Iterator[Finding]:
     absent = [result for result in examined.results if result.data.get("how") == "missing"]
     if not absent or examined.hub.get("interrupted"):
-        return []
+        return
     ranks = [result.rank for result in absent]
     nodes = _nodes_of(examined, ranks)
     joined = ", ".join(f"rank {rank} from {entry['address']}" for rank, entry in list(examined.roster.items())[:8]) or "none"
     evidence = [f"rank {result.rank}: {result.error}" for result in absent[:8]]
     evidence.append(f"{len(examined.roster)} of {examined.expected} ranks joined: {joined}")
     evidence += [f"a process at {r['address']} was not admitted: {r['reason']}" for r in examined.refused if r["kind"] == "token"][:3]
-    return [
-        finding(
-            "rank-missing",
-            f"{capital(named(ranks))} never joined" + (f": all of {_numbered(nodes)}." if nodes else "."),
-            ranks=ranks,
-            evidence=evidence,
-            # If another process took the number, or has another world size, that explains why a rank is missing.
-            confidence="likely" if any(r["kind"] in _CONTRADICTIONS for r in examined.refused) else "certain",
-            remedy=(
-                "read the output of those processes: each prints whether and why it can't reach the hub",
-                *_names_in_slurm(examined, nodes),
-            ),
-        )
-    ]
+    yield finding(
+        "rank-missing",
+        f"{capital(named(ranks))} never joined" + (f": all of {_numbered(nodes)}." if nodes else "."),
+        ranks=ranks,
+        evidence=evidence,
+        # If another process took the number, or has another world size, that explains why a rank is missing.
+        confidence="likely" if any(r["kind"] in _CONTRADICTIONS for r in examined.refused) else "certain",
+        remedy=(
+            "read the output of those processes: each prints whether and why it can't reach the hub",
+            *_names_in_slurm(examined, nodes),
+        ),
+    )
 
 
-def _interfaces(examined: Examined) -> list[Finding]:
+def _interfaces(examined: Examined) -> Iterator[Finding]:
     joined = examined.of(Phase.RENDEZVOUS).items()
     names = {rank: str(r.data["ifname"]) for rank, r in joined if r.data.get("ifname") and not r.data.get("ifname_address")}
     if not names:
-        return []
+        return
     hosts = sorted({_host(examined, rank) for rank in names})
-    return [
-        finding(
-            "interface-missing",
-            f"The interface {next(iter(names.values()))} of --ifname does not exist on {', '.join(hosts)}, or has no IPv4 address.",
-            ranks=names,
-            hosts=hosts,
-            evidence=[f"rank {rank}: {name} has no address" for rank, name in names.items()],
-            confidence="certain",
-            remedy=("ip -br address  # choose an interface that all hosts have, or omit --ifname",),
-        )
-    ]
+    yield finding(
+        "interface-missing",
+        f"The interface {next(iter(names.values()))} of --ifname does not exist on {', '.join(hosts)}, or has no IPv4 address.",
+        ranks=names,
+        hosts=hosts,
+        evidence=[f"rank {rank}: {name} has no address" for rank, name in names.items()],
+        confidence="certain",
+        remedy=("ip -br address  # choose an interface that all hosts have, or omit --ifname",),
+    )
 
 
-def _unauthenticated(examined: Examined) -> list[Finding]:
+def _unauthenticated(examined: Examined) -> Iterator[Finding]:
     cases = [refused for refused in examined.refused if refused["kind"] not in _CONTRADICTIONS]
     if not cases:
-        return []
+        return
     addresses = sorted({str(case["address"]) for case in cases})
-    return [
-        finding(
-            "hub-unauthenticated",
-            f"The hub closed {len(cases)} connection(s) from {', '.join(addresses[:5])}.",
-            evidence=[f"{case['address']}: {case['reason']}" for case in cases[:5]],
-            confidence="certain",
-        )
-    ]
+    yield finding(
+        "hub-unauthenticated",
+        f"The hub closed {len(cases)} connection(s) from {', '.join(addresses[:5])}.",
+        evidence=[f"{case['address']}: {case['reason']}" for case in cases[:5]],
+        confidence="certain",
+    )
 
 
 def _unreached(examined: Examined) -> Finding:

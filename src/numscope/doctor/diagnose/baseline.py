@@ -6,7 +6,7 @@ A baseline is a JSON report (``--json``). Its ``measured`` holds numbers by name
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, hosts_of
@@ -45,7 +45,7 @@ def measured(examined: Examined) -> dict[str, float]:
     return found
 
 
-def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> list[Finding]:
+def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Iterator[Finding]:
     """What is more than 1.3 × slower than in the baseline: one finding per kind of measurement."""
     now, then = measured(examined), baseline.get("measured", {})
     lines: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -57,20 +57,16 @@ def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> lis
         ratio = before / value if more_is_better else value / before
         if ratio > SLOWER and (more_is_better or value - before > _LEAST_S):
             lines[name.partition(".")[0]].append((ratio, f"{name}: {value:.4g}, was {before:.4g} ({ratio:.1f} × slower)"))
-    found = []
     for kind, told in sorted(lines.items()):
         told.sort(reverse=True)
         compared = sum(name.startswith(f"{kind}.") and name in then for name in now)
         ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
-        found.append(
-            finding(
-                "slower-than-baseline",
-                f"{len(told)} of {compared} {kind} measurements are more than {SLOWER} × slower than in the baseline, the worst by "
-                f"{told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in ranks)}." if ranks else "."),
-                ranks=ranks,
-                hosts=blame.hosts_of(ranks),
-                evidence=[line for _, line in told],
-                confidence="likely" if len(told) > 1 else "possible",
-            )
+        yield finding(
+            "slower-than-baseline",
+            f"{len(told)} of {compared} {kind} measurements are more than {SLOWER} × slower than in the baseline, the worst by "
+            f"{told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in ranks)}." if ranks else "."),
+            ranks=ranks,
+            hosts=blame.hosts_of(ranks),
+            evidence=[line for _, line in told],
+            confidence="likely" if len(told) > 1 else "possible",
         )
-    return found

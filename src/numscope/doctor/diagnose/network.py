@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -290,24 +290,20 @@ def _fresh_ports(links: Links) -> list[Finding]:
     return found
 
 
-def _loopbacks(examined: Examined, blame: Blame) -> list[Finding]:
+def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Ranks that do not reach the listener of their own host."""
-    found = []
     for rank, result in sorted(examined.of(Phase.LINKS).items()):
         cell = result.data.get("loopback") or {}
         if cell and cell["status"] not in ("ok", "skipped") and not {rank, int(cell["to_rank"])} & blame.ranks:
             host = blame.host(rank)
-            found.append(
-                finding(
-                    "loopback-blocked",
-                    f"Rank {rank} does not reach rank {cell['to_rank']} on its own host {host}: {cell['error']}.",
-                    ranks=(rank,),
-                    hosts=(host,),
-                    evidence=(f"{cell['address']}:{cell['port']}: {cell['status']}, {cell['error']}",),
-                    remedy=("sudo iptables -I INPUT -i lo -j ACCEPT",),
-                )
+            yield finding(
+                "loopback-blocked",
+                f"Rank {rank} does not reach rank {cell['to_rank']} on its own host {host}: {cell['error']}.",
+                ranks=(rank,),
+                hosts=(host,),
+                evidence=(f"{cell['address']}:{cell['port']}: {cell['status']}, {cell['error']}",),
+                remedy=("sudo iptables -I INPUT -i lo -j ACCEPT",),
             )
-    return found
 
 
 def _unexplained(pairs: set[Pair], links: Links) -> Finding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
@@ -33,12 +33,11 @@ LATE_RATIO, LATE_S = 5.0, 2e-3
 _PAIR_BYTES = 1 << 20  # smaller payloads measure latency, not bandwidth
 
 
-def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
+def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Links that are slow, lossy or late, compared with the others."""
     links = links_of(examined, blame)
     cells = {pair: cell for pair, cell in links.examined.items() if cell.status == "ok"}
     speeds = {pair: cell.bytes_per_s for pair, cell in cells.items() if cell.bytes_per_s}
-    found: list[Finding] = []
     slow: set[Pair] = set()
     if speeds:
         quick = _quantile(list(speeds.values()), 0.75)
@@ -50,7 +49,7 @@ def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
             if quick > speed * ratio if compared else speed < FLOOR_BYTES_PER_S:
                 slow.add(pair)
         usual = f"the fastest quarter of the links has at least {_rate(quick)}" if compared else f"any job needs {_rate(FLOOR_BYTES_PER_S)}"
-        found += _matrix_findings("slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual)
+        yield from _matrix_findings("slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual)
     losses = {pair: cell.loss for pair, cell in cells.items() if cell.segments >= FEWEST_SEGMENTS and pair not in slow}
     if losses:
         usual_loss = statistics.median_low(losses.values()) if len(losses) > 2 else 0.0
@@ -60,7 +59,7 @@ def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
             for pair, loss in losses.items()
             if loss >= least and _steady_loss(cells[pair]) >= STEADY * least and cells[pair].retransmitted >= FEWEST_LOST
         }
-        found += _matrix_findings(
+        yield from _matrix_findings(
             "lossy", lossy, losses, links, lambda pair: f"{losses[pair]:.2%} of the segments are lost", f"the others lose {usual_loss:.2%}"
         )
     # Packets wait in the queue of a slow link.
@@ -69,15 +68,13 @@ def slow_links(examined: Examined, blame: Blame) -> list[Finding]:
     if len(times) > 2:
         usual_s = _quantile(list(times.values()), 0.25)
         late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
-        found += _matrix_findings(
+        yield from _matrix_findings(
             "late", late, times, links, lambda pair: f"a round trip takes {times[pair] * 1e3:.1f} ms", f"{usual_s * 1e3:.2f} ms is usual"
         )
-    return found
 
 
-def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
+def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Pairs of ranks whose transfers are slower than others; those within a host and those between hosts are compared separately."""
-    found: list[Finding] = []
     named_slow = {rank for rank in blame.hosts for each in blame.faults if rank in each.ranks}
     for backend, cells in sorted(pair_cells(examined).items()):
         groups: dict[bool, dict[Pair, float]] = defaultdict(dict)
@@ -95,27 +92,23 @@ def slow_pairs(examined: Examined, blame: Blame) -> list[Finding]:
             for cause in attribute({pair: pair not in slow for pair in all_speeds}).causes:
                 lines = [f"rank {one} to rank {other}: {_rate(all_speeds[one, other])}" for one, other in sorted(cause.cells)]
                 where = cause.where(lambda rank: f"rank {rank}") or "between several pairs"
-                found.append(
-                    finding(
-                        "pair-slow",
-                        f"Transfers {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
-                        f"{'on a host' if within else 'between hosts'}.",
-                        ranks=cause.nodes,
-                        hosts=blame.hosts_of(cause.nodes),
-                        evidence=[*lines, f"{_rate(usual)} is usual"],
-                        confidence=_unsure(cause),
-                    )
+                yield finding(
+                    "pair-slow",
+                    f"Transfers {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
+                    f"{'on a host' if within else 'between hosts'}.",
+                    ranks=cause.nodes,
+                    hosts=blame.hosts_of(cause.nodes),
+                    evidence=[*lines, f"{_rate(usual)} is usual"],
+                    confidence=_unsure(cause),
                 )
-    return found
 
 
-def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
+def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Ranks that compute or copy more slowly than others with the same kind of device, by themselves or because of other load."""
     by_device: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for rank, result in sorted(examined.of(Phase.COMPUTE).items()):
         if result.data.get("gemm") and result.data.get("copy"):
             by_device[str(result.data.get("device", "cpu")).partition(":")[0]][rank] = result.data
-    found: list[Finding] = []
     for device, data in by_device.items():
         slow: dict[int, list[str]] = defaultdict(list)
         busy: dict[int, list[str]] = defaultdict(list)
@@ -145,18 +138,15 @@ def stragglers(examined: Examined, blame: Blame) -> list[Finding]:
                     continue
                 host, own = blame.host(rank), data[rank]
                 load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
-                found.append(
-                    finding(
-                        id,
-                        f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
-                        ranks=(rank,),
-                        hosts=(host,),
-                        evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
-                        confidence="likely" if len(data) > 2 else "possible",
-                        remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
-                    )
+                yield finding(
+                    id,
+                    f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
+                    ranks=(rank,),
+                    hosts=(host,),
+                    evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
+                    confidence="likely" if len(data) > 2 else "possible",
+                    remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
                 )
-    return found
 
 
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:
@@ -174,37 +164,33 @@ _WORDS = {
 
 def _matrix_findings(
     kind: str, bad: set[Pair], values: Mapping[Pair, float], links: Links, line: Callable[[Pair], str], usual: str
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """A finding for each node or link that explains the bad pairs."""
     if not bad:
-        return []
+        return
     id, word = _WORDS[kind]
     told = attribute({pair: pair not in bad for pair in values})
     causes = list(told.causes) + ([Cause("everything", (), told.unexplained, "possible")] if told.unexplained else [])
-    found = []
     for cause in causes:
         hosts = tuple(links.hosts[node] for node in cause.nodes)
         where = cause.where(lambda node: links.hosts[node])
         places = " and ".join(hosts) if len(hosts) in (1, 2) else "all hosts"
-        found.append(
-            finding(
-                id,
-                f"The network {where} {word}." if where else f"The network {word}, in {len(cause.cells)} of {len(values)} directions.",
-                ranks=links.ranks.get(cause.nodes[0], ()) if cause.one_node else (),
-                hosts=hosts,
-                links=() if cause.one_node else links.names(cause.cells),
-                evidence=[
-                    *(f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)),
-                    usual,
-                ],
-                confidence=_unsure(cause),
-                remedy=(
-                    f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {places}",
-                    *map(without, hosts if cause.one_node else ()),
-                ),
-            )
+        yield finding(
+            id,
+            f"The network {where} {word}." if where else f"The network {word}, in {len(cause.cells)} of {len(values)} directions.",
+            ranks=links.ranks.get(cause.nodes[0], ()) if cause.one_node else (),
+            hosts=hosts,
+            links=() if cause.one_node else links.names(cause.cells),
+            evidence=[
+                *(f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)),
+                usual,
+            ],
+            confidence=_unsure(cause),
+            remedy=(
+                f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {places}",
+                *map(without, hosts if cause.one_node else ()),
+            ),
         )
-    return found
 
 
 def _unsure(cause: Cause) -> Confidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
@@ -174,27 +174,23 @@ def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[st
     ]
 
 
-def _memory(examined: Examined, blame: Blame) -> list[Finding]:
-    found = []
+def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
     for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
         memory = result.data.get("memory") or {}
         if memory.get("error"):
             host = blame.host(rank)
-            found.append(
-                finding(
-                    "memory-unavailable",
-                    f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
-                    ranks=(rank,),
-                    hosts=(host,),
-                    evidence=(str(memory["error"])[:_TEXT],),
-                    confidence="certain",
-                    remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
-                )
+            yield finding(
+                "memory-unavailable",
+                f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
+                ranks=(rank,),
+                hosts=(host,),
+                evidence=(str(memory["error"])[:_TEXT],),
+                confidence="certain",
+                remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
             )
-    return found
 
 
-def _nondeterministic(examined: Examined) -> list[Finding]:
+def _nondeterministic(examined: Examined) -> Iterator[Finding]:
     """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
     digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
@@ -212,16 +208,14 @@ def _nondeterministic(examined: Examined) -> list[Finding]:
                 + "; ".join(f"{named([r for r in each if each[r] == value])}: {listed(value)}" for value in sorted(set(each.values())))
             )
     if not lines:
-        return []
-    return [
-        finding(
-            "collective-nondeterministic",
-            "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
-            evidence=lines,
-            confidence="certain",
-            remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",),
-        )
-    ]
+        return
+    yield finding(
+        "collective-nondeterministic",
+        "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
+        evidence=lines,
+        confidence="certain",
+        remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",),
+    )
 
 
 def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> Finding:

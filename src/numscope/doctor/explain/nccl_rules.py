@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
@@ -64,9 +65,9 @@ def _warnings(log: NcclLog) -> list[Finding]:
     return list(found.values())
 
 
-def _versions(log: NcclLog) -> list[Finding]:
+def _versions(log: NcclLog) -> Iterator[Finding]:
     if any("Mismatched NCCL version" in one.said for one in log.warned):
-        return []
+        return
     speaking: dict[str, list[tuple[Speaker, Line]]] = {}
     for speaker in log.speakers.values():
         if speaker.version and speaker.version_line is not None:
@@ -79,32 +80,29 @@ def _versions(log: NcclLog) -> list[Finding]:
         odd = [speaker for pairs in speaking.values() if len(pairs) == fewest for speaker, _ in pairs]
         said = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(speaking.items()))
         together = any({log.speakers[key].version for key in c.speakers} >= set(speaking) for c in log.communicators.values())
-        return [
-            finding(
-                "version-mismatch",
-                f"Ranks use different versions of NCCL: {said}.",
-                ranks=[speaker.rank for speaker in odd if speaker.rank >= 0],
-                hosts=[speaker.host for speaker in odd],
-                evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
-                confidence="certain" if together else "likely",
-                remedy=VERSION_REMEDY,
-            )
-        ]
+        yield finding(
+            "version-mismatch",
+            f"Ranks use different versions of NCCL: {said}.",
+            ranks=[speaker.rank for speaker in odd if speaker.rank >= 0],
+            hosts=[speaker.host for speaker in odd],
+            evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
+            confidence="certain" if together else "likely",
+            remedy=VERSION_REMEDY,
+        )
     versions = set(alone) | set(speaking)
-    if len(versions) > 1:  # only rank 0 prints this line, once per communicator: two of them may come from two jobs, or from a restart
+    if (
+        len(versions) > 1 and len(speaking) < 2
+    ):  # only rank 0 prints this line, once per communicator: two of them may come from two jobs, or from a restart
         lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in speaking.values()]
         files = {line.file for line in lines}
-        return [
-            finding(
-                "version-mismatch",
-                f"The logs contain several versions of NCCL: {', '.join(sorted(versions))}. They may come from different jobs.",
-                evidence=_evidence(*lines),
-                confidence="possible",
-                severity="degraded" if len(files) > 1 else "note",
-                remedy=VERSION_REMEDY,
-            )
-        ]
-    return []
+        yield finding(
+            "version-mismatch",
+            f"The logs contain several versions of NCCL: {', '.join(sorted(versions))}. They may come from different jobs.",
+            evidence=_evidence(*lines),
+            confidence="possible",
+            severity="degraded" if len(files) > 1 else "note",
+            remedy=VERSION_REMEDY,
+        )
 
 
 def _whom(speakers: list[Speaker]) -> str:
@@ -122,56 +120,50 @@ def _several_hosts(log: NcclLog) -> bool:
     )
 
 
-def _interfaces(log: NcclLog) -> list[Finding]:
+def _interfaces(log: NcclLog) -> Iterator[Finding]:
     if not _several_hosts(log):
-        return []  # within one host any interface works
+        return  # within one host any interface works
     wrong = [
         s
         for s in log.speakers.values()
         if s.bootstrap is not None and (_LOCAL.match(s.bootstrap[0]) or _LOCAL_ADDRESS.match(s.bootstrap[1]))
     ]
     if not wrong:
-        return []
+        return
     right = Counter(s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None and s not in wrong)
     names = sorted({f"{s.bootstrap[0]} ({s.bootstrap[1]})" for s in wrong if s.bootstrap is not None})
     asked = next((s.environment["NCCL_SOCKET_IFNAME"] for s in wrong if "NCCL_SOCKET_IFNAME" in s.environment), "")
     because = f", as set by NCCL_SOCKET_IFNAME={asked}" if asked else ""
     wish = right.most_common(1)[0][0] if right else "^lo,docker,virbr,veth,br-"
     failed = any("onnect" in one.said and one.warning for one in log.warned)
-    return [
-        finding(
-            "nccl-wrong-interface",
-            f"{_whom(wrong)} {'uses' if len({s.host for s in wrong}) == 1 else 'use'} {', '.join(names[:3])}{because}, "
-            f"which other hosts can't reach.",
-            ranks=[s.rank for s in wrong if s.rank >= 0],
-            hosts=[s.host for s in wrong],
-            evidence=_evidence(
-                *(s.bootstrap_line for s in wrong[:SHOWN]), *(s.environment_lines.get("NCCL_SOCKET_IFNAME") for s in wrong[:1])
-            ),
-            confidence="certain"
-            if failed or len({s.bootstrap[1] for s in wrong if s.bootstrap}) < len({s.host for s in wrong})
-            else "likely",
-            remedy=(
-                f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
-                f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
-            ),
-        )
-    ]
+    yield finding(
+        "nccl-wrong-interface",
+        f"{_whom(wrong)} {'uses' if len({s.host for s in wrong}) == 1 else 'use'} {', '.join(names[:3])}{because}, "
+        f"which other hosts can't reach.",
+        ranks=[s.rank for s in wrong if s.rank >= 0],
+        hosts=[s.host for s in wrong],
+        evidence=_evidence(*(s.bootstrap_line for s in wrong[:SHOWN]), *(s.environment_lines.get("NCCL_SOCKET_IFNAME") for s in wrong[:1])),
+        confidence="certain" if failed or len({s.bootstrap[1] for s in wrong if s.bootstrap}) < len({s.host for s in wrong}) else "likely",
+        remedy=(
+            f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
+            f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
+        ),
+    )
 
 
-def _fallback(log: NcclLog) -> list[Finding]:
+def _fallback(log: NcclLog) -> Iterator[Finding]:
     if not _several_hosts(log):
-        return []  # within one host no network is used
+        return  # within one host no network is used
     sockets = [s for s in log.speakers.values() if s.network == "Socket"]
     if not sockets:
-        return []
+        return
     on_ib = [s for s in log.speakers.values() if s.network and s.network != "Socket"]
     reasons: list[str] = []
     lines: list[Line | None] = [s.network_line for s in sockets[:2]]
     remedy = ["ibstat; ibv_devinfo; ls /dev/infiniband  # inside the container too"]
     if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
         if not on_ib and not any(s.ib_devices or (s.bootstrap and _IB_NAME.match(s.bootstrap[0])) for s in sockets):
-            return []  # disabled, and nothing shows that there is any
+            return  # disabled, and nothing shows that there is any
         reasons.append("NCCL_IB_DISABLE is set")
         lines += [off[0].environment_lines["NCCL_IB_DISABLE"]]
         remedy = ["unset NCCL_IB_DISABLE", *remedy]
@@ -189,23 +181,20 @@ def _fallback(log: NcclLog) -> list[Finding]:
         reasons.append(f"the interface {named_ib[0].bootstrap[0] if named_ib[0].bootstrap else ''} is InfiniBand, judged by its name")
         lines += [named_ib[0].bootstrap_line, named_ib[0].no_ib_line]
     if not reasons:
-        return []  # a network without InfiniBand is not a fault
-    return [
-        finding(
-            "nccl-socket-fallback",
-            f"{_whom(sockets)} use{'s' if len({s.host for s in sockets}) == 1 else ''} TCP sockets, although {'; '.join(reasons)}.",
-            ranks=[s.rank for s in sockets if s.rank >= 0],
-            hosts=[s.host for s in sockets],
-            evidence=_evidence(*lines),
-            confidence="certain" if on_ib or listed or off else "likely",
-            severity="fault" if on_ib else None,  # ranks on two networks can't communicate at all
-            remedy=remedy,
-        )
-    ]
+        return  # a network without InfiniBand is not a fault
+    yield finding(
+        "nccl-socket-fallback",
+        f"{_whom(sockets)} use{'s' if len({s.host for s in sockets}) == 1 else ''} TCP sockets, although {'; '.join(reasons)}.",
+        ranks=[s.rank for s in sockets if s.rank >= 0],
+        hosts=[s.host for s in sockets],
+        evidence=_evidence(*lines),
+        confidence="certain" if on_ib or listed or off else "likely",
+        severity="fault" if on_ib else None,  # ranks on two networks can't communicate at all
+        remedy=remedy,
+    )
 
 
-def _missing(log: NcclLog) -> list[Finding]:
-    found = []
+def _missing(log: NcclLog) -> Iterator[Finding]:
     for (name, nranks), communicator in log.communicators.items():
         waiting = set(communicator.started) - set(communicator.complete)
         if not waiting or nranks > 1 << 20:
@@ -223,45 +212,38 @@ def _missing(log: NcclLog) -> list[Finding]:
         else:
             summary = f"All {nranks} ranks started {whole}, but none completed it. Which link or rank is the cause is unknown."
             culprits = waiting
-        found.append(
-            finding(
-                "nccl-missing-ranks",
-                capital(summary),
-                ranks=culprits if len(culprits) <= 1024 else (),
-                hosts=hosts if culprits is waiting else (),
-                evidence=_evidence(
-                    *(communicator.started[rank] for rank in sorted(waiting)[:3]), *list(communicator.complete.values())[:2]
-                ),
-                # One rank's log of many proves nothing about the others; logs of most ranks do.
-                confidence="likely"
-                if len(communicator.started) > 1 and len(never) <= nranks // 2 and not communicator.complete and never
-                else "possible",
-                remedy=(
-                    f"# check the log and the host of {named(culprits)}",
-                    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
-                ),
-            )
-        )
-    return found
-
-
-def _p2p(log: NcclLog) -> list[Finding]:
-    speakers = [s for s in log.speakers.values() if s.disabled]
-    if not speakers:
-        return []
-    pairs = sorted({pair for s in speakers for pair in s.disabled})
-    return [
-        finding(
-            "gpu-p2p-disabled",
-            f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} can't "
-            f"access each other's memory directly; NCCL goes through host memory.",
-            hosts=[s.host for s in speakers],
-            ranks=[s.rank for s in speakers if s.rank >= 0],
-            evidence=_evidence(*(s.disabled_line for s in speakers[:3])),
-            confidence="likely",
+        yield finding(
+            "nccl-missing-ranks",
+            capital(summary),
+            ranks=culprits if len(culprits) <= 1024 else (),
+            hosts=hosts if culprits is waiting else (),
+            evidence=_evidence(*(communicator.started[rank] for rank in sorted(waiting)[:3]), *list(communicator.complete.values())[:2]),
+            # One rank's log of many proves nothing about the others; logs of most ranks do.
+            confidence="likely"
+            if len(communicator.started) > 1 and len(never) <= nranks // 2 and not communicator.complete and never
+            else "possible",
             remedy=(
-                "nvidia-smi topo -p2p r",
-                "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",
+                f"# check the log and the host of {named(culprits)}",
+                "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
             ),
         )
-    ]
+
+
+def _p2p(log: NcclLog) -> Iterator[Finding]:
+    speakers = [s for s in log.speakers.values() if s.disabled]
+    if not speakers:
+        return
+    pairs = sorted({pair for s in speakers for pair in s.disabled})
+    yield finding(
+        "gpu-p2p-disabled",
+        f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} can't "
+        f"access each other's memory directly; NCCL goes through host memory.",
+        hosts=[s.host for s in speakers],
+        ranks=[s.rank for s in speakers if s.rank >= 0],
+        evidence=_evidence(*(s.disabled_line for s in speakers[:3])),
+        confidence="likely",
+        remedy=(
+            "nvidia-smi topo -p2p r",
+            "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",
+        ),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,23 +100,21 @@ class Meeting:
     def _of(self, kind: str) -> list[_Seen]:
         return self.seen.get(kind, [])
 
-    def _in_use(self) -> list[Finding]:
+    def _in_use(self) -> Iterator[Finding]:
         lines = self._of("in use")
         if not lines:
-            return []
+            return
         port = next((next(g for g in m.groups() if g) for s in lines if (m := _PORT.search(s.line.text)) is not None), "")
-        return [
-            _found(
-                "port-in-use",
-                f"Another process uses port {port or 'of the rendezvous'}, usually an earlier job that is still running.",
-                lines,
-                f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
-                "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
-                confidence="certain",
-            )
-        ]
+        yield _found(
+            "port-in-use",
+            f"Another process uses port {port or 'of the rendezvous'}, usually an earlier job that is still running.",
+            lines,
+            f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
+            "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
+            confidence="certain",
+        )
 
-    def _names(self) -> list[Finding]:
+    def _names(self) -> Iterator[Finding]:
         families: dict[str, set[str]] = {}
         for s in self._of("name"):
             if s.match["host"]:
@@ -124,57 +122,50 @@ class Meeting:
         unresolved = sorted(host for host, kinds in families.items() if len(kinds) > 1)  # IPv6 alone is common and harmless
         plain = [s for s in self._of("name") if not s.match["host"] and "c10d" in s.line.text]
         if not unresolved and not plain:
-            return []
+            return
         name = (unresolved or ["NAME"])[0]
-        return [
-            _found(
-                "name-unresolved",
-                f"{', '.join(unresolved) or 'A host name'} does not resolve to an address.",
-                self._of("name"),
-                f"getent hosts {name}  # on every host",
-                f"echo 'ADDRESS {name}' | sudo tee -a /etc/hosts",
-                ranks=(),
-                hosts=unresolved,
-                confidence="certain",
-            )
-        ]
+        yield _found(
+            "name-unresolved",
+            f"{', '.join(unresolved) or 'A host name'} does not resolve to an address.",
+            self._of("name"),
+            f"getent hosts {name}  # on every host",
+            f"echo 'ADDRESS {name}' | sudo tee -a /etc/hosts",
+            ranks=(),
+            hosts=unresolved,
+            confidence="certain",
+        )
 
-    def _unreachable(self) -> list[Finding]:
+    def _unreachable(self) -> Iterator[Finding]:
         refused = self._of("refused")
         lines = self._of("unreachable") or (refused if self._of("store") or self._of("rendezvous") else [])
         if not lines:
-            return []
+            return
         targets = sorted({f"{s.match['host']}:{s.match['port']}" for s in lines})
         why = "there is no answer: the address is wrong, a firewall drops packets, or the first node has not started"
         if any("refused" in s.line.text for s in refused):
             why = "the connection is refused: nothing listens there (yet), or the port is wrong"
-        return [
-            _found(
-                "rendezvous-unreachable",
-                f"The rendezvous at {', '.join(targets[:3])} could not be reached: {why}.",
-                lines,
-                f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
-                f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
-                hosts=[s.match["host"] for s in lines],
-                evidence=[s.line.quoted for s in (*lines[:SHOWN], *refused[:1])],
-                confidence="certain",
-            )
-        ]
+        yield _found(
+            "rendezvous-unreachable",
+            f"The rendezvous at {', '.join(targets[:3])} could not be reached: {why}.",
+            lines,
+            f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
+            f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
+            hosts=[s.match["host"] for s in lines],
+            evidence=[s.line.quoted for s in (*lines[:SHOWN], *refused[:1])],
+            confidence="certain",
+        )
 
-    def _late(self) -> list[Finding]:
-        found = []
+    def _late(self) -> Iterator[Finding]:
         if lines := self._of("joined"):
             joined, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
-            found.append(
-                _found(
-                    "rendezvous-timeout",
-                    f"Only {joined} of {of} processes connected to the store in time.",
-                    lines,
-                    "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
-                    "numscope doctor --nnodes N --endpoint HOST:PORT  # reports which ranks are missing",
-                    ranks=(),
-                    confidence="certain",
-                )
+            yield _found(
+                "rendezvous-timeout",
+                f"Only {joined} of {of} processes connected to the store in time.",
+                lines,
+                "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
+                "numscope doctor --nnodes N --endpoint HOST:PORT  # reports which ranks are missing",
+                ranks=(),
+                confidence="certain",
             )
         never: dict[int, list[_Seen]] = {}
         for s in self._of("key"):
@@ -183,43 +174,35 @@ class Meeting:
         for s in self._of("unique id"):
             never.setdefault(int(s.match["root"]), []).append(s)
         if never:
-            found.append(
-                _found(
-                    "rendezvous-timeout",
-                    f"{_who(never)} did not reach init_process_group in time, while the others waited for its address.",
-                    [s for some in never.values() for s in some],
-                    f"# check the log of {named(never)}: not started, dead, or still busy before init_process_group",
-                    ranks=never,
-                )
+            yield _found(
+                "rendezvous-timeout",
+                f"{_who(never)} did not reach init_process_group in time, while the others waited for its address.",
+                [s for some in never.values() for s in some],
+                f"# check the log of {named(never)}: not started, dead, or still busy before init_process_group",
+                ranks=never,
             )
         lines = self._of("rendezvous") or self._of("key")
-        if lines and not found and not self._of("unreachable"):
-            found.append(
-                _found(
-                    "rendezvous-timeout",
-                    "Not all nodes joined the rendezvous in time. Which ones are missing is unknown: no message names them.",
-                    lines,
-                    "# check that --nnodes, --rdzv-id and --rdzv-endpoint are the same on all nodes",
-                    "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: reports which ranks are missing",
-                    ranks=(),
-                )
+        if lines and not never and not self._of("joined") and not self._of("unreachable"):
+            yield _found(
+                "rendezvous-timeout",
+                "Not all nodes joined the rendezvous in time. Which ones are missing is unknown: no message names them.",
+                lines,
+                "# check that --nnodes, --rdzv-id and --rdzv-endpoint are the same on all nodes",
+                "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: reports which ranks are missing",
+                ranks=(),
             )
-        return found
 
-    def _gloo(self, several_hosts: bool) -> list[Finding]:
-        found = []
+    def _gloo(self, several_hosts: bool) -> Iterator[Finding]:
         interface = "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr"
         if lines := self._of("interface"):
             names = sorted({s.match["name"] or s.match["address"] for s in lines})
-            found.append(
-                _found(
-                    "interface-missing",
-                    f"gloo found no interface {', '.join(names)}.",
-                    lines,
-                    "ip -br addr  # the names of the interfaces, on that host",
-                    "unset GLOO_SOCKET_IFNAME  # or name an existing one",
-                    confidence="certain",
-                )
+            yield _found(
+                "interface-missing",
+                f"gloo found no interface {', '.join(names)}.",
+                lines,
+                "ip -br addr  # the names of the interfaces, on that host",
+                "unset GLOO_SOCKET_IFNAME  # or name an existing one",
+                confidence="certain",
             )
         loopback = self._of("loopback")
         if lines := self._of("mesh"):
@@ -227,33 +210,27 @@ class Meeting:
             because = "a rank's address could not be reached, or a rank ended meanwhile"
             if local:
                 because = "a rank announced its loopback address because its host's name resolves to it"
-            found.append(
-                _found(
-                    "gloo-connect-failed",
-                    f"gloo could not connect all ranks: {because}.",
-                    lines,
-                    interface,
-                    "getent hosts $(hostname)  # must not print 127.x",
-                    evidence=[s.line.quoted for s in (*lines[:SHOWN], *loopback[:1])],
-                    confidence="likely" if local else "possible",
-                )
+            yield _found(
+                "gloo-connect-failed",
+                f"gloo could not connect all ranks: {because}.",
+                lines,
+                interface,
+                "getent hosts $(hostname)  # must not print 127.x",
+                evidence=[s.line.quoted for s in (*lines[:SHOWN], *loopback[:1])],
+                confidence="likely" if local else "possible",
             )
         elif loopback:
-            found.append(
-                _found(
-                    "name-resolves-to-loopback",
-                    "gloo uses the loopback address because the host's own name does not resolve to a local address; ranks on "
-                    "other hosts can't reach it.",
-                    loopback,
-                    interface,
-                    "getent hosts $(hostname)",
-                    severity="fault" if several_hosts else "note",
-                )
+            yield _found(
+                "name-resolves-to-loopback",
+                "gloo uses the loopback address because the host's own name does not resolve to a local address; ranks on "
+                "other hosts can't reach it.",
+                loopback,
+                interface,
+                "getent hosts $(hostname)",
+                severity="fault" if several_hosts else "note",
             )
-        return found
 
-    def _waited(self, ended: set[int]) -> list[Finding]:
-        found = []
+    def _waited(self, ended: set[int]) -> Iterator[Finding]:
         if lines := [s for s in self._of("waited") if s.rank >= 0] or self._of("waited"):
             waiting = {s.rank for s in lines if s.rank >= 0}
             site = next((f" at {s.site}" for s in lines if s.site), "")
@@ -262,23 +239,20 @@ class Meeting:
             if late and waiting:
                 summary = f"{what}; {named(late)} had no error, but did not join it."
                 check = f"# check what {named(late)} did at that time"
-                found.append(_found("rank-behind", summary, lines, check, "py-spy dump --pid PID", ranks=late))
+                yield _found("rank-behind", summary, lines, check, "py-spy dump --pid PID", ranks=late)
             else:
-                found.append(
-                    _found(
-                        "gloo-timeout",
-                        f"{what} for a rank that did not join it. Which one is unknown.",
-                        lines,
-                        "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
-                        "TORCH_DISTRIBUTED_DEBUG=DETAIL",
-                        confidence="possible",
-                    )
+                yield _found(
+                    "gloo-timeout",
+                    f"{what} for a rank that did not join it. Which one is unknown.",
+                    lines,
+                    "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
+                    "TORCH_DISTRIBUTED_DEBUG=DETAIL",
+                    confidence="possible",
                 )
         if lines := self._of("closed"):
             peers = ", ".join(sorted({s.match["peer"] for s in lines if s.match["peer"]})[:3])
             summary = f"A gloo connection was closed by the other side{f' ({peers})' if peers else ''}: look for the cause there."
-            found.append(_found("gloo-peer-closed", summary, lines))
-        return found
+            yield _found("gloo-peer-closed", summary, lines)
 
 
 def _found(id: str, summary: str, lines: list[_Seen], *remedy: str, **more: Any) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.catalog import finding
@@ -245,53 +245,45 @@ class Torchrun:
             confidence="possible",
         )
 
-    def _kernel(self) -> list[Finding]:
-        found = []
+    def _kernel(self) -> Iterator[Finding]:
         if self.oom:
             killed = {pid for _, pid in self.oom if pid >= 0}
             ranks = [row.rank for row in self.failures if row.pid in killed and row.rank >= 0]
-            found.append(
-                finding(
-                    "host-out-of-memory",
-                    f"The host ran out of memory, or the job reached its limit, and a process was "
-                    f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
-                    ranks=ranks,
-                    evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
-                    confidence="certain",
-                    remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
-                )
+            yield finding(
+                "host-out-of-memory",
+                f"The host ran out of memory, or the job reached its limit, and a process was "
+                f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
+                ranks=ranks,
+                evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
+                confidence="certain",
+                remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
             )
         if self.cuda_oom:
-            found.append(
-                finding(
-                    "gpu-out-of-memory",
-                    "A rank ran out of GPU memory.",
-                    ranks=[int(m[1]) for line in self.cuda_oom if (m := re.search(r"\[rank(\d{1,7})\]:", line.text)) is not None],
-                    evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
-                    confidence="certain",
-                    remedy=(
-                        "nvidia-smi  # shows what else uses this GPU",
-                        "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
-                    ),
-                )
+            yield finding(
+                "gpu-out-of-memory",
+                "A rank ran out of GPU memory.",
+                ranks=[int(m[1]) for line in self.cuda_oom if (m := re.search(r"\[rank(\d{1,7})\]:", line.text)) is not None],
+                evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
+                confidence="certain",
+                remedy=(
+                    "nvidia-smi  # shows what else uses this GPU",
+                    "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
+                ),
             )
         if self.xids:
             worst = [x for x in self.xids if x[1] not in _PROGRAM_XIDS] or self.xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
             said = "; ".join(f"{xid} on {bus} ({XIDS.get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
-            found.append(
-                finding(
-                    "gpu-xid",
-                    f"The driver reported Xid {said}.",
-                    evidence=[line.quoted for line, _, _ in worst[:SHOWN]],
-                    confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
-                    remedy=(
-                        "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                        "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
-                    ),
-                )
+            yield finding(
+                "gpu-xid",
+                f"The driver reported Xid {said}.",
+                evidence=[line.quoted for line, _, _ in worst[:SHOWN]],
+                confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
+                remedy=(
+                    "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
+                    "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
+                ),
             )
-        return found
 
 
 def _row(row: Failure) -> str:
