@@ -155,4 +155,4 @@ def test_line_is_found_by_numscope_run_though_the_script_changes_its_folder(tmp_
     assert done.returncode == 3, done.stderr
     (finding,) = json.loads((tmp_path / "found.json").read_text())["findings"]
     assert (finding["culprit"]["file"], finding["culprit"]["line"]) == (str(tmp_path / "losses.py"), 2)
-    assert finding["culprit"]["stack"][0][:2] == [str(tmp_path / "train.py"), HEAD.count("\n") + 5]
+    assert finding["culprit"]["stack"][0][:2] == [str(tmp_path / "train.py"), HEAD.count("\n") + 7]
