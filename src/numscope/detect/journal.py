@@ -55,7 +55,7 @@ class Weights:
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
-        self.amax_before: dict[int, float] = {}  # by handle: the largest magnitude before the optimizer's last step
+        self.amax_before: dict[int, float] = {}  # by handle, once written: the largest magnitude before the optimizer's last step
         self._rows: dict[int, _WeightRow] = {}  # by id(parameter)
         self._gone: list[weakref.ref[Tensor]] = []  # of parameters that live no more, as functional_call's stand-ins
         self._free: list[int] = []  # their rows
@@ -74,7 +74,7 @@ class Weights:
             reference = weakref.ref(parameter, self._gone.append)
         else:
             handle, reference = known[0], known[3]
-            self.amax_before.pop(handle, None)  # somebody has written it, and no optimizer
+            self.amax_before[handle] = 0.0  # somebody has written it, and no optimizer
             if not self.ledger.rewrite(handle, parameter):
                 handle = UNOBSERVED
         self._rows[id(parameter)] = (handle, version, address, reference)

@@ -12,15 +12,14 @@ from numscope.records.finding import Numbers
 from numscope.records.site import Phase
 from numscope.replay.op import UNINITIALIZED, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, nonfinite_number
 from numscope.replay.outside import MODEL_OUTPUT
-from numscope.replay.reasons.case import SOFTMAX, Source, zeros_and_ones
+from numscope.replay.reasons.case import LIFTS, SOFTMAX, Source, zeros_and_ones
 
 _FILLS = frozenset(
     {"full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "constant_pad_nd", "index_fill", "where"}
 )  # fmt: skip
-_LIFTS = frozenset({"lift_fresh", "lift"})  # a tensor made of Python numbers
 
 # An inf from these comes of an inf of the same sign, or was born there: exp(-inf) is 0, so exp's inf never stems from a mask.
-_SIGN_KEEPING = _FILLS | _LIFTS | {"_to_copy", "add", "amax", "amin", "cat", "clamp", "clone", "copy", "exp", "exp2", "expm1", "gather",
+_SIGN_KEEPING = _FILLS | {*LIFTS, "_to_copy", "add", "amax", "amin", "cat", "clamp", "clone", "copy", "exp", "exp2", "expm1", "gather",
                                    "index", "index_put", "logaddexp", "logsumexp", "max", "maximum", "mean", "min", "minimum", "relu",
                                    "softplus", "stack", "sum"}  # fmt: skip
 
@@ -111,7 +110,7 @@ class Origins:
 
     def _origin(self, record: OpRecord, out: OperandRecord) -> Origin:
         here = Origin(record.index, output=out)
-        if record.name in _LIFTS:
+        if record.name in LIFTS:
             return replace(here, deliberate=self._like_mask(out.state) or out.shape == ())
         found = [(o, self._of_operand(record, o)) for o in record.inputs if self.bad(o.state) and concerns(o, out)]
         if self._nan(out.state):

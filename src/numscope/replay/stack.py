@@ -49,7 +49,10 @@ def _owner_of_file(path: str) -> int:
 @functools.lru_cache(maxsize=65536)
 def _machinery(path: str) -> bool:
     """Torch's own files that stand between an operation and whoever asked for it."""
-    return path.endswith(("_ops.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py")) or f"{os.sep}_dynamo{os.sep}" in path
+    return (
+        path.endswith(("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py"))
+        or f"{os.sep}_dynamo{os.sep}" in path
+    )
 
 
 def owner(code: CodeType) -> int:

@@ -152,9 +152,11 @@ Rule = Callable[[Case], Verdict | None]
 FORWARD: dict[str, Rule] = {}
 GRADIENT: dict[str, Rule] = {}  # by the forward operation whose gradient is computed
 
+LIFTS = ("lift_fresh", "lift", "tensor", "as_tensor")  # make a tensor of Python numbers
+
 # Operations that take -inf as "masked".
 SOFTMAX = (
-    "_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp",
+    "_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention",
     "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
 )  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from numscope.replay.reasons import arithmetic, functions, gradients, losses, optimizers  # registers their rules
-from numscope.replay.reasons.case import FORWARD, GRADIENT, Case, Root, Rounded, Source, Verdict, counts, overflow, zeros_and_ones
+from numscope.replay.reasons.case import FORWARD, GRADIENT, LIFTS, Case, Root, Rounded, Source, Verdict, counts, overflow, zeros_and_ones
 
 __all__ = ["explain"]
 _RULES = (arithmetic, functions, gradients, losses, optimizers)
@@ -117,7 +117,7 @@ def _written_on_purpose(case: Case) -> Verdict:
 def _from_infinities(case: Case) -> Verdict | None:
     tensors = case.tensors
     infinite = [n for n in tensors if n.num_nonfinite]
-    if case.op in ("lift_fresh", "lift"):
+    if case.op in LIFTS:
         detail = f"The Python numbers that this tensor is made of held {counts(case.output)}."
         return Reason.BAD_INPUT, detail, "Check where these numbers were computed."
     if case.nonfinite_value and not infinite and not all(map(zeros_and_ones, tensors)):
