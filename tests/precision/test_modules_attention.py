@@ -297,7 +297,7 @@ def test_wrong_call_is_refused_in_one_sentence(call: dict[str, Any], message: st
 
 
 def test_cross_attention_without_encoder_output_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"^MultiheadAttention\.forward: encoder_output: got None, expected a tensor: "):
+    with pytest.raises(UsageError, match=r"^MultiheadAttention\.forward: encoder_output: got None, expected a tensor for keys and values"):
         modules.TransformerLayer(16, 16, HEADS, layer_type="decoder")(torch.randn(3, 2, 16))
 
 
