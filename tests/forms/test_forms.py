@@ -1,0 +1,43 @@
+"""Forms of training that real scripts have: each is run unmodified under ``numscope run``, and the true line is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import numscope
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SOURCES = str(Path(numscope.__file__).parent.parent)
+
+FORMS = [
+    ("categorical.py", 1),
+    ("assert.py", 1),
+    ("exit.py", 1),
+    ("skip.py", 0),
+    ("methods.py", 3),
+    ("two.py", 3),
+    ("loose.py", 3),
+    ("many.py", 3),
+    ("compiled.py", 3),
+    ("no_grad_between_calls.py", 3),
+    ("forward_called_directly.py", 3),
+    ("closure_step.py", 3),
+    ("spawned_child.py", 3),
+    ("between_two_models.py", 3),
+]
+
+
+@pytest.mark.parametrize(("script", "status"), FORMS)
+def test_true_line_is_named_and_the_status_is_the_scripts(script: str, status: int) -> None:
+    path = SCRIPTS / script
+    fault = next(number for number, line in enumerate(path.read_text().splitlines(), 1) if "# FAULT" in line)
+    env = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "COLUMNS": "250"}
+    done = subprocess.run([sys.executable, "-m", "numscope", "run", str(path)], env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == status, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("Line ", "contained:"))]
+    assert lines and f"{path}:{fault}" in lines[0], done.stderr
