@@ -20,7 +20,7 @@ import torch
 from tests.doctor.fleet import OVERHEAD_S, environment, free_port
 
 DOCTOR = [sys.executable, "-m", "numscope", "doctor"]
-BRISKLY = ["--phases", "3", "--quick", "--deadline", "60", "--timeout-scale", "0.3"]
+BRISKLY = ["--phases", "3", "--quick", "--deadline", "60", "--timeout-scale", "0.5"]
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def test_launcher_names_a_rank_that_is_gone_and_ends_what_is_left(number: signal
         os.kill(pids[1], number)
         started_at = time.monotonic()
         out, err = process.communicate(timeout=90)
-        assert time.monotonic() - started_at < 4.7 + OVERHEAD_S
+        assert time.monotonic() - started_at < 8.0 + OVERHEAD_S
     assert process.returncode == 1, (out, err)
     assert "Rank 1 " in out
     assert any(each in out for each in finding)
