@@ -34,9 +34,9 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
     """
     from rich.text import Text
 
-    from numscope.precision.gemm.plan import GEMMS
     from numscope.precision.gemm.recipes import recipe_of
     from numscope.precision.gemm.switching import by_layer, phases
+    from numscope.records.layer import GEMMS
 
     usual = recipe_of(recipe or DEFAULT_RECIPE, "--recipe").plan()
     switches = by_layer(resolved.switches)

@@ -13,9 +13,9 @@ from transformers.pytorch_utils import Conv1D
 
 from numscope.precision import CurrentScaling, LayerPlan, autocast, convert, states
 from numscope.precision.casting.cast import cast
-from numscope.precision.gemm.plan import GEMMS
 from numscope.precision.gemm.recipes import MXFP8, BlockScaling, DelayedScaling, Recipe, RowwiseScaling
 from numscope.records.errors import UsageError
+from numscope.records.layer import GEMMS
 
 SHAPES: dict[str, Callable[[], Tensor]] = {
     "2-D": lambda: torch.randn(6, 8),

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from numscope.precision import LayerPlan, recipe_of
-from numscope.precision.gemm.plan import GEMMS, OPERANDS
+from numscope.precision.gemm.plan import OPERANDS
 from numscope.precision.gemm.recipes import (
     E4M3,
     E5M2,
@@ -24,6 +24,7 @@ from numscope.precision.gemm.recipes import (
     RowwiseScaling,
 )
 from numscope.records.errors import UsageError
+from numscope.records.layer import GEMMS
 
 NAMES = [name for name in RECIPES if name != "custom"]
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numscope.config import load
 from numscope.config.plan import Switch
 from numscope.precision.casting.scaling import PER_TENSOR, How
-from numscope.precision.gemm.plan import GEMMS, OPERANDS, LayerPlan
+from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.precision.gemm.recipes import recipe_of
 from numscope.precision.gemm.switching import fake_how, fake_results, layer_plan, phases, switched
+from numscope.records.layer import GEMMS
 
 DELAYED = recipe_of("delayed").plan()
 

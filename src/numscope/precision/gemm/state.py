@@ -42,29 +42,6 @@ class LayerState:
     ``wgrad``.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_assigned",
-        "_plan",
-        "_switch",
-        "backend",
-        "cells",
-        "cohort",
-        "default",
-        "handle",
-        "histories",
-        "in_force",
-        "is_transposed",
-        "kept_weights",
-        "module",
-        "name",
-        "observer",
-        "recipe",
-        "results",
-        "said",
-        "tag",
-    )
-
     def __init__(
         self,
         module: nn.Module | None,

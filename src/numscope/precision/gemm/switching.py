@@ -15,9 +15,9 @@ from typing import Any
 
 from numscope.config.plan import PLAN_SWITCHES, Switch
 from numscope.precision.casting.scaling import MX, PER_TENSOR, How
-from numscope.precision.gemm.plan import GEMMS, OPERANDS, LayerPlan
+from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.formats import format_of
-from numscope.records.layer import Layer
+from numscope.records.layer import GEMMS, Layer
 
 RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # fake_quant can cast the GEMMs' results too
 Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of its GEMMs' results
