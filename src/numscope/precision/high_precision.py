@@ -45,11 +45,9 @@ def high_precision(
         dtype: float32, float64, bfloat16 or float16.
         output_dtype: return floating-point outputs in this dtype instead of their original ones.
 
-    Returns:
-        A handle with ``remove()``, which is also a context manager. When it is removed, nothing is left on the module.
+    Returns: A handle with ``remove()``, which is also a context manager. When it is removed, nothing is left on the module.
 
-    Raises:
-        UsageError: an argument is wrong or the module is not supported; at the call, a weight is a DTensor.
+    Raises: UsageError: an argument is wrong or the module is not supported; at the call, a weight is a DTensor.
 
     *Cost:* a cast copy of inputs and weights per call, kept until backward, and the cost of computing in ``dtype``.
     """

@@ -26,8 +26,7 @@ class Limits:
         max_flushed_pct: maximum share of elements that become zero without being zero. A bell curve in e4m3 loses less than 0.1 %. A
             tensor that loses more has a few large elements that use up the range of all others, which square sums hide.
 
-    Raises:
-        UsageError: a percentage is out of range, or the ratio is not finite.
+    Raises: UsageError: a percentage is out of range, or the ratio is not finite.
     """
 
     min_sqnr_db: float = 20.0

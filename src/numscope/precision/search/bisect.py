@@ -61,7 +61,8 @@ def search(
         suspects: likely culprits, the most likely first. They are tried first, which affects the cost but not the answer.
         stage: called with a description of each stage.
 
-    *Cost:* at most ``most_asked`` calls, if a larger set never cures less.
+    *Cost:* with k culprit GEMMs in m of n layers with g GEMMs each, at most ``2 + m (log2 n + 2) + k (log2 g m + 2)`` calls, if a larger
+    set never cures less.
     """
     known = set(layers)
     first = [layer for layer in dict.fromkeys(suspects) if layer in known]
@@ -91,24 +92,6 @@ def search(
         return found("found", _union(few), True)
     except OutOfBudget:
         return found("budget", asker.best or (), False)
-
-
-def most_asked(num_layers: int, num_gemms: int, num_culprit_layers: int, num_culprits: int) -> int:
-    """How often ``search`` asks at most, if a larger set never cures less.
-
-    Args:
-        num_layers: number of layers to search.
-        num_gemms: number of GEMMs in each.
-        num_culprit_layers: number of layers with a culprit.
-        num_culprits: number of GEMMs that have to be kept high.
-    """
-    level = num_culprit_layers * (_log2(num_layers) + 2)
-    return 2 + level + num_culprits * (_log2(num_gemms * num_culprit_layers) + 2)
-
-
-def _log2(number: int) -> int:
-    """The logarithm, rounded up."""
-    return max(number - 1, 0).bit_length()
 
 
 class _Asker:

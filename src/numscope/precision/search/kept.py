@@ -19,8 +19,7 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
         kept: (layer's name, GEMM), in the order in which layers are listed.
         taken: names of existing sections.
 
-    Returns:
-        Sections in Transformer Engine's namespace, with a regular expression for the layers, so that other tools read them too.
+    Returns: Sections in Transformer Engine's namespace, with a regular expression for the layers, so that other tools read them too.
     """
     from numscope.probe.layer_names import free_name  # loads torch, which the command line must not do before a script's first line
 

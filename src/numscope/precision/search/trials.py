@@ -179,8 +179,7 @@ class Book:
         about: what makes trials comparable, as JSON. The trials of a search that differs in it are refused.
         fresh: ignore the trials in the folder.
 
-    Raises:
-        UsageError: the folder holds the trials of another search, or can't be read.
+    Raises: UsageError: the folder holds the trials of another search, or can't be read.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, fresh: bool = False) -> None:
