@@ -217,8 +217,8 @@ def test_another_searchs_trials_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(numscope.UsageError) as caught:
         bisected(Planted(set()), monkeypatch, steps=21)
     assert str(caught.value) == (
-        "b.trials: holds the trials of a search with another steps, expected those of this one. "
-        "Begin anew: --fresh. Or keep both: --output FILE."
+        "b.trials: holds the trials of a search with different steps, expected those of this one. "
+        "Start again with --fresh, or keep both with --output FILE."
     )
 
 
@@ -289,7 +289,7 @@ class Failing(Planted):
     def __call__(self, script: Script, spec: Spec, place: Path) -> Outcome:
         outcome = super().__call__(script, spec, place)
         if outcome.losses[-1] > self.reference and self.num_runs > self.fine:
-            raise TrialFailed("train.py: ended with status 1 before a step was over")
+            raise TrialFailed("train.py: ended with status 1 before a step was complete")
         return outcome
 
 

@@ -42,7 +42,7 @@ def test_script_without_a_step_is_told_with_its_output(here: Path) -> None:
     (here / "s.py").write_text("import torch\nprint('hello')\nraise SystemExit(7)")
     done = cli("precision", "advise", "s.py")
     assert done.returncode == 1
-    assert "s.py: ended with status 7 before a step was over" in done.stderr
+    assert "s.py: ended with status 7 before a step was complete" in done.stderr
     assert done.stderr.endswith("hello\n")
 
 
@@ -58,7 +58,7 @@ def test_script_that_never_steps_is_told_so_by_both(here: Path, launch: tuple[st
     for command in ("advise", "bisect"):
         done = cli("precision", command, *launch, "never.py")
         assert (done.returncode, done.stdout) == (1, "")
-        assert f"precision {command}: never.py: ended before a step was over: no backward of a loss" in done.stderr
+        assert f"precision {command}: never.py: ended before a step was complete: no backward of a loss" in done.stderr
         assert "\nmean " in done.stderr
 
 

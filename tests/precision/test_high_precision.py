@@ -254,12 +254,12 @@ def test_buffer_that_a_forward_writes_or_replaces_is_kept():
         (
             (nn.Identity(), torch.int8),
             "high_precision: dtype: got torch.int8, expected one of torch.float32, torch.float64, torch.bfloat16, torch.float16. "
-            "float32 cures an overflow of float16.",
+            "Use float32 to cure an overflow of float16.",
         ),
         (
             (nn.Identity(), None),
             "high_precision: dtype: got None, expected one of torch.float32, torch.float64, torch.bfloat16, torch.float16. "
-            "float32 cures an overflow of float16.",
+            "Use float32 to cure an overflow of float16.",
         ),
     ],
 )

@@ -217,7 +217,7 @@ class Bisection:
         return Spec(str(place), config=config, seed=asked.seed, steps=asked.steps)
 
     def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
-        from numscope.precision.search.keeping import sections
+        from numscope.precision.search.kept import sections
 
         asked = self._asked
         order = {layer: number for number, layer in enumerate(self._low.layers)}
@@ -228,7 +228,7 @@ class Bisection:
 
     @staticmethod
     def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:
-        from numscope.precision.search.keeping import text_of
+        from numscope.precision.search.kept import text_of
 
         path = place.with_suffix(".yaml")
         write_atomically(path, text_of(tree, [head]))

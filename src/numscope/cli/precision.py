@@ -117,7 +117,7 @@ def advise(
         click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
         return NO_ANSWER
     if advice.high:
-        from numscope.precision.search.keeping import sections, text_of
+        from numscope.precision.search.kept import sections, text_of
 
         head = (f"numscope precision advise: GEMMs that {recipe} fp8 would harm, by {advice.num_steps} steps of {Path(target).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
@@ -204,7 +204,7 @@ def bisect(
             _note(f"stopped; the runs made so far are in {folder}: the same command goes on with them")
             raise
     if verdict.units:
-        from numscope.precision.search.keeping import sections, text_of
+        from numscope.precision.search.kept import sections, text_of
 
         write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
     if as_json:

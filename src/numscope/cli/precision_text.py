@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.cli.bisecting import Asked, Verdict
 from numscope.precision.search.advise import Advice, Limits, Price, rows
-from numscope.precision.search.keeping import WHOLE
+from numscope.precision.search.kept import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def preparation(
 
 def _keeper(plan: Plan | None) -> Callable[[nn.Module], None]:
     from numscope.config import resolve
-    from numscope.precision.high_precision import HighPrecision, high_precision
+    from numscope.precision.high_precision import HighPrecisionForward, high_precision
     from numscope.probe.layer_names import layers_of
 
     def prepare(model: nn.Module) -> None:
@@ -72,7 +72,7 @@ def _keeper(plan: Plan | None) -> Callable[[nn.Module], None]:
         for switch, layers in resolve(plan, list(modules), strict=False).switches:
             if switch.feature == "disable_fp8_layer":
                 for layer in layers:
-                    if not isinstance(modules[layer].__dict__.get("forward"), HighPrecision):
+                    if not isinstance(modules[layer].__dict__.get("forward"), HighPrecisionForward):
                         high_precision(modules[layer])
 
     return prepare

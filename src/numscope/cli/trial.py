@@ -140,7 +140,7 @@ class TrialWatch:
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
         from numscope.precision.gemm.states import states
-        from numscope.precision.search.keeping import WHOLE
+        from numscope.precision.search.kept import WHOLE
         from numscope.probe.layer_names import layers_of
         from numscope.records.layer import GEMMS
 

@@ -17,14 +17,7 @@ from numscope.summary import operand_casts
 
 
 class CastCounts:
-    """Has the casts of converted layers counted, in one block of cells per device.
-
-    Args:
-        states: the converted layers.
-        modules: all layers.
-
-    *Cost:* a cast counts in the pass that it makes anyway.
-    """
+    """Has the casts of converted layers counted, in a block of cells per device. *Cost:* casts count in the pass that they make anyway."""
 
     def __init__(self, states: Mapping[Layer, LayerState], modules: Mapping[Layer, nn.Module]) -> None:
         self._states = states

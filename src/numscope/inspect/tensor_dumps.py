@@ -20,13 +20,7 @@ DUMP = "dump_tensors"
 
 
 class TensorDumps:
-    """Writes what GEMMs take at the steps of a schedule, and other tensors on request. A failure ends the dumps, not the training.
-
-    Args:
-        switches: of the plan, each with the layers that it selects.
-        states: the converted layers.
-        recorder: has the folder, and is told of failures.
-    """
+    """Writes what GEMMs take at the steps of a schedule, and other tensors on request. A failure ends the dumps, not the training."""
 
     def __init__(self, switches: Sequence[tuple[Switch, Sequence[Layer]]], states: Mapping[Layer, LayerState], recorder: Recorder) -> None:
         self._wanted = [
@@ -59,13 +53,7 @@ class TensorDumps:
         self._observed = []
 
     def write(self, layer: Layer, tensor: str, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
-        """Write a file.
-
-        Args:
-            layer, tensor: what it is named after.
-            parts: tensors by name.
-            about: what else the file records, in words.
-        """
+        """Write tensors, and what else the file records in words."""
         if self._has_failed:
             return
         if self._recorder.log_dir is None:

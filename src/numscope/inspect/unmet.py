@@ -17,13 +17,7 @@ _Messages = Iterator[tuple[tuple[object, ...], str]]  # a key, so that each is l
 
 
 def unmet_switches(switches: _Switches, states: Mapping[Layer, LayerState], refused: Mapping[Layer, str]) -> _Messages:
-    """What a model's layers do not have that a switch needs.
-
-    Args:
-        switches: each with the layers that it selects.
-        states: the converted layers.
-        refused: layers that ``fake_quant`` could not convert, and why.
-    """
+    """What switches need and the layers that they select do not have; ``refused`` says why ``fake_quant`` could not convert some."""
     for switch, layers in switches:
         without = [layer for layer in layers if layer not in states]
         needs_casts = switch.feature not in COUNTING or is_of_own_casts(switch)
@@ -40,11 +34,7 @@ def unmet_switches(switches: _Switches, states: Mapping[Layer, LayerState], refu
 
 
 def idle_switches(switches: _Switches, states: Mapping[Layer, LayerState]) -> _Messages:
-    """Switches on layers that are converted, and yet compute in high precision by their recipe.
-
-    Args:
-        switches, states: as for ``unmet_switches``.
-    """
+    """Switches on layers that are converted, and yet compute in high precision by their recipe."""
     for switch, layers in switches:
         if switch.feature in _OF_QUANTIZED or is_of_own_casts(switch):
             high = [layer for layer in layers if (state := states.get(layer)) is not None and state.default.high and state.plan.high]

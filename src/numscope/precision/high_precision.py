@@ -1,4 +1,4 @@
-"""The cheapest cure of an overflow: one module computes in a higher precision, the rest of the model stays as it is."""
+"""The cheapest cure for an overflow: one module computes in higher precision, and the rest of the model stays as it is."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from numscope.records.errors import UsageError
 
 COMPUTE_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _FSDP_UNITS = frozenset({"FSDPModule", "FullyShardedDataParallel"})
-_LOOKUPS = (nn.Embedding, nn.EmbeddingBag)  # matrices that no matrix product sees: autocast leaves them alone
+_LOOKUPS = (nn.Embedding, nn.EmbeddingBag)  # their matrices are not multiplied, so autocast does not cast them
 
 
-def high_precision(module: nn.Module, dtype: torch.dtype = torch.float32, *, output_dtype: torch.dtype | None = None) -> HighPrecision:
-    """Make one module compute with autocast off in ``dtype`` and give its outputs back in the dtypes they had.
+def high_precision(
+    module: nn.Module, dtype: torch.dtype = torch.float32, *, output_dtype: torch.dtype | None = None
+) -> HighPrecisionForward:
+    """Make one module compute in ``dtype`` with autocast off, and return its outputs in their original dtypes.
 
-    Floating-point inputs (nested ones and keyword arguments too), parameters and buffers are cast for the computation; parameters stay
-    stored and optimized in their own dtype, and gradients arrive there in it. What is already as wide as ``dtype`` is left alone: a module
-    that computes in ``dtype`` anyway gives bitwise the same. Integer, bool and complex tensors are never touched.
+    Floating-point inputs (also nested ones and keyword arguments), parameters and buffers are cast for the computation. Parameters are
+    still stored and optimized in their own dtype, and their gradients arrive in it. What is as wide as ``dtype`` is not cast, so a module
+    that computes in ``dtype`` anyway gives bitwise the same results. Integer, bool and complex tensors are never changed.
 
-    The outputs' own dtypes are learned once for each combination of input dtypes and autocast state, by running the forward's code on
-    tensors without data and a likeness of the module without hooks. Where that fails (data-dependent control flow, foreign objects such as
-    a cache among the arguments, ``torch.compile``) a rule stands in: a Linear or convolution under autocast gives autocast's dtype,
-    anything else the widest dtype among its inputs (without autocast: and its parameters).
+    The original dtypes of the outputs are found once for each combination of input dtypes and autocast state, by running the forward on
+    tensors without data and a copy of the module without hooks. Where that fails (data-dependent control flow, other objects among the
+    arguments such as a cache, ``torch.compile``), a rule is used: a Linear or convolution under autocast returns autocast's dtype, any
+    other module the widest dtype among its inputs (and, without autocast, its parameters).
 
-    **A result too large for its own dtype overflows again when it is cast back.** Then make the larger module that also brings it back
-    into range compute in high precision, or let the wide values out with ``output_dtype=torch.float32`` if what follows can take them.
+    **A result that is too large for its original dtype overflows again when it is cast back.** Then apply this to the larger module that
+    brings it back into range, or keep the wide values with ``output_dtype=torch.float32`` if the following modules accept them.
 
     Args:
-        module: any module, such as ``model.encoder.block[2].layer[1]``; it may be shared and hold shared weights. Not supported: a module
-            that holds FSDP units (take a unit, or a module within one), tensor-parallel weights, TorchScript, ``nn.DataParallel``, and
-            a module within which activation checkpointing begins (take the checkpointed module, or one within it).
+        module: any module, such as ``model.encoder.block[2].layer[1]``. It may be shared and hold shared weights. Not supported are
+            modules that hold FSDP units (use a unit, or a module within one), tensor-parallel weights, TorchScript, ``nn.DataParallel``,
+            and modules within which activation checkpointing begins (use the checkpointed module, or one within it).
         dtype: float32, float64, bfloat16 or float16.
-        output_dtype: give floating-point outputs in this dtype instead of the one they had.
+        output_dtype: return floating-point outputs in this dtype instead of their original ones.
 
-    Returns:
-        A handle with ``remove()``, also a context manager. After it, nothing is left on the module.
+    Returns: A handle with ``remove()``, which is also a context manager. When it is removed, nothing is left on the module.
 
-    Raises:
-        UsageError: no module, no such dtype, or a module that is not supported; at the call, a weight that is a DTensor.
+    Raises: UsageError: an argument is wrong or the module is not supported; at the call, a weight is a DTensor.
 
-    *Cost:* a cast copy of inputs and weights a call, kept until backward; the computation's own price in ``dtype``.
+    *Cost:* a cast copy of inputs and weights per call, kept until backward, and the cost of computing in ``dtype``.
     """
     if not isinstance(module, nn.Module):
         raise UsageError(
@@ -60,7 +60,7 @@ def high_precision(module: nn.Module, dtype: torch.dtype = torch.float32, *, out
         if wanted not in COMPUTE_DTYPES and not (name == "output_dtype" and wanted is None):
             raise UsageError(
                 f"high_precision: {name}: got {wanted!r}, expected one of {', '.join(map(str, COMPUTE_DTYPES))}. "
-                "float32 cures an overflow of float16."
+                "Use float32 to cure an overflow of float16."
             )
     if isinstance(module, torch.jit.ScriptModule):
         raise UsageError("high_precision: module: got a TorchScript module, expected a Python one. Apply it before torch.jit.script.")
@@ -71,14 +71,14 @@ def high_precision(module: nn.Module, dtype: torch.dtype = torch.float32, *, out
                 f"high_precision: module: its submodule {name or '(itself)'!r} is an FSDP unit ({unit}), whose weights are gathered only "
                 "after they would be cast; expected a module without FSDP units inside. Apply it to that unit's own submodules."
             )
-    return HighPrecision(module, dtype, output_dtype)
+    return HighPrecisionForward(module, dtype, output_dtype)
 
 
-class HighPrecision:
-    """A module's forward in high precision, and the handle that takes it off again; made by ``high_precision``.
+class HighPrecisionForward:
+    """A module's forward in high precision, and the handle that removes it; made by ``high_precision``.
 
-    It stands as the module's instance attribute ``forward`` while it is on. A deep copy of the module copies it along, working on the
-    copy's own weights: ``copy.forward.remove()`` takes that one off.
+    While it is on, it is the module's instance attribute ``forward``. A deep copy of the module has a copy of it, which works on the
+    copy's weights: ``copy.forward.remove()`` removes that one.
     """
 
     def __init__(self, module: nn.Module, dtype: torch.dtype, output_dtype: torch.dtype | None) -> None:
@@ -91,7 +91,7 @@ class HighPrecision:
         module.forward = self
 
     def remove(self) -> None:
-        """Take it off; a second call does nothing. Handles on the same module may go in any order."""
+        """Remove it. A second call does nothing. Handles on the same module may be removed in any order."""
         if not self._active:
             return
         self._active = False
@@ -103,32 +103,32 @@ class HighPrecision:
                 own["forward"] = self._previous
             return
         above = own.get("forward")
-        while isinstance(above, HighPrecision):
+        while isinstance(above, HighPrecisionForward):
             if above._previous is self:
                 above._previous = self._previous
                 return
             above = above._previous
-        # Somebody else wrapped it since and holds a reference: from now on it only passes the call on.
+        # Something else has wrapped it since and holds a reference: from now on it only passes the call on.
 
-    def __enter__(self) -> HighPrecision:
+    def __enter__(self) -> HighPrecisionForward:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.remove()
 
     def __repr__(self) -> str:
-        return f"HighPrecision({type(self.module).__name__}, {self.dtype}{'' if self._active else ', removed'})"
+        return f"HighPrecisionForward({type(self.module).__name__}, {self.dtype}{'' if self._active else ', removed'})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_learned": {}}
 
     @property
-    def __signature__(self) -> inspect.Signature:  # a Trainer drops the data columns that it does not find here
+    def __signature__(self) -> inspect.Signature:  # a Trainer drops data columns that are not in it
         return inspect.signature(self._inner())
 
     def _inner(self, module: nn.Module | None = None) -> Callable[..., Any]:
-        """The forward that this one stands before, bound to the module (or to a likeness of it)."""
-        if module is not None and isinstance(self._previous, HighPrecision):
+        """The forward below this one, bound to the module (or to a copy of it)."""
+        if module is not None and isinstance(self._previous, HighPrecisionForward):
             return self._previous._inner(module)
         if self._previous is not None:
             return self._previous
@@ -150,7 +150,7 @@ class HighPrecision:
 
         results = _leaves(output)
         targets = learned if learned is not None and len(learned) == len(results) else (rule,) * len(results)
-        # What the module itself casts elsewhere stays there: only what came out in the computation's dtype goes back.
+        # Only results in the computation's dtype are cast back: the module itself has cast the others.
         back = [
             result.to(target) if target is not None and _is_floating(result) and result.dtype in (self.dtype, target) else result
             for result, target in zip(results, targets, strict=True)
@@ -163,7 +163,7 @@ class HighPrecision:
     def _learned_dtypes(
         self, args: Any, kwargs: Any, leaves: list[Any], autocast: torch.dtype | None
     ) -> tuple[torch.dtype | None, ...] | None:
-        """The dtype of each leaf of the output as it would be without this; None where it cannot be learned."""
+        """The original dtype of each leaf of the output; None if it can't be found."""
         if torch.compiler.is_compiling():
             return None
         kinds = tuple((leaf.dtype, leaf.ndim) if isinstance(leaf, Tensor) else type(leaf) for leaf in leaves)
@@ -179,14 +179,14 @@ def _is_floating(value: Any) -> bool:
 
 
 def _cast_up(value: Any, dtype: torch.dtype) -> Any:
-    """The floating tensor in ``dtype`` unless it is wider (float64); anything else as it is."""
+    """A floating-point tensor in ``dtype``, unless its own is wider; anything else unchanged."""
     if not _is_floating(value) or value.dtype == dtype or torch.finfo(value.dtype).bits > torch.finfo(dtype).bits:
         return value
     return value.to(dtype)
 
 
 def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """The same nest with each leaf replaced: tuples, lists, dicts, ModelOutputs (torch's pytree) and dataclasses open."""
+    """The same structure with each leaf replaced, within tuples, lists, dicts, ModelOutputs (torch's pytree) and dataclasses."""
 
     def replace(leaf: Any) -> Any:
         if not dataclasses.is_dataclass(leaf) or isinstance(leaf, type):
@@ -222,7 +222,7 @@ def _autocast_is_on(device: str) -> bool:
 
 
 def _output_dtype_by_rule(module: nn.Module, leaves: list[Any], autocast: torch.dtype | None) -> torch.dtype | None:
-    """A guess that errs on the wide side; None when there is nothing to go by."""
+    """A guess at the output's dtype, rather too wide than too narrow; None if there are no floating-point tensors."""
     inputs = [leaf.dtype for leaf in leaves if _is_floating(leaf)]
     own = [p for p in module._parameters.values() if _is_floating(p)]
     if autocast is not None and torch.float64 not in inputs:
@@ -238,12 +238,12 @@ def _output_dtype_by_rule(module: nn.Module, leaves: list[Any], autocast: torch.
 
 
 def _version(tensor: Tensor) -> int:
-    # Inference tensors count no versions; a graph being compiled knows none.
+    # Inference tensors have no version, nor have tensors in a graph that is being compiled.
     return 0 if torch.compiler.is_compiling() or tensor.is_inference() else tensor._version
 
 
 def _written(stored: Tensor, cast: Tensor, version: int) -> bool:
-    """Whether the cast copy may hold something new; where that cannot be known, whether copying it back unchanged would be exact."""
+    """Whether the cast copy may have been written to; where that is unknown, whether copying it back unchanged would be exact."""
     if torch.compiler.is_compiling():
         return torch.finfo(stored.dtype).bits < torch.finfo(cast.dtype).bits
     return _version(cast) != version
@@ -251,22 +251,22 @@ def _written(stored: Tensor, cast: Tensor, version: int) -> bool:
 
 @contextlib.contextmanager
 def _cast_state(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    """Parameters and floating buffers of the module and all within stand as cast copies; autograd flows through the casts."""
+    """Replace the floating-point parameters and buffers of the module and its children by cast copies; autograd sees the casts."""
     swapped: list[tuple[MutableMapping[str, Any], str, Tensor, Tensor, bool]] = []
     flat: list[tuple[nn.RNNBase, list[Any]]] = []
     casts: dict[int, Tensor] = {}  # a weight shared within the module is cast once
-    updating: set[int] = set()  # buffers of norms that write their running statistics, which moves no version counter
+    updating: set[int] = set()  # buffers of norms that write their running statistics, which changes no version
     try:
         for name, child in module.named_modules():
             for mapping, is_buffer in ((child._parameters, False), (child._buffers, True)):
                 for key, tensor in list(mapping.items()):
                     if tensor is None or not tensor.is_floating_point():
                         continue
-                    if hasattr(tensor, "device_mesh"):  # a DTensor, told without loading torch.distributed
+                    if hasattr(tensor, "device_mesh"):  # a DTensor, recognized without loading torch.distributed
                         where = f"{name}.{key}" if name else key
                         raise UsageError(
                             f"high_precision: {type(module).__name__}: its {where} is a DTensor at the call, expected plain weights. "
-                            "Under FSDP apply it to the sharded unit itself or to a module within; tensor parallelism is not supported."
+                            "Under FSDP apply it to the sharded unit or to a module within it; tensor parallelism is not supported."
                         )
                     if tensor.dtype == dtype:
                         continue
@@ -280,7 +280,7 @@ def _cast_state(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
             if isinstance(child, nn.modules.batchnorm._NormBase) and child.training:
                 updating.add(id(child._buffers))
             if isinstance(child, nn.RNNBase) and casts:
-                flat.append((child, child._flat_weights))  # a second list of the same weights, which the kernels read
+                flat.append((child, child._flat_weights))  # a second list of the weights, which the kernels read
                 child._flat_weights = [child._parameters.get(key) for key in child._flat_weights_names]
         versions = [_version(cast) if is_buffer else 0 for *_, cast, is_buffer in swapped]
         yield
@@ -296,8 +296,8 @@ def _cast_state(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
             rnn._flat_weights = weights
 
 
-def _learn_dtypes(precision: HighPrecision, args: Any, kwargs: Any, leaves: list[Any]) -> tuple[torch.dtype | None, ...] | None:
-    """Run the forward on fakes (shapes and dtypes without data) of a likeness of the module: no hook, number or random state is touched."""
+def _learn_dtypes(precision: HighPrecisionForward, args: Any, kwargs: Any, leaves: list[Any]) -> tuple[torch.dtype | None, ...] | None:
+    """Run the forward on a copy of the module with fake tensors (no data): this changes no hook, number or random state."""
     known = (Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
     if not all(isinstance(leaf, known) for leaf in leaves):
         return None  # a cache, say, would be written to
@@ -314,17 +314,17 @@ def _learn_dtypes(precision: HighPrecision, args: Any, kwargs: Any, leaves: list
                 fakes[id(value)] = mode.from_tensor(value.detach())
             return fakes[id(value)]
 
-        inner = precision._inner(_likeness(precision.module, fake, {}))
+        inner = precision._inner(_fake_copy(precision.module, fake, {}))
         fake_args, fake_kwargs = _map_leaves(fake, (args, kwargs))
-        with _disable_current_modes(), mode, torch.no_grad():  # a replay that records operations does not see these
+        with _disable_current_modes(), mode, torch.no_grad():  # hidden from a replay that records operations
             output = inner(*fake_args, **fake_kwargs)
-    except Exception:  # data-dependent control flow, an operator without a fake version: the rule stands in
+    except Exception:  # data-dependent control flow, an operator without a fake version
         return None
     return tuple(leaf.dtype if _is_floating(leaf) else None for leaf in _leaves(output))
 
 
-def _likeness(module: nn.Module, fake: Callable[[Any], Any], made: dict[int, nn.Module]) -> nn.Module:
-    """A copy of the module tree with fake weights and without hooks; all else is shared with the original."""
+def _fake_copy(module: nn.Module, fake: Callable[[Any], Any], made: dict[int, nn.Module]) -> nn.Module:
+    """A copy of the module tree with fake weights and without hooks. Everything else is shared with the original."""
     if id(module) in made:
         return made[id(module)]
     copied = made[id(module)] = object.__new__(type(module))
@@ -335,7 +335,7 @@ def _likeness(module: nn.Module, fake: Callable[[Any], Any], made: dict[int, nn.
             own[key] = type(value)()
     own["_parameters"] = {key: fake(value) for key, value in module._parameters.items()}
     own["_buffers"] = {key: fake(value) for key, value in module._buffers.items()}
-    own["_modules"] = {key: None if child is None else _likeness(child, fake, made) for key, child in module._modules.items()}
+    own["_modules"] = {key: None if child is None else _fake_copy(child, fake, made) for key, child in module._modules.items()}
     copied.__dict__.update(own)
     if isinstance(copied, nn.RNNBase):
         copied.__dict__["_flat_weights"] = [copied._parameters.get(key) for key in copied._flat_weights_names]

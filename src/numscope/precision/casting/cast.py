@@ -75,8 +75,7 @@ def cast(
         group: process group whose largest amax counts (per-tensor scaling, and NVFP4's outer scale).
         generator: for stochastic rounding.
 
-    Raises:
-        UsageError: x is not a floating-point tensor, or the scale is not one positive number for the whole tensor.
+    Raises: UsageError: x is not a floating-point tensor, or the scale is not one positive number for the whole tensor.
 
     *Cost:* native (float32, bfloat16, float16 in CPU memory) one pass, or two when scales follow from amaxes. Otherwise see ``reference``.
     """

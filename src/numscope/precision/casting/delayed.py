@@ -64,8 +64,7 @@ class History:
         interval: steps from one new scale to the next.
         device: of the tensors.
 
-    Raises:
-        UsageError: a setting is out of range.
+    Raises: UsageError: a setting is out of range.
 
     *Source:* Transformer Engine's ``DelayedScaling``: the scale is 1 until the first step ends. It stays the same while the amax that
     counts is zero, infinite or NaN, and is at most float32's maximum.
@@ -165,8 +164,7 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
         histories: on one device, each once; on all ranks of the group the same ones in the same order.
         group: process group whose largest amaxes count.
 
-    Raises:
-        UsageError: a history comes twice.
+    Raises: UsageError: a history comes twice.
 
     *Cost:* one all-reduce of one float32 per history, and about eight operations on the device for all that have the same settings. The
     first call with these histories moves them next to each other. No host sync.

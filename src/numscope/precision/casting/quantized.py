@@ -74,8 +74,7 @@ def quantize(
         saturate: what rounds above the format's maximum becomes the maximum; else infinity if the format has it, else NaN.
         generator: for stochastic rounding.
 
-    Raises:
-        UsageError: an unknown format or rounding, or ``saturate=False`` for a format without infinity and NaN.
+    Raises: UsageError: an unknown format or rounding, or ``saturate=False`` for a format without infinity and NaN.
     """
     how = How(format_of(format, "quantize: format"), PER_TENSOR, rounding=rounding, saturate=saturate)
     return _quantize(x, how, scale, generator)
@@ -97,8 +96,7 @@ def quantize_current(
         scaling: which elements share a scale.
         margin: powers of two left free below the format's maximum.
 
-    Raises:
-        UsageError: as for ``quantize``.
+    Raises: UsageError: as for ``quantize``.
     """
     how = How(format_of(format, "quantize_current: format"), scaling, margin, rounding=rounding, saturate=saturate)
     return _quantize(x, how, None, generator)

@@ -31,8 +31,7 @@ class Scaling:
         scale_format: format of a block's scale: ``e8m0`` (powers of two, the microscaling rule), ``e4m3fn`` (under one float32 scale
             for the tensor, as in NVFP4), or None for float32.
 
-    Raises:
-        UsageError: a setting is none of these.
+    Raises: UsageError: a setting is none of these.
     """
 
     kind: Literal["tensor", "row", "block"] = "tensor"
@@ -81,8 +80,7 @@ class How:
         rounding: ``nearest_even``, or ``stochastic`` to either neighbor, with the nearer one more likely.
         saturate: what rounds above the format's maximum becomes the maximum; else infinity if the format has it, else NaN.
 
-    Raises:
-        UsageError: a setting is out of range, or the settings contradict each other.
+    Raises: UsageError: a setting is out of range, or the settings contradict each other.
     """
 
     format: Format
@@ -138,8 +136,7 @@ def scale_of(
         power_of_two: round the scale down to a power of two.
         previous: float32, broadcastable to ``amax``: the scale where an amax is zero, infinite or NaN; None: 1.
 
-    Returns:
-        float32 of the shape of ``amax``, within [2^-126, float32's maximum].
+    Returns: float32 of the shape of ``amax``, within [2^-126, float32's maximum].
 
     *Source:* Transformer Engine's ``_default_sf_compute``. The lower bound is ours: the inverse has to be finite too.
     """

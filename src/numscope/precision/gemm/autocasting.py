@@ -58,8 +58,7 @@ class autocast:
         enabled: False: converted layers compute in high precision.
         recipe: a recipe or its name; None: each layer's own, or ``DelayedScaling()`` if that is ``HighPrecision()``.
 
-    Raises:
-        UsageError: an unknown recipe.
+    Raises: UsageError: an unknown recipe.
     """
 
     def __init__(self, enabled: bool = True, recipe: Recipe | LayerPlan | str | None = None) -> None:

@@ -34,14 +34,7 @@ def has_fp8_gemm(device: torch.device) -> bool:
 
 
 def takes_codes(state: LayerState, gemm: str, first: How | None, second: How | None, a: Tensor, b: Tensor) -> bool:
-    """Whether a GEMM runs on codes. If it should and can't, the reason is logged once per layer.
-
-    Args:
-        state: the layer's.
-        gemm: one of ``GEMMS``.
-        first, second: how its operands are quantized.
-        a, b: its operands.
-    """
+    """Whether a GEMM of the operands a and b runs on codes. If it should and can't, the reason is logged once per layer."""
     backend = state.backend
     if backend == "emulate" or (backend == "auto" and not has_fp8_gemm(a.device)):
         if backend == "auto" and "emulate" not in state.cohort.said:
@@ -95,12 +88,7 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
 
 
 def fprop(x: Cast, weight: Cast, call: LinearCall) -> Tensor:
-    """``x Wᵀ + b`` from codes.
-
-    Args:
-        x, weight: the operands, with codes.
-        call: what the layer was called with, x in the dtype of the result.
-    """
+    """``x Wᵀ + b`` from codes, in the dtype of the call's x."""
     codes, w = _codes(x), _codes(weight)
     dtype = call.x.dtype
     y = _multiply(flat(codes), x.scale_inv, w if call.is_transposed else w.t(), weight.scale_inv, dtype, fast=True)
@@ -110,22 +98,14 @@ def fprop(x: Cast, weight: Cast, call: LinearCall) -> Tensor:
 
 
 def dgrad(gradient: Cast, weight: Cast, call: LinearCall) -> Tensor:
-    """``dy W`` from codes.
-
-    Args:
-        gradient, weight, call: as for ``fprop``; the weight is cast columnwise.
-    """
+    """``dy W`` from codes, those of the weight columnwise."""
     w = _codes(weight)
     dx = _multiply(flat(_codes(gradient)), gradient.scale_inv, w.t() if call.is_transposed else w, weight.scale_inv, call.x.dtype)
     return dx.view(call.x.shape)
 
 
 def wgrad(gradient: Cast, x: Cast, call: LinearCall) -> Tensor:
-    """``dyᵀ x`` from codes.
-
-    Args:
-        gradient, x, call: as for ``fprop``; both operands are cast columnwise.
-    """
+    """``dyᵀ x`` from codes, both columnwise."""
     left, right = (x, gradient) if call.is_transposed else (gradient, x)
     return _multiply(flat(_codes(left)).t(), left.scale_inv, flat(_codes(right)), right.scale_inv, call.x.dtype)
 

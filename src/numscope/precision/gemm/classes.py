@@ -42,11 +42,7 @@ _classes: dict[type[nn.Module], type[nn.Module]] = {}
 
 
 def class_for(origin: type[nn.Module]) -> type[nn.Module]:
-    """The class that layers of this class get when they are converted.
-
-    Args:
-        origin: ``nn.Linear``, a subclass with the same forward, or transformers' ``Conv1D``.
-    """
+    """The class that layers of a class get when they are converted."""
     made = _classes.get(origin)
     if made is None:
         names = {"_numscope_origin": origin, "__module__": __name__, "__qualname__": f"Converted{origin.__qualname__}"}
@@ -55,11 +51,7 @@ def class_for(origin: type[nn.Module]) -> type[nn.Module]:
 
 
 def origin_of(kind: type[nn.Module]) -> type[nn.Module] | None:
-    """The class that a converted layer's class was made from; None for other classes.
-
-    Args:
-        kind: any.
-    """
+    """The class that a converted layer's class was made from; None for other classes."""
     origin: type[nn.Module] | None = kind.__dict__.get("_numscope_origin")
     return origin
 

@@ -44,11 +44,9 @@ def convert(
             of names, or a function of name and module that returns a bool; None: all.
         backend: ``emulate``, ``scaled_mm``, or ``auto``, which uses fp8 GEMMs if the device has them.
 
-    Returns:
-        The model.
+    Returns: The model.
 
-    Raises:
-        UsageError: an argument is none of these, no layer matches, or a layer can't be converted (the message says why).
+    Raises: UsageError: an argument is none of these, no layer matches, or a layer can't be converted (the message says why).
 
     *Cost:* training keeps one more byte per element of a weight (its codes).
     """
@@ -93,8 +91,7 @@ def revert(model: nn.Module) -> nn.Module:
     Args:
         model: as ``convert`` took it, or anything around or inside it.
 
-    Returns:
-        The model.
+    Returns: The model.
     """
     for module in model.modules():
         state = state_of(module)

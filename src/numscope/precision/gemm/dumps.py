@@ -41,16 +41,12 @@ class Dumps:
         self._counts: dict[str, int] = {}  # files of this step, by name
 
     def write(self, step: int, layer: str, tensor: str, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
-        """Write one file, whole or not at all.
+        """Write one file, whole or not at all, and return its path.
 
         Args:
-            step: number of the step.
             layer, tensor: names, which may hold any character.
             parts: tensors by name, of any device, dtype and layout.
             about: goes into the file's metadata, beside the names and the dtypes of tensors that are stored as bytes.
-
-        Returns:
-            The file's path.
 
         Raises:
             UsageError: safetensors is not installed.

@@ -27,8 +27,7 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
         weight: [out_features, in_features]; for a layer like transformers' ``Conv1D`` [in_features, out_features].
         bias: [out_features]
 
-    Raises:
-        UsageError: for a call within a transform of ``torch.func``, and for operands that are not plain tensors.
+    Raises: UsageError: for a call within a transform of ``torch.func``, and for operands that are not plain tensors.
 
     *Cost:* keeps x and the weight for backward, as ``F.linear`` does, and nothing else.
     """

@@ -27,12 +27,7 @@ _RECIPES: dict[str, Recipe] = {
 
 @cache
 def how_of(key: str, tensor: str) -> How:
-    """How a recipe casts a tensor.
-
-    Args:
-        key: one of ``operand_casts.ON_PAPER``.
-        tensor: ``weight`` and ``wgrad`` are cast as weights, all others as activations.
-    """
+    """How a recipe of ``operand_casts.ON_PAPER`` casts a tensor: ``weight`` and ``wgrad`` as weights, all others as activations."""
     plan = _RECIPES[key].plan()
     how = plan["fprop", "weight" if tensor in ("weight", "wgrad") else "activation"]
     assert how is not None
@@ -40,16 +35,13 @@ def how_of(key: str, tensor: str) -> How:
 
 
 def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout) -> bool:
-    """Merge what casts would do to a tensor into its extras' cells.
+    """Merge what casts would do to a tensor into its extras' cells; returns whether it could be cast.
 
     Args:
         tensor: any. A complex number counts as two neighboring elements. Integers are not cast.
         kind: ``activation``, ``weight``, …: decides on the blocks.
         cells: float64[layout.width] on the tensor's device.
         layout: extras whose source is not a cast are ignored.
-
-    Returns:
-        Whether the tensor could be cast.
 
     *Cost:* one pass per cast, two if its scales need the whole tensor's amax first; no sync.
     """

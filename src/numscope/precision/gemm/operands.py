@@ -33,13 +33,7 @@ def cast_operand(
     """Cast an operand as its GEMM takes it.
 
     Args:
-        state: the layer's.
         gemms: the GEMMs that take this cast: one, or two that take the same.
-        operand: ``activation``, ``weight`` or ``gradient``.
-        x: the tensor.
-        how: how the plan quantizes it.
-        columnwise: whether the GEMM takes it transposed.
-        values, codes: what is wanted of the cast.
         counts: whether ``cells`` and ``observer`` get it: not in evaluation, a replay, or a checkpoint's second pass.
         records: whether its amax joins the history of delayed scaling.
     """
@@ -67,13 +61,9 @@ def cast_operand(
 
 
 def cast_weight(state: LayerState, gemm: str, weight: Tensor, how: How, dtype: torch.dtype, *, codes: bool, counts: bool) -> Cast:
-    """Cast a layer's weight, or take the codes that were kept of it.
+    """Cast a layer's weight for a GEMM, or take the codes that were kept of it.
 
     Args:
-        state: the layer's.
-        gemm: the GEMM that takes it.
-        weight: as the module stores it.
-        how: how the plan quantizes it.
         dtype: of the values.
         codes: whether codes alone are wanted; else values alone.
         counts: as for ``cast_operand``; amaxes are recorded then too.

@@ -22,12 +22,7 @@ from numscope.probe.optimizer import is_paused
 
 
 def traced_product(module: nn.Module, state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What ``product`` does while the call is compiled or traced.
-
-    Args:
-        module, x, weight, bias: as ``product`` has them.
-        state: the module's.
-    """
+    """What ``product`` does while the call is compiled or traced."""
     number = 0  # its own recipe
     if region.depth:
         number = region.number or (1 if state.recipe.is_high else 0)

@@ -32,11 +32,7 @@ _WGRAD: Final = _Gemm("wgrad", ("gradient", "activation"), "wgrad", products.wgr
 
 
 def in_autocast_dtype(x: Tensor) -> Tensor:
-    """The input as ``F.linear`` takes it under torch's autocast.
-
-    Args:
-        x: any.
-    """
+    """The input as ``F.linear`` takes it under torch's autocast."""
     kind = x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype is not torch.float64:
         return x.to(torch.get_autocast_dtype(kind))
@@ -44,12 +40,9 @@ def in_autocast_dtype(x: Tensor) -> Tensor:
 
 
 def forward_pass(state: LayerState, plan: LayerPlan, x: Tensor, weight: Tensor, bias: Tensor | None, counts: bool) -> Tensor:
-    """The layer's output.
+    """A layer's output under a plan, computed in x's dtype.
 
     Args:
-        state: the layer's.
-        plan: what its GEMMs do.
-        x, weight, bias: as ``LinearCall`` has them, x in the dtype to compute in.
         counts: whether the call is part of training, so that amaxes are recorded and casts counted.
     """
     counts = counts and torch._C._current_graph_task_id() == -1  # within backward, this is a checkpoint's second pass
@@ -67,13 +60,7 @@ def backward_pass(
     counts: bool,
     wanted: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of x, weight and bias, each in its tensor's dtype; None where it is not wanted.
-
-    Args:
-        state, plan, x, weight, bias, counts: as ``forward_pass`` had them.
-        gradient: of the output.
-        wanted: whether each gradient is.
-    """
+    """The gradients of x, weight and bias, each in its tensor's dtype, or None if it is not wanted; arguments as for ``forward_pass``."""
     of_x, of_weight, of_bias = wanted
     gemms = tuple(gemm for gemm, is_wanted in ((_DGRAD, of_x), (_WGRAD, of_weight)) if is_wanted)
     tensors = {"gradient": gradient, "activation": x, "weight": weight}
@@ -85,14 +72,7 @@ def backward_pass(
 
 
 class _Pass:
-    """One forward or backward of one layer.
-
-    Args:
-        state, plan, counts: as ``forward_pass`` has them.
-        call: what the layer was called with.
-        tensors: by operand.
-        gemms: those of this pass.
-    """
+    """One forward or backward of one layer: some of its GEMMs, on tensors by operand."""
 
     def __init__(
         self, state: LayerState, plan: LayerPlan, call: LinearCall, tensors: dict[str, Tensor], gemms: tuple[_Gemm, ...], counts: bool

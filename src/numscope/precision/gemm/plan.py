@@ -31,8 +31,7 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
         hows: (GEMM, operand) → how it is quantized. None or a missing key leaves the operand in high precision. A GEMM with two such
             operands is bitwise torch's.
 
-    Raises:
-        UsageError: for a key that is not in ``OPERANDS``, or a value that is neither a ``How`` nor None.
+    Raises: UsageError: for a key that is not in ``OPERANDS``, or a value that is neither a ``How`` nor None.
     """
 
     __slots__ = ("_hows", "high")
@@ -81,8 +80,7 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
         Args:
             gemm: one of ``GEMMS``.
 
-        Raises:
-            UsageError: for any other name.
+        Raises: UsageError: for any other name.
         """
         _check_gemm(gemm)
         return all(how is None for (of, _), how in self.items() if of == gemm)
@@ -93,8 +91,7 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
         Args:
             gemms: a list of names from ``GEMMS``.
 
-        Raises:
-            UsageError: for any other name, or for a single string.
+        Raises: UsageError: for any other name, or for a single string.
         """
         if isinstance(gemms, str):
             raise UsageError(f"gemms: got {gemms!r}, expected a list of {', '.join(GEMMS)}, such as [{gemms!r}].")

@@ -30,11 +30,7 @@ class LinearCall(NamedTuple):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool) -> Tensor:
-    """``x Wᵀ + b`` as torch computes it.
-
-    Args:
-        x, weight, bias, is_transposed: as ``LinearCall`` has them.
-    """
+    """``x Wᵀ + b`` as torch computes it, of what a ``LinearCall`` holds."""
     if not is_transposed:
         return F.linear(x, weight, bias)
     x2 = x.view(-1, x.shape[-1])
@@ -43,11 +39,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool) 
 
 
 def fprop(x: Tensor, weight: Tensor, call: LinearCall, is_high: bool) -> Tensor:
-    """``x Wᵀ + b``
+    """``x Wᵀ + b`` of two operands, quantized or not, of which the layer was called with others.
 
     Args:
-        x, weight: the operands, quantized or not.
-        call: what the layer was called with; of it, only the bias is computed with.
         is_high: whether no operand is quantized, so that the result has to be bitwise torch's.
     """
     bias = call.bias if call.bias is None else call.bias.to(x.dtype)
@@ -59,13 +53,7 @@ def fprop(x: Tensor, weight: Tensor, call: LinearCall, is_high: bool) -> Tensor:
 
 
 def dgrad(gradient: Tensor, weight: Tensor, call: LinearCall, is_high: bool) -> Tensor:
-    """``dy W``, in the shape and layout of the input.
-
-    Args:
-        gradient, weight: the operands, quantized or not; the gradient is [..., out_features].
-        call: what the layer was called with.
-        is_high: as for ``fprop``.
-    """
+    """``dy W``, in the shape and layout of the input; arguments as for ``fprop``."""
     x = call.x
     if is_high and not call.is_transposed and not _is_plain(x):
         return _by_autograd(call, gradient, of_input=True)
@@ -78,13 +66,7 @@ def dgrad(gradient: Tensor, weight: Tensor, call: LinearCall, is_high: bool) -> 
 
 
 def wgrad(gradient: Tensor, x: Tensor, call: LinearCall, is_high: bool) -> Tensor:
-    """``dyᵀ x``, in the shape and layout of the weight.
-
-    Args:
-        gradient, x: the operands, quantized or not; the gradient is [..., out_features].
-        call: what the layer was called with.
-        is_high: as for ``fprop``.
-    """
+    """``dyᵀ x``, in the shape and layout of the weight; arguments as for ``fprop``."""
     if is_high and not call.is_transposed and not _is_plain(x):
         return _by_autograd(call, gradient, of_input=False)
     g2, x2 = flat(gradient), flat(x)
@@ -94,13 +76,7 @@ def wgrad(gradient: Tensor, x: Tensor, call: LinearCall, is_high: bool) -> Tenso
 
 
 def bias_gradient(gradient: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    """The sum of the output's gradient over all dimensions but the last, in the bias's dtype.
-
-    Args:
-        gradient: [..., out_features]
-        bias: the bias that it is the gradient of.
-        x: the layer's input; only its shape and layout matter.
-    """
+    """The sum of the output's gradient over all dimensions but the last, in the bias's dtype."""
     return (flat(gradient) if _is_plain(x) else gradient).sum_to_size(bias.shape).to(bias.dtype)
 
 

@@ -87,8 +87,7 @@ class DelayedScaling(_Fp8Recipe):
         reduce_amax: whether ranks share amaxes at the end of a step.
         amax_group: process group to share them in; None: all ranks. It is left out of pickles.
 
-    Raises:
-        UsageError: a setting is out of range.
+    Raises: UsageError: a setting is out of range.
 
     *Source:* Micikevicius et al., "FP8 Formats for Deep Learning", 2022; defaults as in Transformer Engine's recipe of this name.
     """
@@ -129,8 +128,7 @@ class CurrentScaling(_Fp8Recipe):
         reduce_amax: whether ranks share amaxes of activations and gradients, in one all-reduce per tensor.
         amax_group: process group to share them in; None: all ranks. It is left out of pickles.
 
-    Raises:
-        UsageError: a setting is out of range.
+    Raises: UsageError: a setting is out of range.
     """
 
     fp8_format: str = HYBRID
@@ -151,8 +149,7 @@ class RowwiseScaling(_Fp8Recipe):
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
         power_of_two: round scales down to powers of two.
 
-    Raises:
-        UsageError: an unknown format.
+    Raises: UsageError: an unknown format.
     """
 
     fp8_format: str = E4M3
@@ -170,8 +167,7 @@ class BlockScaling(_Fp8Recipe):
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
         power_of_two: round scales down to powers of two.
 
-    Raises:
-        UsageError: an unknown format.
+    Raises: UsageError: an unknown format.
 
     *Source:* DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.3.
     """
@@ -190,8 +186,7 @@ class MXFP8(_Fp8Recipe):
     Args:
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
 
-    Raises:
-        UsageError: an unknown format.
+    Raises: UsageError: an unknown format.
 
     *Source:* OCP Microscaling Formats 1.0; Rouhani et al., "Microscaling Data Formats for Deep Learning", 2023.
     """
@@ -279,8 +274,7 @@ def recipe_of(recipe: Recipe | LayerPlan | str | type[Recipe] | None, where: str
             ``Custom`` recipe; a recipe, which is returned as it is; None: ``DelayedScaling()``.
         where: begins the error's message.
 
-    Raises:
-        UsageError: anything else.
+    Raises: UsageError: anything else.
     """
     if isinstance(recipe, Recipe):
         return recipe

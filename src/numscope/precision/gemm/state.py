@@ -42,29 +42,6 @@ class LayerState:
     ``wgrad``.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_assigned",
-        "_plan",
-        "_switch",
-        "backend",
-        "cells",
-        "cohort",
-        "default",
-        "handle",
-        "histories",
-        "in_force",
-        "is_transposed",
-        "kept_weights",
-        "module",
-        "name",
-        "observer",
-        "recipe",
-        "results",
-        "said",
-        "tag",
-    )
-
     def __init__(
         self,
         module: nn.Module | None,
@@ -126,11 +103,7 @@ class LayerState:
         return self.plan_by(wanted)
 
     def plan_by(self, recipe: Recipe) -> LayerPlan:
-        """Bring a recipe into force, and return the plan under it.
-
-        Args:
-            recipe: the layer's own or another.
-        """
+        """Bring a recipe into force, and return the plan under it."""
         if recipe is not self.in_force:
             if recipe != self.in_force:
                 self.default = recipe.plan()
@@ -162,13 +135,7 @@ class LayerState:
         return group_of(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
 
     def history(self, operand: str, how: How, device: torch.device) -> History:
-        """An operand's history in a format, started where there is none.
-
-        Args:
-            operand: ``activation``, ``weight`` or ``gradient``.
-            how: how it is quantized.
-            device: where the operand is.
-        """
+        """An operand's history in a format, started if there is none yet."""
         history = self.histories.get((operand, how.format.name))
         if history is None:
             recipe = self.in_force.delayed if isinstance(self.in_force, Custom) else self.in_force
@@ -201,10 +168,6 @@ class LayerState:
 
 
 def state_of(module: nn.Module) -> LayerState | None:
-    """The state of a converted layer, None for any other module.
-
-    Args:
-        module: any.
-    """
+    """The state of a converted layer, None for any other module."""
     state: LayerState | None = module.__dict__.get(ATTRIBUTE)
     return state

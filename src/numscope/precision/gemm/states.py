@@ -64,8 +64,7 @@ def state_dict(model: nn.Module) -> dict[str, dict[str, Any]]:
     Args:
         model: with converted layers.
 
-    Returns:
-        Layer's name → operand and format → scale and amaxes: plain tensors and numbers, which ``torch.load(weights_only=True)`` reads.
+    Returns: Layer's name → operand and format → scale and amaxes: plain tensors and numbers, which ``torch.load(weights_only=True)`` reads.
     """
     return {
         name: {f"{operand}.{form}": history.state_dict() for (operand, form), history in state.histories.items()}
@@ -81,8 +80,7 @@ def load_state_dict(model: nn.Module, saved: Mapping[str, Mapping[str, Any]]) ->
         model: with converted layers of the same names.
         saved: what ``state_dict`` returned.
 
-    Raises:
-        UsageError: for a name that no converted layer has.
+    Raises: UsageError: for a name that no converted layer has.
     """
     found = named_states(model)
     for name, histories in saved.items():

@@ -59,14 +59,7 @@ _num_followed = 0
 
 
 def follow(state: Steps) -> int:
-    """End this layer's steps with its optimizer's, as long as the state lives.
-
-    Args:
-        state: a new one.
-
-    Returns:
-        Its handle in ``live``.
-    """
+    """End this layer's steps with its optimizer's, as long as the state lives; returns its handle in ``live``."""
     global _hook, _num_followed
     _num_followed += 1
     if _hook is None:

@@ -24,16 +24,7 @@ Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of it
 
 
 def layer_plan(default: LayerPlan, switches: Sequence[Switch], step: int) -> LayerPlan:
-    """The plan of one layer at a step.
-
-    Args:
-        default: its recipe's.
-        switches: those that select the layer; features other than ``PLAN_SWITCHES`` are ignored.
-        step: number of the step.
-
-    Returns:
-        ``default`` itself if no switch is active or none changes anything.
-    """
+    """The plan of one layer at a step: its recipe's own object if no switch is active or none changes anything."""
     return switched(default, tuple(switch for switch in switches if switch.schedule.active(step)))
 
 

@@ -15,8 +15,6 @@ class KeptWeight:
     """The codes of one weight, quantized in one way.
 
     Args:
-        weight: the weight.
-        cast: its codes; values would be as large as the weight itself and are not kept.
         recorded: whether its amax joined a history.
         counted: the cells that the cast was counted into, by GEMM.
     """

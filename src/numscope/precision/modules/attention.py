@@ -39,8 +39,7 @@ class DotProductAttention(CheckpointModule):
         softmax_type: ``vanilla``; ``off-by-one`` adds 1 to the softmax's denominator, ``learnable`` adds ``exp(softmax_offset)``.
         params_dtype, device, name, others: as for ``Linear``.
 
-    Raises:
-        UsageError: an argument is wrong or not supported.
+    Raises: UsageError: an argument is wrong or not supported.
     """
 
     softmax_offset: Tensor | None
@@ -127,11 +126,9 @@ class DotProductAttention(CheckpointModule):
                 before and after scaling; ``alibi`` adds a bias by distance, with ``alibi_slopes`` of shape ``(heads,)`` or
                 ``(batch, heads)``.
 
-        Returns:
-            Shape ``(sequence, batch, heads · channels)``, or batch first. A query that sees no key gives 0.
+        Returns: Shape ``(sequence, batch, heads · channels)``, or batch first. A query that sees no key gives 0.
 
-        Raises:
-            UsageError: an argument is wrong or not supported.
+        Raises: UsageError: an argument is wrong or not supported.
         """
         where = type(self).__name__
         check_call(where, others)

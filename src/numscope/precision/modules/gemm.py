@@ -75,8 +75,7 @@ def split_names(where: str, out_features: int, split: Sequence[str] | Mapping[st
         out_features: rows of all parameters together.
         split: names of parts of equal size, or sizes by name; None: one parameter.
 
-    Raises:
-        UsageError: the names or sizes are wrong.
+    Raises: UsageError: the names or sizes are wrong.
     """
     if split is None:
         return {"": out_features}

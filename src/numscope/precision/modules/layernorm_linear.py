@@ -31,8 +31,7 @@ class LayerNormLinear(AfterNorm):
         return_layernorm_output: also return the norm's output, last.
         parameters_split, init_method, params_dtype, device, name, others: as for ``Linear``.
 
-    Raises:
-        UsageError: an argument is wrong or not supported.
+    Raises: UsageError: an argument is wrong or not supported.
     """
 
     _numscope_stand_in = "gemm"
@@ -83,8 +82,7 @@ class LayerNormLinear(AfterNorm):
             inp: shape ``(..., in_features)``.
             is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
 
-        Returns:
-            Shape ``(..., out_features)``; then, if wanted, the bias and the norm's output.
+        Returns: Shape ``(..., out_features)``; then, if wanted, the bias and the norm's output.
         """
         normed = self.layer_norm(in_autocast_dtype(inp))
         bias = self.gemm.bias() if self.return_bias else None

@@ -60,8 +60,7 @@ class LayerNormMLP(AfterNorm):
         init_method, output_layer_init_method: initialize fc1's and fc2's weight; None: normal with standard deviation 0.023.
         params_dtype, device, name, others: as for ``Linear``.
 
-    Raises:
-        UsageError: an argument is wrong or not supported.
+    Raises: UsageError: an argument is wrong or not supported.
     """
 
     def __init__(
@@ -128,8 +127,7 @@ class LayerNormMLP(AfterNorm):
             inp: shape ``(..., hidden_size)``.
             is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
 
-        Returns:
-            Shape ``(..., hidden_size)``; then, if wanted, fc2's bias and the norm's output.
+        Returns: Shape ``(..., hidden_size)``; then, if wanted, fc2's bias and the norm's output.
         """
         normed = self.layer_norm(in_autocast_dtype(inp))
         out = self.fc2(activate(self.fc1(normed), self.activation), not self.return_bias)

@@ -31,8 +31,7 @@ class Linear(CheckpointModule):
         name: the layer's name in configurations.
         others: further arguments of Transformer Engine. Those without effect here are accepted.
 
-    Raises:
-        UsageError: an argument is wrong or not supported.
+    Raises: UsageError: an argument is wrong or not supported.
     """
 
     _numscope_gemm = True  # ``convert`` leaves its class alone
@@ -77,8 +76,7 @@ class Linear(CheckpointModule):
             inp: shape ``(..., in_features)``.
             is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
 
-        Returns:
-            Shape ``(..., out_features)``; with ``return_bias`` also the bias.
+        Returns: Shape ``(..., out_features)``; with ``return_bias`` also the bias.
         """
         inp = in_autocast_dtype(inp)
         weight = joined([getattr(self, name) for name in self.weight_names])

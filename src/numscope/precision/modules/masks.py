@@ -74,8 +74,7 @@ def hidden(where: str, mask_type: str, mask: Mask, window: Window, bottom_right:
     Returns:
         A mask broadcastable to ``(batch, heads, queries, keys)``, or None if every query sees every key; and the span with padded lengths.
 
-    Raises:
-        UsageError: the mask does not fit its type.
+    Raises: UsageError: the mask does not fit its type.
     """
     found: Tensor | None = None
     if mask_type == "arbitrary":

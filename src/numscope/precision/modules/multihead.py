@@ -49,8 +49,7 @@ class MultiheadAttention(nn.Module):
         qk_norm_before_rope: normalize before rotary positions are applied instead of after.
         params_dtype, device, name, others: as for ``Linear``.
 
-    Raises:
-        UsageError: an argument is wrong or not supported.
+    Raises: UsageError: an argument is wrong or not supported.
     """
 
     def __init__(
@@ -201,11 +200,9 @@ class MultiheadAttention(nn.Module):
             checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
                 ``DotProductAttention``.
 
-        Returns:
-            Shape of ``hidden_states``; then, if wanted, the bias of ``proj`` and the norm's output.
+        Returns: Shape of ``hidden_states``; then, if wanted, the bias of ``proj`` and the norm's output.
 
-        Raises:
-            UsageError: an argument is wrong or not supported.
+        Raises: UsageError: an argument is wrong or not supported.
         """
         check_call(type(self).__name__, others)
         hidden_states = in_autocast_dtype(hidden_states)

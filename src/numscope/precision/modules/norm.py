@@ -142,8 +142,7 @@ class LayerNorm(_Norm):
         device: None: torch's default device if one is set, else CUDA if available.
         name: the layer's name in configurations.
 
-    Raises:
-        UsageError: more than one dimension.
+    Raises: UsageError: more than one dimension.
 
     *Source:* Ba, Kiros and Hinton, Layer Normalization, 2016.
     """
@@ -158,8 +157,7 @@ class RMSNorm(_Norm):
         normalized_shape, zero_centered_gamma, params_dtype, device, name: as for ``LayerNorm``.
         eps: added to the mean square.
 
-    Raises:
-        UsageError: more than one dimension.
+    Raises: UsageError: more than one dimension.
 
     *Source:* Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
     """

@@ -43,8 +43,7 @@ class TransformerLayer(nn.Module):
         normalization, zero_centered_gamma, bias, activation: as for ``LayerNormMLP``.
         params_dtype, device, name, others: as for ``Linear``.
 
-    Raises:
-        UsageError: an argument is wrong or not supported.
+    Raises: UsageError: an argument is wrong or not supported.
     """
 
     def __init__(
@@ -210,11 +209,9 @@ class TransformerLayer(nn.Module):
             checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
                 ``DotProductAttention``.
 
-        Returns:
-            Shape of ``hidden_states``.
+        Returns: Shape of ``hidden_states``.
 
-        Raises:
-            UsageError: an argument is wrong or not supported.
+        Raises: UsageError: an argument is wrong or not supported.
         """
         hidden_states = in_autocast_dtype(hidden_states)
         shared: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""From what casts would do to each operand: which format it could take, which GEMMs to keep high. Plain numbers, no torch."""
+"""Decides from measured casts which format each operand could take and which GEMMs to keep high. Plain numbers, without torch."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Any
 from numscope.records.errors import UsageError
 
 OPERANDS = ("activation", "weight", "gradient")
-ORDER = ("e4m3", "e5m2", "block", "mxfp8", "bf16", "fp16")  # from what most machines multiply fastest to the widest
-HIGH = "high"  # none of them
+ORDER = ("e4m3", "e5m2", "block", "mxfp8", "bf16", "fp16")  # from the fastest on most machines to the widest
+HIGH = "high"  # no format is good enough
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a cast may cost. An operand that costs more in a format does not take it.
+    """The largest errors that a cast may have. An operand with a larger error does not take the format.
 
     Args:
-        min_sqnr_db: least ratio of the operand's square sum to that of the cast's errors. 20 dB are one percent of noise; e4m3 gives
-            some 31 dB to an operand that lies well in it, e5m2 some 25, and gradients in e5m2 are known to train.
-        max_saturated_pct: most elements clipped at the format's maximum. Five percent: what clipping costs is in the ratio above; this is
-            for a tensor whose ratio is that of a few large elements. Weights that grow by a percent a step clip a percent, and no harm.
-        max_flushed_pct: most non-zero elements that become zero, as a part of all. Five percent: a bell curve in e4m3 loses less than a
-            thousandth; what loses more has a few large elements that take the range away from all others, which the square sums hide.
+        min_sqnr_db: minimum signal-to-noise ratio: the operand's square sum over that of the cast's errors. 20 dB is one percent of noise.
+            An operand whose range suits the format has about 31 dB in e4m3 and 25 in e5m2, and gradients are known to train in e5m2.
+        max_saturated_pct: maximum share of elements that are clipped. The ratio covers the cost of clipping, unless a few large elements
+            dominate it; this limit is for such tensors. Weights that grow by a percent per step clip a percent, which does no harm.
+        max_flushed_pct: maximum share of elements that become zero without being zero. A bell curve in e4m3 loses less than 0.1 %. A
+            tensor that loses more has a few large elements that use up the range of all others, which square sums hide.
+
+    Raises: UsageError: a percentage is out of range, or the ratio is not finite.
     """
 
     min_sqnr_db: float = 20.0
@@ -42,12 +44,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a cast does to an operand.
+    """The errors that a cast makes in an operand.
 
     Args:
-        sqnr_db: of the mean over the casts of the errors' square sum relative to the operand's: a step with small numbers counts as one
-            with large ones. Infinity where the cast changes nothing; None where it was not measured.
-        saturated_pct, flushed_pct: of all elements.
+        sqnr_db: from the mean over all casts of the errors' square sum relative to the operand's, so that steps with small numbers count
+            as much as steps with large ones. Infinity if the cast changes nothing; None if it was not measured.
+        saturated_pct, flushed_pct: share of all elements.
     """
 
     sqnr_db: float | None
@@ -56,7 +58,7 @@ class Price:
 
     @classmethod
     def of(cls, numbers: Mapping[str, float]) -> Price:
-        """From what ``WhatIf`` counted."""
+        """From the counts of ``WhatIf``."""
         numel = numbers["numel"]
         if not numel:
             return cls(None, 0.0, 0.0)
@@ -70,7 +72,7 @@ class Price:
         return cls(sqnr, 100 * numbers["num_overflow"] / numel, 100 * numbers["num_underflow"] / numel)
 
     def exceeds(self, limits: Limits) -> tuple[str, ...]:
-        """What it costs too much of: ``SQNR``, ``saturated``, ``flushed``; nothing where it was not measured."""
+        """The limits that it exceeds: ``SQNR``, ``saturated``, ``flushed``; none if it was not measured."""
         if self.sqnr_db is None:
             return ()
         over = (self.sqnr_db < limits.min_sqnr_db, self.saturated_pct > limits.max_saturated_pct, self.flushed_pct > limits.max_flushed_pct)
@@ -78,15 +80,17 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class OperandAdvice:
     """One operand of one layer.
 
     Args:
-        takes: the first format in ``ORDER`` within the limits; ``HIGH`` where none is, or where it holds nan or inf.
-        price: in that format; None with ``HIGH``.
-        planned: what the recipe would cast it to, the costliest of its GEMMs' casts, and its price; None where the recipe casts it nowhere.
-        exceeds: what that costs too much of.
-        prices: in every format measured.
+        layer: its layer's name.
+        operand: one of ``OPERANDS``.
+        takes: the first format in ``ORDER`` within the limits; ``HIGH`` if there is none, or if the operand holds nan or inf.
+        price: its errors in that format; None with ``HIGH``.
+        planned: the recipe's cast, the worst one if its GEMMs differ, and its errors; None if the recipe does not cast the operand.
+        exceeds: the limits that this cast exceeds.
+        prices: its errors in every format that was measured.
     """
 
     layer: str
@@ -100,36 +104,36 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """For a whole model.
+    """The advice for a whole model.
 
     Args:
-        operands: three a layer at most, in the model's order.
+        operands: up to three per layer, in the model's order.
         high: (layer, GEMM) to keep in high precision under the recipe.
-        num_gemms: GEMMs that the recipe casts, over all layers; those with no cast that was measured are not among them.
+        num_gemms: number of GEMMs that the recipe casts, over all layers, without those of which no cast was measured.
+        num_steps: number of steps that were measured.
     """
 
-    operands: tuple[Operand, ...]
+    operands: tuple[OperandAdvice, ...]
     high: tuple[tuple[str, str], ...]
     num_gemms: int
     num_steps: int
 
 
 def advice_of(numbers: Mapping[str, Any], limits: Limits) -> Advice:
-    """What to keep high.
+    """Decide which formats operands could take, and which GEMMs to keep high: those with an operand whose cast exceeds a limit.
 
     Args:
-        numbers: as ``WhatIf.numbers`` gives them, or ``merged`` of several ranks'.
-        limits: what a cast may cost.
-
-    Returns: each operand's formats, and the GEMMs with an operand that the recipe's own cast costs too much.
+        numbers: what ``WhatIf.numbers`` returned, or ``merged`` from several ranks.
+        limits: the largest errors that a cast may have.
     """
     plan: Mapping[str, Mapping[str, str | None]] = numbers["plan"]
-    operands: list[Operand] = []
+    operands: list[OperandAdvice] = []
     high: list[tuple[str, str]] = []
     num_gemms = 0
-    for layer, told in numbers["layers"].items():
-        prices = {operand: {key: Price.of(one) for key, one in seen["casts"].items()} for operand, seen in told["operands"].items()}
-        broken = {operand for operand, seen in told["operands"].items() if seen["num_nan"] or seen["num_inf"]}
+    for layer, measured in numbers["layers"].items():
+        seen = measured["operands"]
+        prices = {operand: {key: Price.of(counts) for key, counts in one["casts"].items()} for operand, one in seen.items()}
+        broken = {operand for operand, one in seen.items() if one["num_nan"] or one["num_inf"]}
         for operand in OPERANDS:
             if operand in prices:
                 operands.append(_operand(layer, operand, prices[operand], plan, limits, operand in broken))
@@ -145,12 +149,12 @@ def advice_of(numbers: Mapping[str, Any], limits: Limits) -> Advice:
 
 def _operand(
     layer: str, operand: str, prices: Mapping[str, Price], plan: Mapping[str, Mapping[str, str | None]], limits: Limits, broken: bool
-) -> Operand:
+) -> OperandAdvice:
     takes = next((key for key in ORDER if key in prices and not broken and not prices[key].exceeds(limits)), HIGH)
     keys = dict.fromkeys(key for hows in plan.values() if (key := hows.get(operand)) is not None)
     planned = max(((key, prices[key]) for key in keys), key=lambda one: _badness(one[1], limits), default=None)
     exceeds = ("nan or inf",) if broken else () if planned is None else planned[1].exceeds(limits)
-    return Operand(layer, operand, takes, prices.get(takes), planned, exceeds, prices)
+    return OperandAdvice(layer, operand, takes, prices.get(takes), planned, exceeds, prices)
 
 
 def _badness(price: Price, limits: Limits) -> tuple[int, float]:
@@ -158,12 +162,12 @@ def _badness(price: Price, limits: Limits) -> tuple[int, float]:
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What several ranks measured, as one."""
+    """The measurements of several ranks, added up."""
     whole: dict[str, Any] = {"num_steps": max(p["num_steps"] for p in parts), "plan": parts[0]["plan"], "layers": {}}
     for part in parts:
-        for layer, told in part["layers"].items():
-            mine = whole["layers"].setdefault(layer, {"class": told["class"], "operands": {}})
-            for operand, seen in told["operands"].items():
+        for layer, measured in part["layers"].items():
+            mine = whole["layers"].setdefault(layer, {"class": measured["class"], "operands": {}})
+            for operand, seen in measured["operands"].items():
                 into = mine["operands"].setdefault(operand, {"numel": 0, "num_nan": 0, "num_inf": 0, "amax": 0.0, "casts": {}})
                 into["amax"] = max(into["amax"], seen["amax"])
                 for name in ("numel", "num_nan", "num_inf"):
@@ -176,8 +180,8 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def rows(advice: Advice) -> Iterator[tuple[str, ...]]:
-    """A line of text cells for each operand: layer, operand, format it could take, SQNR, saturated, flushed, the recipe's cast, SQNR,
-    saturated, flushed, and what that exceeds."""
+    """A row of text cells for each operand: layer, operand, the format it could take with SQNR, saturated and flushed, the recipe's cast
+    with the same numbers, and the limits that this cast exceeds."""
     for one in advice.operands:
         own = cells_of(one.price) if one.price is not None else ("", "", "")
         planned = (one.planned[0], *cells_of(one.planned[1])) if one.planned is not None else ("", "", "", "")
@@ -185,7 +189,7 @@ def rows(advice: Advice) -> Iterator[tuple[str, ...]]:
 
 
 def cells_of(price: Price) -> tuple[str, str, str]:
-    """SQNR in dB, saturated and flushed in percent; what is not zero never reads as zero."""
+    """SQNR in dB, saturated and flushed in percent; a number other than zero never reads as zero."""
     if price.sqnr_db is None:
         return "-", "-", "-"
     sqnr = "exact" if price.sqnr_db == math.inf else f"{price.sqnr_db:.1f}"

@@ -1,15 +1,15 @@
-"""The search for the smallest set of GEMMs whose high precision cures a run, over any oracle that says whether a set does.
+"""Searches for the smallest set of GEMMs whose high precision cures a run, with any oracle that tells whether a set does.
 
-Nothing here runs a model. An answer of the oracle is one short training run, so that the only cost is how often it is asked.
+No model runs here. Each answer of the oracle is a short training run, so the cost is how often it is asked.
 
-One culprit at a time: of an ordered list of candidates that cures as a whole, a bisection of its beginnings finds two neighbors of
-which the longer cures and the shorter does not. The element between them is kept; what came after it is not needed; the rest is
-searched on. First over whole layers, then over the GEMMs of those found. At each moment the set at hand is one that has been *seen* to
-cure, so that neither an oracle that is not monotone (a larger set that cures no more) nor an empty budget makes the result wrong: only
-larger than it need be.
+The search finds one culprit at a time. In an ordered list of candidates that cures as a whole, it bisects the list's beginnings until it
+has two neighbors of which the longer cures and the shorter does not. The element between them is kept, the elements behind it are not
+needed, and the search continues in the rest: first over whole layers, then over the GEMMs of the layers found. The set at hand has always
+been *seen* to cure. So an oracle that is not monotone (a larger set that does not cure) or a spent budget never makes the result wrong,
+only larger than necessary.
 
 *Source:* delta debugging, A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), with the bisection of
-beginnings in place of ddmin's halves: of n candidates with k culprits, ddmin asks up to n² + 3n times, this k (log2 n + 2) times.
+beginnings instead of ddmin's halves: for n candidates with k culprits, ddmin asks up to n² + 3n times, this search k (log2 n + 2) times.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Unit = tuple[str, str]  # a layer's name and one of its GEMMs; keeping.WHOLE where it can't be divided
-Outcome = Literal["found", "within", "incurable", "budget"]
+Unit = tuple[str, str]  # a layer's name and one of its GEMMs, or kept.WHOLE for a layer that can't be divided
+Units = tuple[Unit, ...]
+Ending = Literal["found", "within", "incurable", "budget"]
 
 
 class OutOfBudget(Exception):
@@ -28,23 +29,20 @@ class OutOfBudget(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search came to.
+    """The result of a search.
 
     Args:
-        outcome: ``found``: ``units`` cure, and no single one of them can be left out; ``within``: nothing has to be kept high;
-            ``incurable``: not even all of them cure; ``budget``: the oracle ran out before an answer.
-        units: kept high, in the model's order; with ``budget`` the smallest set seen to cure, empty where none was.
-        minimal: whether each single unit was seen to be needed.
+        outcome: ``found``: ``units`` cure, and none of them can be left out; ``within``: nothing has to be kept high; ``incurable``: not
+            even all units cure; ``budget``: the budget was spent before an answer.
+        units: those to keep high, in the model's order; with ``budget`` the smallest set seen to cure, empty if there was none.
+        minimal: whether each unit was seen to be needed.
         num_asked: how often the oracle was asked.
     """
 
-    outcome: Outcome
-    units: tuple[Unit, ...]
+    outcome: Ending
+    units: Units
     minimal: bool
     num_asked: int
-
-
-Group = tuple[Unit, ...]
 
 
 def search(
@@ -54,29 +52,28 @@ def search(
     suspects: Sequence[str] = (),
     stage: Callable[[str], None] = lambda text: None,
 ) -> Found:
-    """The smallest set of units that cures, as far as leaving out single ones can tell.
+    """The smallest set of units that cures, in the sense that no single one can be left out.
 
     Args:
         layers: for each layer, in the model's order, its GEMMs that are in low precision now.
-        cures: whether the run is good with exactly these units kept high; asked at most once about a set. May raise ``OutOfBudget``.
-        suspects: layers that are likely culprits, the likeliest first; looked at before the others. They decide how often the oracle
-            is asked, never what a right answer is.
-        stage: told what is sought now.
+        cures: whether the run is good with exactly these units kept high. It is called at most once for each set, and may raise
+            ``OutOfBudget``.
+        suspects: likely culprits, the most likely first. They are tried first, which affects the cost but not the answer.
+        stage: called with a description of each stage.
 
-    Returns: what was found. An oracle that runs out of budget is an outcome, no error.
-
-    *Cost:* with k culprit GEMMs in m of n layers and an oracle for which a larger set never cures less, at most ``most_asked``.
+    *Cost:* with k culprit GEMMs in m of n layers with g GEMMs each, at most ``2 + m (log2 n + 2) + k (log2 g m + 2)`` calls, if a larger
+    set never cures less.
     """
     known = set(layers)
     first = [layer for layer in dict.fromkeys(suspects) if layer in known]
     ahead = set(first)
     order = [*first, *(layer for layer in layers if layer not in ahead)]
     asker = _Asker(cures)
-    whole: dict[str, Group] = {layer: tuple((layer, gemm) for gemm in layers[layer]) for layer in order if layers[layer]}
+    whole: dict[str, Units] = {layer: tuple((layer, gemm) for gemm in layers[layer]) for layer in order if layers[layer]}
     place = {unit: i for i, unit in enumerate((layer, gemm) for layer in layers for gemm in layers[layer])}
     everything = frozenset(place)
 
-    def found(outcome: Outcome, units: Iterable[Unit], minimal: bool) -> Found:
+    def found(outcome: Ending, units: Iterable[Unit], minimal: bool) -> Found:
         return Found(outcome, tuple(sorted(units, key=place.__getitem__)), minimal, asker.num_asked)
 
     try:
@@ -88,35 +85,17 @@ def search(
             return found("incurable", (), False)
         stage("layers")
         few = _smallest(list(whole.values()), asker, gallop=bool(first))
-        gemms: list[Group] = [(unit,) for group in few for unit in group]
+        gemms: list[Units] = [(unit,) for group in few for unit in group]
         if len(gemms) > len(few):
-            stage(f"GEMMs of {_counted(len(few), 'layer')}")
+            stage(f"GEMMs of {len(few)} layer{'' if len(few) == 1 else 's'}")
             few = _smallest(gemms, asker, gallop=False)
         return found("found", _union(few), True)
     except OutOfBudget:
         return found("budget", asker.best or (), False)
 
 
-def most_asked(num_layers: int, num_gemms: int, num_culprit_layers: int, num_culprits: int) -> int:
-    """How often ``search`` asks at most, of an oracle for which a larger set never cures less.
-
-    Args:
-        num_layers: layers to search.
-        num_gemms: GEMMs of each.
-        num_culprit_layers: layers with a culprit.
-        num_culprits: GEMMs that must be kept high.
-    """
-    level = num_culprit_layers * (_log2(num_layers) + 2)
-    return 2 + level + num_culprits * (_log2(num_gemms * num_culprit_layers) + 2)
-
-
-def _log2(number: int) -> int:
-    """Rounded up."""
-    return max(number - 1, 0).bit_length()
-
-
 class _Asker:
-    """Asks once about a set, and remembers the smallest that cures."""
+    """Asks the oracle once about each set, and remembers the smallest that cures."""
 
     def __init__(self, cures: Callable[[frozenset[Unit]], bool]) -> None:
         self._cures = cures
@@ -134,12 +113,12 @@ class _Asker:
         return self._known[kept]
 
 
-def _smallest(groups: list[Group], asker: _Asker, *, gallop: bool) -> list[Group]:
-    """Groups that cure together and of which none can be left out; all together are known to cure."""
-    kept: list[Group] = []
+def _smallest(groups: list[Units], asker: _Asker, *, gallop: bool) -> list[Units]:
+    """Groups that cure together, none of which can be left out. All groups together are known to cure."""
+    kept: list[Units] = []
     rest = groups
     while not asker.cures(_union(kept)):
-        # With the first `low` of the rest it does not cure, with the first `high` it does: both were asked.
+        # The first `low` groups of the rest do not cure, the first `high` do; the oracle was asked about both.
         low, high, leaps = 0, len(rest), gallop
         while high - low > 1:
             middle = min(2 * low or 1, high - 1) if leaps else (low + high) // 2
@@ -152,21 +131,17 @@ def _smallest(groups: list[Group], asker: _Asker, *, gallop: bool) -> list[Group
     return _without_spare(kept, asker)
 
 
-def _without_spare(kept: list[Group], asker: _Asker) -> list[Group]:
-    """Leaves out what can be, one by one, until each is seen to be needed."""
+def _without_spare(kept: list[Units], asker: _Asker) -> list[Units]:
+    """Leaves out groups one by one, until each is seen to be needed."""
     place = 0
     while place < len(kept):
         fewer = [*kept[:place], *kept[place + 1 :]]
         if asker.cures(_union(fewer)):
-            kept, place = fewer, 0  # of a smaller set others may be spare
+            kept, place = fewer, 0  # in a smaller set, other groups may be spare
         else:
             place += 1
     return kept
 
 
-def _union(groups: Iterable[Group]) -> frozenset[Unit]:
+def _union(groups: Iterable[Units]) -> frozenset[Unit]:
     return frozenset(unit for group in groups for unit in group)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

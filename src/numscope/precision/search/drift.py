@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 
 def drift(losses: Sequence[float], reference: Sequence[float]) -> float:
-    """How far a run's loss ended from a reference's: what their means over the last half of the steps differ by, as a part of the latter's.
+    """The relative difference of the mean losses of two runs over the second half of the steps.
 
     Args:
         losses: of each step.
-        reference: the same steps of the other run, finite, at least one.
+        reference: of each step of the reference run; finite, at least one.
 
-    Returns: 0.01 for one percent above, -0.01 for one below; infinity for a run that did not reach the reference's last step, or that
-        has a loss which is not finite.
+    Returns:
+        0.01 for one percent above the reference, -0.01 for one percent below; infinity if the run ended before the reference did, or has
+        a loss that is not finite.
     """
     if len(losses) < len(reference) or not all(map(math.isfinite, losses)):
         return math.inf
@@ -28,5 +29,5 @@ def drift(losses: Sequence[float], reference: Sequence[float]) -> float:
 
 
 def noise(runs: Sequence[Sequence[float]]) -> float:
-    """The largest drift of repeated runs of the same from the first of them; 0 for a run that repeats itself bitwise."""
+    """The largest drift among repeated runs, from the first of them; 0 if the runs repeat bitwise."""
     return max((abs(drift(run, runs[0])) for run in runs[1:]), default=0.0)

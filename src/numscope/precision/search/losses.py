@@ -1,9 +1,9 @@
-"""A run's loss step by step.
+"""Records a run's loss step by step.
 
-The loss is what ``backward`` is called on: a script need not name it. Of several backward calls before an optimizer steps (micro-batches,
-several losses) the sum counts; of a ``GradScaler``'s scaled loss what it was before scaling; of roots with several elements none. Where
-one model's optimizer steps between the backward calls of one training step (a GAN), each stretch between two optimizers' steps counts as
-a step of its own.
+The loss is the tensor that ``backward`` is called on, so a script does not have to name it. Several backward calls before an optimizer's
+step (micro-batches, several losses) are summed. A loss scaled by a ``GradScaler`` counts as it was before scaling, and roots with several
+elements do not count. If one model's optimizer steps between the backward calls of one training step (a GAN), each stretch between two
+optimizers' steps counts as a step.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Over = Callable[[int, float], None]
 
 
 class LossRecorder(optimizer_probe.StepListener):
-    """Listens from ``open`` to ``close``.
+    """Records losses from ``open`` to ``close``.
 
     Args:
-        over: told the number and the loss of each step once its weights have been updated.
+        over: called with the number and the loss of each step, once its weights have been updated.
 
-    *Cost:* a sync a backward: it is for measuring runs, not for production.
+    *Cost:* a host sync per backward: meant for short trial runs.
     """
 
     def __init__(self, over: Over = lambda step, loss: None) -> None:
         self.losses: list[float] = []
         self._over = over
-        self._sum: float | None = None  # of the step at work
+        self._sum: float | None = None  # of the current step
         self._unscaled = WeakIdKeyDictionary()  # tensors compare by their elements
         self._scale: Any = None
 
@@ -53,7 +53,7 @@ class LossRecorder(optimizer_probe.StepListener):
         optimizer_probe.unlisten(self)
         if self._scale is not None:
             torch.amp.GradScaler.scale = self._scale  # type: ignore[method-assign]
-        if self._sum is not None:  # backward without an optimizer of torch after it
+        if self._sum is not None:  # no torch optimizer has stepped since the last backward
             self._end()
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
@@ -64,7 +64,7 @@ class LossRecorder(optimizer_probe.StepListener):
                 self._sum = value if self._sum is None else self._sum + value
 
     def after_step(self, optimizer: Optimizer) -> None:
-        if self._sum is not None:  # else a second optimizer of the same step
+        if self._sum is not None:  # else this is a second optimizer in the same step
             self._end()
 
     def skipped_step(self, optimizer: Optimizer) -> None:

@@ -1,4 +1,4 @@
-"""Short runs of a training script in processes of their own, kept in a book on disk so that a killed search goes on where it was."""
+"""Short runs of a training script, each in its own process. Their results are kept on disk, so that a killed search can be resumed."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from numscope.records.files import write_atomically
 STATE = "state.json"
 VERSION = 1
 _TAIL = 15  # lines of a failed trial's output that are shown
-AUTOCAST = "autocast"  # in place of a recipe: the low precision is the script's own autocast
+AUTOCAST = "autocast"  # instead of a recipe: the low precision is the script's own autocast
 
 
 class TrialFailed(NumscopeError):
-    """A script ended before it had a loss: nothing can be learnt from its run."""
+    """A script ended before it had a loss, so that its run shows nothing."""
 
     exit_status = 1
 
 
 @dataclass(frozen=True)
 class Script:
-    """What is run.
+    """The script to run.
 
     Args:
-        target: a script's path, or a module's name.
-        launcher: words before ``-m numscope``, such as torchrun's; empty: this Python.
+        target: the script's path, or a module's name.
+        args: its arguments.
+        is_module: whether ``target`` is a module's name.
+        launcher: command before ``-m numscope``, such as torchrun's; empty: this Python.
     """
 
     target: str
@@ -53,16 +55,16 @@ class Script:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a trial's process is told, by a JSON file.
+    """A trial's settings, which its process reads from a JSON file.
 
     Args:
-        result: where each rank writes what came of it: ``<result>.rank<N>.json``.
+        result: each rank writes its results to ``<result>.rank<N>.json``.
         recipe: linear layers are converted to it; None: the models stay as the script makes them.
         autocast: False: the script's autocast is off.
-        config: a configuration's path that switches act by.
-        features: files with features of the user's own.
-        seed: of Python, NumPy and torch, set before the script's first line; None: the script's own alone.
-        steps: optimizer steps after which it ends.
+        config: path of a configuration with switches.
+        features: files with custom features.
+        seed: for Python, NumPy and torch, set before the script's first line; None: none.
+        steps: optimizer steps after which the trial ends.
         what_if: measure what the recipe's and other casts would do, instead of converting anything.
     """
 
@@ -77,20 +79,21 @@ class Spec:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Spec:
-        told = json.loads(Path(path).read_text(encoding="utf-8"))
-        return cls(**{**told, "features": tuple(told["features"])})
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        return cls(**{**fields, "features": tuple(fields["features"])})
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """A trial's result.
 
     Args:
-        losses: of each step, the mean over the ranks.
-        layers: for each layer the GEMMs that were in low precision; ``""`` for a layer as a whole.
+        losses: of each step, averaged over the ranks.
+        seconds: how long it took.
+        layers: for each layer the GEMMs that were in low precision; ``""`` for a whole layer.
         suspects: for each layer the share of elements that its casts clipped or flushed in the first steps.
         numbers: each rank's what-if measurements.
-        status: the script's; 0 too where it was ended after its steps.
+        status: the script's exit status, 0 if it was stopped after its steps.
     """
 
     losses: tuple[float, ...]
@@ -101,31 +104,33 @@ class Outcome:
     status: int = 0
 
     def length(self, steps: int) -> str:
-        """After how many steps it was over, and why so early where it failed."""
+        """How many steps it ran, and the status if it ended early."""
         count = f"{len(self.losses)} step{'' if len(self.losses) == 1 else 's'}"
         return f"{count} of {steps}, then it ended with status {self.status}" if self.status else count
 
 
 def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
-    """Runs a trial to its end.
+    """Run a trial to its end.
 
     Args:
-        place: path without ending, for its specification, its output and its results.
+        script: what to run.
+        spec: how to run it.
+        place: path without suffix, for its settings, its output and its results.
 
     Raises:
-        TrialFailed: it ended before its first step was over.
-        KeyboardInterrupt: as the user asked; the trial's processes are gone then.
+        TrialFailed: it ended before its first step was complete.
+        KeyboardInterrupt: the user interrupted it; its processes have been killed.
     """
     begun = time.monotonic()
     for old in place.parent.glob(f"{place.name}.rank*.json"):
         old.unlink()
-    told = place.with_suffix(".spec.json")
-    write_atomically(told, json.dumps(asdict(spec), indent=1))
+    settings = place.with_suffix(".spec.json")
+    write_atomically(settings, json.dumps(asdict(spec), indent=1))
     log = place.with_suffix(".log")
     env = {"PYTHONHASHSEED": str(spec.seed or 0), "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ}
     with log.open("wb") as out:
         process = subprocess.Popen(
-            script.words(told), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, start_new_session=True
+            script.words(settings), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, start_new_session=True
         )
         try:
             status = process.wait()
@@ -136,7 +141,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
     if not losses:
         what = f"ended with status {status}" if status else "ended"
         tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-        why = f"{script.target}: {what} before a step was over: no backward of a loss, or no step of an optimizer of torch. Its output:"
+        why = f"{script.target}: {what} before a step was complete: no backward of a loss, or no step of a torch optimizer. Its output:"
         raise TrialFailed("\n".join((why, *tail)))
     layers: dict[str, tuple[str, ...]] = {}
     suspects: dict[str, float] = {}
@@ -149,15 +154,13 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
 
 
 def _mean_losses(runs: Sequence[Sequence[float]]) -> list[float]:
-    """Step by step over the ranks that have a loss (a pipeline's last stage alone has)."""
-    having = [run for run in runs if run]
-    if not having:
-        return []
-    return [math.fsum(step) / len(having) for step in zip(*having, strict=False)]
+    """The mean of each step, over the ranks that have losses: in a pipeline, only the last stage has."""
+    with_losses = [run for run in runs if run]
+    return [math.fsum(step) / len(with_losses) for step in zip(*with_losses, strict=False)]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """All processes of a trial, if any is left: a data loader's workers, other ranks."""
+    """Kill what is left of a trial's processes: a data loader's workers, other ranks."""
     if hasattr(os, "killpg"):
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -169,15 +172,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class Book:
-    """The trials of one search: each is run once, and read back when the search is begun again.
+    """The trials of one search. Each is run once; when the search is started again, it is read from disk.
 
     Args:
-        folder: beside the output; made when the first trial is over.
-        about: what makes trials comparable, plain JSON: another search's book is refused.
-        fresh: forget what is there.
+        folder: created with the first result.
+        about: what makes trials comparable, as JSON. The trials of a search that differs in it are refused.
+        fresh: ignore the trials in the folder.
 
-    Raises:
-        UsageError: the folder holds the trials of another search.
+    Raises: UsageError: the folder holds the trials of another search, or can't be read.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, fresh: bool = False) -> None:
@@ -191,13 +193,13 @@ class Book:
             known = json.loads((folder / STATE).read_text(encoding="utf-8"))
             version, theirs, trials = known["version"], known["about"], known["trials"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{folder / STATE}: can't be read ({error}), expected a search's state. Begin anew: --fresh.") from None
+            raise UsageError(f"{folder / STATE}: can't be read ({error}), expected a search's state. Start again with --fresh.") from None
         differ = [key for key in {**theirs, **self._about} if theirs.get(key) != self._about.get(key)]
         if version != VERSION or differ:
-            what = f"another {', '.join(differ)}" if differ else "another version of numscope"
+            what = f"different {', '.join(differ)}" if differ else "another version of numscope"
             raise UsageError(
                 f"{folder}: holds the trials of a search with {what}, expected those of this one. "
-                "Begin anew: --fresh. Or keep both: --output FILE."
+                "Start again with --fresh, or keep both with --output FILE."
             )
         self._trials = trials
         self.num_resumed = len(trials)
@@ -206,36 +208,36 @@ class Book:
         return len(self._trials)
 
     def known(self, key: str) -> Outcome | None:
-        """What came of a trial; None where it has not been run to its end."""
-        told = self._trials.get(key)
-        if told is None:
+        """A trial's result, None if it has not been run."""
+        kept = self._trials.get(key)
+        if kept is None:
             return None
-        losses = tuple(float(loss) for loss in told["losses"])
-        layers = {name: tuple(gemms) for name, gemms in told.get("layers", {}).items()}
-        return Outcome(losses, told["seconds"], layers, told.get("suspects", {}), status=told.get("status", 0))
+        losses = tuple(float(loss) for loss in kept["losses"])
+        layers = {name: tuple(gemms) for name, gemms in kept.get("layers", {}).items()}
+        return Outcome(losses, kept["seconds"], layers, kept.get("suspects", {}), status=kept.get("status", 0))
 
     def get(self, key: str, run: Callable[[Path], Outcome]) -> Outcome:
-        """A trial's outcome, run now where it is not known.
+        """A trial's result. It is run now if it has not been run before.
 
         Args:
-            key: what tells it from the other trials.
-            run: given a place for its files.
+            key: identifies the trial.
+            run: called with a path for the trial's files.
         """
         known = self.known(key)
         if known is not None:
             return known
         self.folder.mkdir(parents=True, exist_ok=True)
         outcome = run(self.folder.absolute() / f"trial{len(self._trials):03d}")  # a script may change its folder
-        told: dict[str, Any] = {"losses": [str(x) if not math.isfinite(x) else x for x in outcome.losses], "seconds": outcome.seconds}
+        kept: dict[str, Any] = {"losses": [str(x) if not math.isfinite(x) else x for x in outcome.losses], "seconds": outcome.seconds}
         if outcome.status:
-            told["status"] = outcome.status
+            kept["status"] = outcome.status
         if outcome.layers:
-            told |= {"layers": outcome.layers, "suspects": outcome.suspects}
-        self._trials[key] = told
+            kept |= {"layers": outcome.layers, "suspects": outcome.suspects}
+        self._trials[key] = kept
         write_atomically(self.folder / STATE, json.dumps({"version": VERSION, "about": self._about, "trials": self._trials}, indent=1))
         return outcome
 
 
 def split_launcher(text: str | None) -> tuple[str, ...]:
-    """The words of ``--launch``."""
+    """The command that ``--launch`` gives, as words."""
     return tuple(shlex.split(text)) if text else ()

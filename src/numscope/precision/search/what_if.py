@@ -1,4 +1,4 @@
-"""What casting a model's linear layers to other formats would do to their operands, measured while it trains as it is."""
+"""Measures what casts to other formats would do to the operands of a model's linear layers, while the model trains unchanged."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from numscope.summary.unwrap import plain
 
 OPERANDS = ("activation", "weight", "gradient")
 _TILES = {operand: Scaling("block", (128, 128) if operand == "weight" else (1, 128)) for operand in OPERANDS}
-ONE = 1.0  # the scale of formats that are cast to as they are
+ONE = 1.0  # the scale of wide formats
 
 
 def candidates(operand: str) -> dict[str, tuple[How, float | None]]:
-    """The formats that an operand is measured in, from the one whose GEMMs most machines have to the widest: how, and a fixed scale."""
+    """The formats that an operand is measured in, from the most common to the widest: how it is cast, and a fixed scale if there is one."""
     e4m3, e5m2 = format_of("e4m3"), format_of("e5m2")
     return {
         "e4m3": (How(e4m3, PER_TENSOR), None),
@@ -42,7 +42,7 @@ def candidates(operand: str) -> dict[str, tuple[How, float | None]]:
 
 
 class _Tried:
-    """One cast of one operand, tried at each call; calls count alike, however large the operand is there."""
+    """One cast of one operand, made at each call of the layer. All calls count alike, however large the operand is."""
 
     __slots__ = ("columnwise", "history", "how", "noise", "num_casts", "numel", "overflow", "scale", "underflow")
 
@@ -57,7 +57,7 @@ class _Tried:
         amax = None if history is None else history.amax
         cast(x, self.how, scale=scale, columnwise=self.columnwise, values=False, cells=cells, amax=amax)
         if history is not None and history.num_steps == 0:
-            return  # its scale is 1 until a step is over: that says something of the first step alone
+            return  # its scale is 1 in the first step, which is not typical
         numel, underflow, overflow, error = cells.tolist()[:4]
         self.numel += numel
         self.underflow += underflow
@@ -73,13 +73,13 @@ class _Tried:
 
 
 class WhatIf(optimizer_probe.StepListener):
-    """Measures, from ``add`` to ``close``.
+    """Measures models from ``add`` to ``close``.
 
     Args:
-        plan: what a recipe makes of a layer's GEMMs: (GEMM, operand) → how, None in high precision.
-        delayed: a new history for one operand under that recipe.
+        plan: a recipe's plan: (GEMM, operand) → how it is cast, None in high precision.
+        delayed: returns a new history for one operand under that recipe.
 
-    *Cost:* a dozen passes over each operand of each linear layer and a sync for each: it is for a few steps.
+    *Cost:* a dozen passes over each operand of each linear layer, and a sync for each: meant for a few steps.
     """
 
     def __init__(self, plan: Mapping[tuple[str, str], How | None], delayed: Callable[[How, torch.device], History]) -> None:
@@ -89,7 +89,7 @@ class WhatIf(optimizer_probe.StepListener):
         self._tried: dict[int, dict[str, _Tried]] = {}
         self._seen: dict[int, list[float]] = {}  # by site: elements, nan, inf, largest magnitude
         self._weights: list[tuple[int, nn.Module]] = []
-        self._transposed: set[int] = set()  # sites of weights that are stored as inputs by outputs
+        self._transposed: set[int] = set()  # sites of weights that are stored as [in_features, out_features]
         self._probes: list[LayerProbe] = []
         self.classes: dict[str, str] = {}
         self.failed: str | None = None
@@ -118,7 +118,7 @@ class WhatIf(optimizer_probe.StepListener):
         optimizer_probe.unlisten(self)
 
     def numbers(self) -> dict[str, Any]:
-        """What was measured, as JSON has it."""
+        """The measurements, as JSON."""
         layers: dict[str, Any] = {}
         for site, (layer, operand) in enumerate(self._sites):
             if site in self._seen:
@@ -131,7 +131,7 @@ class WhatIf(optimizer_probe.StepListener):
             plan[gemm][operand] = None if how is None else key_of(how, gemm, operand)
         return {"plan": plan, "layers": layers, "failed": self.failed}
 
-    # ---- what the probes tell
+    # ---- called by the probes
 
     def before_step(self, optimizer: Optimizer) -> None:
         if self.failed is None:
@@ -189,17 +189,17 @@ class WhatIf(optimizer_probe.StepListener):
 
 
 def key_of(how: How, gemm: str, operand: str) -> str:
-    """What a cast is known by: formats that are scaled along a direction are another thing along the other one."""
+    """A cast's name. With scales for rows or blocks, the two directions are different casts."""
     along = " along columns" if how.scaling.kind != "tensor" and (gemm, operand) in COLUMNWISE else ""
     return how.text() + along
 
 
 def weight_of(module: nn.Module) -> Tensor | None:
-    """A layer's weight as its GEMMs take it: its own, or what a part of a fused module joins of its parent's; None without a gradient."""
+    """The weight that a layer's GEMMs take: its own, or, for a part of a fused module, its parent's, joined; None without a gradient."""
     own = module._parameters.get("weight")
     if own is not None:
         return own if own.grad is not None else None
-    given: Any = getattr(module, "weight", None)
+    weight: Any = getattr(module, "weight", None)
     with torch.no_grad():
-        given = given() if callable(given) else given
-    return given if isinstance(given, Tensor) else None
+        weight = weight() if callable(weight) else weight
+    return weight if isinstance(weight, Tensor) else None

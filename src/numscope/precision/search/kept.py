@@ -1,4 +1,4 @@
-"""Which GEMMs to keep in high precision, as a configuration's sections and back to a file."""
+"""GEMMs to keep in high precision, as sections of a configuration."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-WHOLE = ""  # in place of a GEMM: the layer as one, where its GEMMs can't be told apart
+from numscope.records.layer import GEMMS
+
+WHOLE = ""  # instead of a GEMM's name: the whole layer, where its GEMMs can't be switched one by one
 SECTION = "high_precision"
 
 
 def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict[str, Any]:
-    """Sections that keep GEMMs in high precision; layers with the same GEMMs share one.
+    """Sections that keep GEMMs in high precision. Layers with the same GEMMs share one.
 
     Args:
-        kept: (layer's name, GEMM), in the order in which the layers are to stand.
-        taken: names of sections that are there already.
+        kept: (layer's name, GEMM), in the order in which layers are listed.
+        taken: names of existing sections.
 
-    Returns: sections of our grammar, in Transformer Engine's namespace, with a regex for the layers: other tools read both.
+    Returns: Sections in Transformer Engine's namespace, with a regular expression for the layers, so that other tools read them too.
     """
-    from numscope.probe.layer_names import free_name
-    from numscope.records.layer import GEMMS  # both load torch, which the command line must not do before a script's first line
+    from numscope.probe.layer_names import free_name  # loads torch, which the command line must not do before a script's first line
 
     by_layer: dict[str, set[str]] = {}
     for layer, gemm in kept:
@@ -39,13 +40,13 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
 
 
 def pattern_of(layers: Sequence[str]) -> str:
-    """A regex that is found in these layers' names and in no other layer's."""
+    """A regular expression that matches the names of these layers and no others."""
     names = [re.sub(r"\\(?=[-_ ])", "", re.escape(layer)) for layer in layers]
     return f"^{names[0]}$" if len(names) == 1 else f"^({'|'.join(names)})$"
 
 
 def text_of(tree: Mapping[str, Any], head: Sequence[str] = ()) -> str:
-    """A configuration as YAML, with a comment at its head, a line each."""
+    """A configuration as YAML, below the lines of ``head`` as comments."""
     import yaml
 
     body = str(yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=10_000)) if tree else "{}\n"
