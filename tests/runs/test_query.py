@@ -19,6 +19,7 @@ from numscope.summary.extras import EXPONENTS, format_extra
 from numscope.summary.statistics import STATISTICS
 from tests.runs.tensors import Place, two_layers, write
 from tests.sinks.seen import observation
+from tests.warm import COLD
 
 
 @pytest.fixture(scope="module")
@@ -223,5 +224,5 @@ def test_missing_library_says_how_to_install_it(folder: Path, module: str, word:
 
 def test_reading_a_run_does_not_load_torch(folder: Path) -> None:
     code = "import sys, numscope; numscope.load(sys.argv[1]); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    done = subprocess.run([COLD, "-c", code, str(folder)], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
