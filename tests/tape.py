@@ -14,7 +14,8 @@ from torch import Tensor
 from numscope.records.finding import Culprit, Numbers
 from numscope.records.site import Phase
 from numscope.replay.culprit import find_culprit
-from numscope.replay.op import OpProbe, OpTape
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import OpTape
 
 
 class OracleRows:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from numscope.records.finding import Reason
 from numscope.replay.culprit import find_culprit
-from numscope.replay.op import OpProbe, OpTape
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
 from tests.tape import at, line_of, traced
 

@@ -13,7 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from numscope.replay.culprit import find_culprit
-from numscope.replay.op import OpProbe, OpTape
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
 from tests.tape import Run, at, line_of, traced
 

@@ -1,4 +1,4 @@
-"""The same step again, op by op, from what it began with: by one rank alone where no rank needs another, else by all of them."""
+"""Replays a call operation by operation: on one rank if it needs no other rank, otherwise on all of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored
 from numscope.replay.culprit import find_culprit
 from numscope.replay.heads import heads
-from numscope.replay.op import COLLECTIVES, Communicates, OpProbe, OpTape
+from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.pending import pending_states
 from numscope.replay.reasons.case import widen
+from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
 
 REPRODUCED = "reproduced"
@@ -38,36 +39,36 @@ _ELSEWHERE = "not reproduced: another rank could not do its part"
 
 @dataclass(slots=True)
 class Replay:
-    """What a replay showed: a culprit, or the reason why there is none."""
+    """The result of a replay: a culprit, or the reason why there is none."""
 
     culprit: Culprit | None
     status: str
 
 
 def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, *, backward: bool, ranks: Ranks | None = None) -> Replay:
-    """Do one outermost call again under the op probe, and its backward too where asked, and find the culprit.
+    """Replay one outermost call under the op probe, with its backward if requested, and find the culprit.
 
-    Nothing of the run is changed: random states, buffers, gradients and training flags are as before afterwards.
+    The run is not changed: random states, buffers, gradients and training flags are restored afterwards.
 
     Args:
-        call: what was captured when it began.
+        call: captured when it began.
         names: the model's modules and their names.
-        buffers: the keeper of the model's buffers.
-        backward: also from the gradients that its outputs had received.
-        ranks: those that do the same call again at the same time. Without them no collective is run: the replay ends as COMMUNICATES.
+        buffers: holds copies of the model's buffers.
+        backward: also replay the backward, from the gradients that the outputs had received.
+        ranks: that replay the same call at the same time. Without them no collective runs, and the replay ends with COMMUNICATES.
 
-    *Cost:* one step under a dispatch mode, some 50 µs an operation.
+    *Cost:* one step under a dispatch mode, about 50 µs per operation.
     """
     stale = any(tensor._version != version for tensor, version in call.versions)
     if _some(stale, ranks):
         return Replay(None, "not reproduced: an argument of the model was changed in place after the call began" if stale else _ELSEWHERE)
     lone = ranks is None and spread()
     if lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
-        return Replay(None, COMMUNICATES)  # FSDP2's own state must not be left half way
+        return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
     before = RandomState.capture()
     try:
         with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
-            for module, training in zip(names, call.training, strict=False):  # modules put in since come last
+            for module, training in zip(names, call.training, strict=False):  # modules added since then come last
                 module.training = training
             call.random.restore()
             return _placed(_run(_Stages(call, names, lone, ranks), backward), call, names)
@@ -75,12 +76,12 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         if ranks is not None:
             for module in names:
                 if (reshard := getattr(module, "reshard", None)) is not None:
-                    reshard()  # FSDP2 keeps what a forward gathered until its backward; the optimizer's step would not reach it
+                    reshard()  # FSDP2 keeps the gathered weights until backward, and the optimizer does not update them
         before.restore()
 
 
 def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Replay:
-    """What the op probe can't know: the script's line that called the model, and which module is around the one at fault."""
+    """Add what the op probe can't know: the script's line that called the model, and the module that contains the one at fault."""
     culprit = replay.culprit
     if culprit is None:
         return replay
@@ -88,14 +89,14 @@ def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Repla
     if any(name == culprit.module and type(m).__module__.startswith("torch.nn.") for m, name in names.items()):
         advice = widen(advice, culprit.module, _around(culprit.module, names))
     stack = (*call.caller.resolve()[-1:], *culprit.stack)
-    if not culprit.line and stack:  # all of the model is torch's own code: the line that called it is the innermost of the user's
+    if not culprit.line and stack:  # the whole model is torch's own code, so the innermost user line is the one that called it
         file, line, _, code = stack[-1]
         culprit = replace(culprit, file=file, line=line, code=code)
     return replace(replay, culprit=replace(culprit, advice=advice, stack=stack))
 
 
 def _around(name: str, names: Mapping[nn.Module, str]) -> str:
-    """The module whose forward calls the one named: lists and sequences of modules are passed over."""
+    """The module whose forward calls the named one; lists and sequences of modules are skipped."""
     modules = {n: m for m, n in names.items()}
     while name:
         name = name.rpartition(".")[0]
@@ -109,7 +110,7 @@ def _some(flag: bool, ranks: Ranks | None) -> bool:
 
 
 def _run(stages: _Stages, backward: bool) -> Replay:
-    """Stage after stage. Ranks that replay together leave together: one that went on alone would wait for the others for ever."""
+    """Run the stages. Ranks that replay together also stop together; a rank that continued alone would wait forever."""
     replay = _attempt(stages.forward, stages.pending)
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
@@ -122,7 +123,7 @@ def _run(stages: _Stages, backward: bool) -> Replay:
 
 
 def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit | None]) -> Replay | None:
-    """A culprit, or that there can be none; None to go on. A model that raises may have died of what is looked for."""
+    """The result of one stage; None to continue. If the model raises, the bad value may be the cause, so the tape is searched too."""
     try:
         culprit = stage()
     except Communicates:
@@ -135,7 +136,7 @@ def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit 
 
 
 class _Stages:
-    """A call's forward and backward on one tape."""
+    """The forward and backward of a call, recorded on one tape."""
 
     def __init__(self, call: Call, names: Mapping[nn.Module, str], lone: bool, ranks: Ranks | None) -> None:
         self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
@@ -144,7 +145,7 @@ class _Stages:
         self.outputs: list[tuple[str, Tensor]] = []
         self.parameters = [t for _, _, t in named_state(dict(names)) if t.requires_grad and t.is_leaf]
         self.given: list[tuple[Tensor, Tensor]] = []
-        self.met: list[tuple[Tensor, Tensor]] = []  # outputs that others were computed from, and all that they received
+        self.met: list[tuple[Tensor, Tensor]] = []  # outputs that others were computed from, each with its total gradient
 
     def forward(self) -> Culprit | None:
         call = self.call
@@ -155,7 +156,7 @@ class _Stages:
         return self._culprit([t for _, t in self.outputs])
 
     def unready(self) -> Replay | None:
-        """Why there is no backward; None where there is one."""
+        """The reason why the backward can't be replayed; None if it can."""
         received = {id(t): (slot, t) for slot, t in reversed(self.outputs) if t.requires_grad and self.call.gradients.get(slot)}
         for (slot, t), head in zip(received.values(), heads([t for _, t in received.values()]), strict=True):
             gradients = self.call.gradients[slot]
@@ -177,8 +178,8 @@ class _Stages:
         made: list[Tensor] = []
 
         def meet(total: Tensor, gradient: Tensor | None) -> Tensor:
-            if gradient is not None:  # of several outputs of one node, one may get none
-                made.append(gradient)  # the model's own share; what the loss added is known only in the total
+            if gradient is not None:  # one of several outputs of a node may get none
+                made.append(gradient)  # the model's own part; only the total includes what the loss added
             return total
 
         for tensor, total in self.met:
@@ -188,13 +189,13 @@ class _Stages:
         return self._culprit([*made, *(g for g in gradients if g is not None)])
 
     def pending(self) -> Culprit | None:
-        """Of what was at work when the model raised."""
+        """The culprit of the last bad value before the model raised."""
         self.rows.read()
         return find_culprit(self.tape, pending_states(self.tape, self.rows), self.rows)
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
-        # modules run in a backward too, where activation checkpointing computes a forward anew
+        # activation checkpointing calls modules in the backward too
         with ModuleStack(self.names) as stack, OpProbe(
             self.tape, self.rows, phase=phase, module_name=stack.current, names=self.slots, boundary=_run.__code__, lone=self.lone
         ):  # fmt: skip
@@ -205,14 +206,14 @@ class _Stages:
         bad = [t for t in results if nonfinite(t)]
         culprit = find_culprit(self.tape, bad, self.rows) if bad else None
         if self.ranks is not None and (culprit is None or culprit.op.partition(".")[0] in COLLECTIVES):
-            # What this rank handed to the others went bad on its way there, though nothing that stayed here did.
+            # What this rank sent to the others may be bad although nothing that it kept is.
             handed = [o.state for r in self.tape.records if r.op.partition(".")[0] in COLLECTIVES for o in r.inputs if o.state is not None]
             culprit = find_culprit(self.tape, handed, self.rows) or culprit
         return culprit
 
 
 def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> list[Tensor | None]:
-    """Gradients of the parameters, without running what hangs on their accumulation (DDP's reducer, optimizers inside backward)."""
+    """Gradients of the parameters, without running accumulation hooks (DDP's reducer, optimizers inside backward)."""
     outputs, grads = [t for t, _ in given], [g for _, g in given]
     if not any(needs_accumulation(p) for p in parameters):
         return list(torch.autograd.grad(outputs, parameters, grads, allow_unused=True))
@@ -228,12 +229,12 @@ def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> 
 
 
 def needs_accumulation(parameter: Tensor) -> bool:
-    """FSDP2's graphs begin at unsharded tensors of its own; only a real backward brings the gradients to the sharded parameters."""
+    """FSDP2's graphs start at its own unsharded tensors, so only a real backward brings gradients to the sharded parameters."""
     return hasattr(parameter, "placements")
 
 
 def nonfinite(tensor: Tensor) -> bool:
-    """Of a DTensor, whether this rank's part is: to look at the whole would be a collective."""
+    """Whether a tensor is not finite; for a DTensor, this rank's part, because checking the whole would need a collective."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return False
     return not bool(torch.isfinite(getattr(tensor, "_local_tensor", tensor).detach()).all())
@@ -241,7 +242,7 @@ def nonfinite(tensor: Tensor) -> bool:
 
 @contextlib.contextmanager
 def eager() -> Iterator[None]:
-    """Compiled models run their Python again: only so is there an op and a line to name."""
+    """Run compiled models as Python, because only then are there an operation and a line to name."""
     if "torch._dynamo" not in sys.modules:
         yield
         return
@@ -250,7 +251,7 @@ def eager() -> Iterator[None]:
 
 
 class ModuleStack:
-    """The qualified name of the innermost module at work; a context manager that hooks every module call."""
+    """Tracks the qualified name of the innermost module being called; a context manager that hooks every module call."""
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
         self._names = names
@@ -280,7 +281,7 @@ class ModuleStack:
 
 
 def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
-    """What the op probe calls the tensors that were there before the call, by id."""
+    """Names for the op probe, by id, of the tensors that existed before the call."""
     slots = {id(t): slot for slot, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))}
     for module, slot, tensor in named_state(dict(names)):
         slots[id(tensor)] = f"{module}.{slot}" if module else slot

@@ -1,6 +1,6 @@
-"""What a call began with, to do it again from there.
+"""Captures the state in which a call began, so that it can be replayed.
 
-Only references and small states are kept while training runs: the outermost call's arguments, random states, autocast state, small or
+During training only references and small states are kept: the outermost call's arguments, random states, autocast state, small or
 changing buffers, and the gradients that the call's outputs received. They are dropped when the step is over.
 """
 
@@ -22,7 +22,7 @@ from numscope.probe import walk
 from numscope.replay import stack as stacks
 from numscope.replay.stack import Stack
 
-SMALL_BUFFER_BYTES = 1 << 16  # copied at each call's start; larger ones from the second time they are seen to change
+SMALL_BUFFER_BYTES = 1 << 16  # copied when a call begins; larger ones are copied once they have been seen to change
 
 
 class BufferCopies:
@@ -30,14 +30,14 @@ class BufferCopies:
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
         self._names = names
-        self._num_modules = 0  # that have been looked at
+        self._num_modules = 0  # already inspected
         self._places: list[tuple[nn.Module, str]] = []
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
         self._volatile: set[int] = set()
 
     def capture(self) -> dict[int, Tensor]:
         """Copies by place. *Cost:* a copy of each small or changing buffer."""
-        if self._num_modules != len(self._names):  # new ones come at the end
+        if self._num_modules != len(self._names):  # new modules come last
             self._places += [(m, slot) for m in list(self._names)[self._num_modules :] for slot, _ in m._buffers.items()]
             self._num_modules = len(self._names)
         copies: dict[int, Tensor] = {}
@@ -55,9 +55,9 @@ class BufferCopies:
 
     @contextlib.contextmanager
     def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
-        """Stand-ins with the captured values in the buffers' places; the buffers themselves are not written to."""
+        """Replace the buffers by stand-ins with the captured values; the buffers themselves are not written."""
         originals = [(m, dict(m._buffers.items())) for m in self._names]
-        stand_ins: dict[int, Tensor] = {}  # by the buffer's id: one for all places of a shared buffer
+        stand_ins: dict[int, Tensor] = {}  # by the buffer's id, because a shared buffer needs only one
         try:
             for place, (module, slot) in enumerate(self._places):
                 buffer = module._buffers[slot] if slot in module._buffers else None
@@ -74,7 +74,7 @@ class BufferCopies:
 
 @contextlib.contextmanager
 def attributes_restored(names: Mapping[nn.Module, str]) -> Iterator[None]:
-    """What modules note in attributes of their own (counters, caches, the last auxiliary loss) is afterwards as before, by reference."""
+    """Restore the modules' own attributes (counters, caches, the last auxiliary loss) afterwards, by reference."""
     before = [(m.__dict__, dict(m.__dict__)) for m in names]
     try:
         yield
@@ -84,7 +84,7 @@ def attributes_restored(names: Mapping[nn.Module, str]) -> Iterator[None]:
 
 
 def _put_back(now: Any, before: Mapping[str, Any]) -> None:
-    """Make a dict again what it was; also a scripted module's likeness of one, which has ``items`` and no iterator."""
+    """Restore a dict, or a scripted module's imitation of one, which has ``items`` but no iterator."""
     for key in [key for key, _ in now.items() if key not in before]:
         del now[key]
     for key, value in before.items():
@@ -120,7 +120,7 @@ class RandomState:
 
 @dataclass(slots=True)
 class AutocastState:
-    """Autocast as it stood, for the CPU and the accelerator."""
+    """The state of autocast on the CPU and the accelerator."""
 
     types: list[tuple[str, bool, torch.dtype]]
     cache: bool
@@ -141,9 +141,9 @@ class AutocastState:
             yield
 
 
-@dataclass(eq=False)  # no slots: it is referred to weakly
+@dataclass(eq=False)  # no slots, because it is referenced weakly
 class Call:
-    """One outermost forward call, with what it takes to do it again.
+    """One outermost forward call, with everything needed to replay it.
 
     Args:
         name: the module's qualified name in the watched model; "" is the model itself.
@@ -164,10 +164,10 @@ class Call:
     caller: Stack  # of the script's frames
     outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
     graph: list[Any] = field(default_factory=list)  # weak references to what lives as long as the outputs' graphs do
-    gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one a backward pass
+    gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one per backward pass
     gradients_dropped: bool = False
     had_backward: bool = False
-    awaits_backward: bool = False  # it returned what can have one, and no gradient has come back yet
+    awaits_backward: bool = False  # its outputs can have a backward, and no gradient has arrived yet
     error: Exception | None = None  # that it raised
     thread: int = field(default_factory=get_ident)
 
@@ -200,7 +200,7 @@ class Call:
         )
 
     def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
-        """Keep a gradient that an output received, if all that is kept stays within so many bytes."""
+        """Keep a gradient that an output received, unless the total would exceed ``limit`` bytes."""
         if self.nbytes + gradient.numel() * gradient.element_size() > limit:
             self.gradients_dropped = True
         else:

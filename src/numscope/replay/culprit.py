@@ -12,10 +12,10 @@ import torch
 
 from numscope.records.finding import Culprit, Operand
 from numscope.records.site import Phase
-from numscope.replay.op import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
-from numscope.replay.origin import Origin, Origins, concerns, source_of
+from numscope.replay.origin import Origin, Origins, concerns, first, source_of
 from numscope.replay.reasons.case import Case, Root, Rounded
 from numscope.replay.reasons.explain import explain
+from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,18 +35,10 @@ def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) ->
     *Cost:* one walk over the records in plain Python; no tensor is touched.
     """
     origins = Origins(tape, rows)
-    found: list[Origin] = []
-    for tensor in escaped:
-        state = tensor if isinstance(tensor, State) else tape.state_of(tensor)
-        if state is None or (state.row != UNOBSERVED and not origins.bad(state)):
-            continue
-        origin = origins.of(state)
-        if origin is not None:
-            found.append(origin)
-    if not found:
-        return None
-    faults = [o for o in found if not o.deliberate]
-    return _Writer(origins).culprit(min(faults or found, key=lambda o: o.index))
+    states = [t if isinstance(t, State) else tape.state_of(t) for t in escaped]
+    suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
+    found = [origin for s in suspects if (origin := origins.of(s)) is not None]
+    return _Writer(origins).culprit(min(found, key=first)) if found else None
 
 
 class _Writer:
@@ -64,7 +56,7 @@ class _Writer:
             forward=self._case(record.forward, record.forward.inputs) if record.forward is not None else None,
             accumulates=self._accumulates(record),
             deliberate=origin.deliberate,
-            root=self._root(origin.root, record.phase) if origin.root is not None else None,
+            root=_root(origin.root, self.origins, record.phase),
             uninitialized=out is not None and out.state is not None and out.state.row == UNOBSERVED,
             contained=origin.contained,
         )
@@ -100,10 +92,6 @@ class _Writer:
             outputs=tuple(self._operand(o) for o in record.outputs),
             rounded=self._rounded(record, inputs),
         )
-
-    def _root(self, root: OperandRecord, phase: Phase) -> Root:
-        assert root.state is not None
-        return Root(root.state.name or root.name, self.origins.numbers(root.state), source_of(root, phase))
 
     def _user_of(self, origin: Origin) -> OpRecord:
         """The operation to name. FSDP gathers a bad weight before the module that owns it can use it: that use is named."""
@@ -176,6 +164,12 @@ class _Writer:
 _STEPS_BACK = 6
 _ADDS = frozenset({"add", "clamp", "clamp_min"})
 _KEEP_ZEROS = frozenset({"sqrt", "div", "maximum", "amax", "cat", "copy", "clone"})  # what is 0 in their results was 0 before
+
+
+def _root(operand: OperandRecord | None, origins: Origins, phase: Phase) -> Root | None:
+    if operand is None or operand.state is None:
+        return None
+    return Root(operand.state.name or operand.name, origins.numbers(operand.state), source_of(operand, phase))
 
 
 def _in_fsdp(record: OpRecord) -> bool:

@@ -59,7 +59,7 @@ class FunctionProbe(TorchFunctionMode):
         if not results:
             return
         name, arguments = _described(func)
-        record = OpRecord(-1, name, "", Phase.LOSS, "", stacks.capture(sys._getframe(2)))
+        record = OpRecord(-1, name, Phase.LOSS, "", stacks.capture(sys._getframe(2)))
         slots = (*arguments[: len(args)], *(f"arg{i}" for i in range(len(arguments), len(args))), *kwargs)
         for slot, value in zip(slots, (*args, *kwargs.values()), strict=True):
             for tensor in value if isinstance(value, list | tuple) else (value,):

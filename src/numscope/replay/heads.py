@@ -1,4 +1,4 @@
-"""Which of a model's outputs are computed from others: hidden states beside logits, logits beside a loss."""
+"""Finds the outputs of a model from which no other output is computed, as opposed to hidden states or logits returned with a loss."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 def heads(outputs: Sequence[Tensor]) -> list[bool]:
-    """For each output whether no other one is computed from it.
+    """For each output, whether no other output is computed from it.
 
-    What a head receives in backward comes from outside the model. What another receives is the sum of that and of the model's own gradient.
+    The gradient of a head comes from outside the model. The gradient of any other output also includes the model's own part.
 
-    *Cost:* a walk over the autograd graph; about 1 µs a node.
+    *Cost:* a walk over the autograd graph; about 1 µs per node.
     """
     below: set[Any] = set()
     todo = [t.grad_fn for t in outputs if t.grad_fn is not None]

@@ -1,4 +1,4 @@
-"""Every operation of a stretch of a step, with its operands' numbers and the line that made it run."""
+"""Records every operation of part of a step, with the numbers of its operands and the line that ran it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,6 @@ from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
 
-__all__ = [
-    "ACCUMULATE",
-    "COLLECTIVES",
-    "UNINITIALIZED",
-    "UNOBSERVED",
-    "Communicates",
-    "OpProbe",
-    "OpRecord",
-    "OpTape",
-    "OperandRecord",
-    "Rows",
-    "State",
-]
-
 UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _OVERWRITES = frozenset(
     {"copy_", "_foreach_copy_", "fill_", "zero_", "_foreach_zero_", "set_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"}
@@ -39,71 +25,57 @@ _OVERWRITES = frozenset(
 )  # fmt: skip
 
 
-COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})  # namespaces of their operators
+COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})  # namespaces of collective operators
 _WAITS = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # the second half of a collective
-_RECEIVED = frozenset(
-    {"output", "output_tensor", "output_tensors"}
-)  # arguments of collectives that are only written; their schema is silent
+_RECEIVED = frozenset({"output", "output_tensor", "output_tensors"})  # arguments that collectives only write, which their schemas omit
 
 
 class Communicates(BaseException):
-    """A collective was about to run where no other rank would answer. Not an Exception: no model's ``except`` may take it for its own."""
+    """A collective was about to run and no other rank would answer. Not an Exception, so that no model's ``except`` catches it."""
 
 
 class _Op:
-    """What never changes about an operator."""
+    """The fixed properties of an operator."""
 
-    __slots__ = (
-        "arguments",
-        "collective",
-        "elementwise_lists",
-        "fresh",
-        "name",
-        "overload",
-        "part",
-        "uninitialized",
-        "unread",
-        "view",
-        "written",
-    )
+    __slots__ = ("arguments", "collective", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread", "view",
+                 "written")  # fmt: skip
 
     def __init__(self, func: Any) -> None:
         schema = getattr(func, "_schema", None)
         name = getattr(func, "__name__", str(func)) if schema is None else schema.name.replace("::", ".")
         self.name: str = name if schema is not None else f"higher_order.{name}"
-        self.overload: str = getattr(func, "_overloadname", "")
         arguments = [] if schema is None else schema.arguments
         self.arguments = tuple(a.name for a in arguments)
         self.written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
         overwrites = self.name.rpartition(".")[2] in _OVERWRITES
-        # what is written without being read: its old content is no input
+        # written without being read, so the old content is not an input
         self.unread = frozenset(a.name for a in arguments if a.name in self.written and (a.kwarg_only or overwrites))
         self.collective = self.name.partition(".")[0] in COLLECTIVES and self.name.rpartition(".")[2] not in _WAITS
         if self.collective:
             self.unread = frozenset(a for a in self.arguments if a in _RECEIVED)
-        self.part = self.name == "fsdp.all_gather_copy_in"  # writes this rank's part of a buffer, and hands out the rest unwritten
+        self.part = self.name == "fsdp.all_gather_copy_in"  # writes this rank's part of a buffer and returns the rest unwritten
         if self.part:
             self.unread = frozenset({"all_gather_output"})
         aliases = schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        self.fresh = self.name in ("aten.lift_fresh", "aten.lift")  # a tensor made of Python numbers: written here, by nobody seen
+        self.fresh = self.name in ("aten.lift_fresh", "aten.lift")  # makes a tensor of Python numbers; no other operation writes it
         self.view = aliases and not self.written and not self.fresh
-        self.elementwise_lists = self.name.startswith(("aten._foreach_", "aten._fused_"))  # result i depends on operand i alone
+        self.elementwise_lists = self.name.startswith(("aten._foreach_", "aten._fused_"))  # result i depends only on operand i
         self.uninitialized = self.name.rpartition(".")[2] in UNINITIALIZED
 
 
 class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Puts every operation that runs within it on a tape.
+    """Records every operation that runs inside this mode on a tape.
 
     Args:
-        tape: filled in order; one tape may serve a forward and then its backward, with a probe each.
+        tape: filled in order; a forward and its backward may share one tape, each with its own probe.
         rows: gets each tensor state once.
-        phase: of the stretch. Operations that the autograd engine runs are backward's whatever it says.
-        module_name: the qualified name of the innermost module at work.
-        names: slot names by the tensor's id or by its storage's ``_cdata``: ``wo.weight``, ``input[0]``, ``grad output[0]``.
-        boundary: code of the function that drives a replay; frames outward of it belong to no line of the step.
-        lone: no other rank takes part: the first collective raises Communicates instead of running.
+        phase: the phase of the recorded operations, except for those run by the autograd engine, which are always backward.
+        module_name: returns the qualified name of the innermost module being called.
+        names: slot names by the id of a tensor or the ``_cdata`` of its storage: ``wo.weight``, ``input[0]``, ``grad output[0]``.
+        boundary: code of the function that drives a replay; frames outside it are not part of the step.
+        lone: no other rank takes part, so the first collective raises Communicates instead of running.
 
-    *Cost:* one pass over each new tensor and some 30 µs an operation; no sync. An error of its own disables it and training goes on.
+    *Cost:* one pass over each new tensor and about 30 µs per operation; no sync. An internal error disables the probe; training continues.
     """
 
     supports_higher_order_operators = True
@@ -123,13 +95,13 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
-        self.error: Exception | None = None  # of our own; set, the probe only passes operations on
+        self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self._ops: dict[Any, _Op] = {}
-        self._first_seq: int = torch._C._autograd._get_sequence_nr()  # nodes before belong to operations that we never saw
+        self._first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """A compiled loss stays compiled and is passed by; a replay asks for eager mode by itself."""
+        """A compiled loss stays compiled and is not recorded; a replay turns on eager mode itself."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,9 +136,9 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _before(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any], unwraps: bool) -> OpRecord | None:
-        """Everything known before the operation runs; None when it only makes a view, or leaves the work to a wrapper's own operations."""
+        """A record of what is known before the operation runs; None if it only makes a view, or if a wrapper's operations do the work."""
         stack = stacks.capture(sys._getframe(2), self.boundary)
-        record = OpRecord(-1, op.name, op.overload, self.phase, self.module_name(), stack, mutates=bool(op.written))
+        record = OpRecord(-1, op.name, self.phase, self.module_name(), stack)
         self._place(record, args, kwargs)
         for tensor in _tensors((*args, *kwargs.values())):
             self._identify(tensor)
@@ -178,7 +150,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return record
 
     def _ends_collective(self, target: Any, source: Any) -> bool:
-        """Whether a copy is the last part of a collective: gloo fills some results from memory of its own when they are waited for."""
+        """Whether a copy completes a collective: gloo fills some results from its own memory when they are waited for."""
         if not (isinstance(target, Tensor) and isinstance(source, Tensor)):
             return False
         writer = self.tape.producer(target)
@@ -197,7 +169,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         record.node, record.node_seq = node.name(), node._sequence_nr()
         if record.differentiable or record.stack.recompute:
-            self.tape.add_node(seq, record)  # recomputed by checkpointing, or a graph of gradients
+            self.tape.add_node(seq, record)  # recomputed by checkpointing, or part of a graph of gradients
         if record.stack.recompute:
             record.phase = Phase.FORWARD
             return
@@ -252,11 +224,11 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _observe(self, tensor: Tensor) -> int:
         if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
             return UNOBSERVED
-        # An alias, because an in-place operation counts up the version only after we return: the tensor itself still looks unchanged.
+        # An alias, because an in-place operation increments the version only after we return, so the tensor itself still looks unchanged.
         return self.rows.observe(tensor.detach() if type(tensor) in (Tensor, torch.nn.Parameter) else tensor)
 
     def _identify(self, tensor: Tensor) -> None:
-        """Keep what a tensor is with its storage: its views are other objects."""
+        """Store a tensor's name with its storage, because its views are different objects."""
         name = self.names.get(id(tensor), "")
         if name or isinstance(tensor, torch.nn.Parameter):
             storage = self._storage(tensor)
@@ -287,7 +259,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return known
 
     def _read(self, tensor: Tensor, storage: StorageRecord | None) -> State:
-        """The state of an operand; summarized now when nobody has seen this region in this condition yet."""
+        """The state of an operand; summarized now if this region has not been observed since it was last written."""
         if storage is None:
             odd = self.tape.odd.get(id(tensor))
             if odd is not None and odd[0]() is tensor:
@@ -315,7 +287,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _wait(result: Any) -> None:
-    """Until a collective is done: what it writes can't be read before. Only a replay, or a loss reduced over ranks, pays for it."""
+    """Wait for a collective, because its results can't be read earlier. Only replays and losses reduced over ranks incur this cost."""
     for value in result if isinstance(result, list | tuple) else (result,):
         if isinstance(value, torch.ScriptObject):
             value.wait()  # type: ignore[attr-defined]
@@ -346,7 +318,7 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
 
 
 def nonfinite_number(value: Any) -> bool:
-    """Whether a plain argument is, or holds, a nan or an inf."""
+    """Whether a plain argument is or contains a nan or an inf."""
     if isinstance(value, list | tuple):
         return any(nonfinite_number(v) for v in value)
     if isinstance(value, complex):
@@ -360,7 +332,7 @@ _PLAIN, _UNWRAPS, _SHAPES_ONLY = range(3)
 def _wrapper(types: Sequence[type]) -> int:
     """How to treat an operation on tensor subclasses.
 
-    One that wraps plain tensors (DTensor) does the work itself by operations on those, which come back here. Fake tensors have no numbers.
+    A wrapper of plain tensors (DTensor) runs operations on those, which are dispatched here again. Fake tensors have no numbers.
     """
     how = _PLAIN
     for t in types:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from numscope.records.finding import Numbers
 from numscope.records.site import Phase
-from numscope.replay.op import UNINITIALIZED, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, nonfinite_number
+from numscope.replay.op import UNINITIALIZED, nonfinite_number
 from numscope.replay.outside import MODEL_OUTPUT
 from numscope.replay.reasons.case import LIFTS, SOFTMAX, Source, zeros_and_ones
+from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
 _FILLS = frozenset(
     {"full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "constant_pad_nd", "index_fill", "where"}
@@ -87,7 +88,7 @@ class Origins:
                 return exact[0]
             found += [(self._nan(out.state), o) for out, o in made]
         same = [o for is_nan, o in found if is_nan == wants_nan] or [o for _, o in found]
-        return min(same, key=_first, default=None)
+        return min(same, key=first, default=None)
 
     def _nan(self, state: State | None) -> bool:
         numbers = self.numbers(state)
@@ -105,8 +106,8 @@ class Origins:
         numbers = self.numbers(state)
         assert numbers is not None
         only_minus_inf = numbers.num_nan == 0 and numbers.num_pos_inf == 0
-        mask = only_minus_inf and source_of(operand, record.phase) not in (Source.PARAMETER, Source.GRADIENT)
-        return Origin(record.index, root=operand, deliberate=mask)
+        may_mask = not operand.parameter and source_of(operand, record.phase) not in (Source.GRADIENT, Source.GRAD)
+        return Origin(record.index, root=operand, deliberate=may_mask and only_minus_inf)
 
     def _origin(self, record: OpRecord, out: OperandRecord) -> Origin:
         here = Origin(record.index, output=out)
@@ -127,7 +128,7 @@ class Origins:
                 return replace(here, deliberate=self._on_purpose(record))
         if record.phase == Phase.BACKWARD:
             found = [(o, self._met_in_backward(found, origin)) for o, origin in found]
-        return min((origin for _, origin in found), key=_first)
+        return min((origin for _, origin in found), key=first)
 
     def _nan_of_infinities(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
         """A nan was born of infinities written on purpose, or of none. One that came in with the data is at fault itself."""
@@ -167,7 +168,7 @@ class Origins:
 
     def _nan_in_backward(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
         """A nan born in the backward from an infinity. If this gradient's own forward made that, 0 * inf is the fault."""
-        origin = min((o for _, o in found), key=_first)
+        origin = min((o for _, o in found), key=first)
         if any(self._from_backward(o) for o, _ in found):
             return origin
         if record.forward is not None and self._same_place(self.tape[origin.index], record.forward):
@@ -180,7 +181,8 @@ class Origins:
         return a is b or (a.op == b.op and a.stack.recompute and a.stack.frames[:1] == b.stack.frames[:1])
 
 
-def _first(origin: Origin) -> tuple[bool, int]:
+def first(origin: Origin) -> tuple[bool, int]:
+    """The order of origins: faults before what was written on purpose, earlier operations before later ones."""
     return origin.deliberate, origin.index
 
 
@@ -192,14 +194,9 @@ def concerns(operand: OperandRecord, out: OperandRecord) -> bool:
 def source_of(operand: OperandRecord, phase: Phase) -> Source:
     """What an operand is that came from outside the tape."""
     name = operand.state.name if operand.state is not None else ""
-    if operand.parameter:
-        return Source.PARAMETER
-    if name.startswith(("grad ", "gradient[")):
-        return Source.GRADIENT
-    if name.startswith("input["):
-        return Source.ARGUMENT
-    if name.startswith(MODEL_OUTPUT):
-        return Source.OUTPUT
-    if name:
-        return Source.STATE
-    return Source.LOSS if phase == Phase.LOSS else Source.OUTSIDE
+    if operand.parameter or not name:
+        return Source.STATE if operand.parameter else Source.LOSS if phase == Phase.LOSS else Source.OUTSIDE
+    return next((source for prefix, source in _PREFIXES.items() if name.startswith(prefix)), Source.STATE)
+
+
+_PREFIXES = {"grad ": Source.GRADIENT, "gradient[": Source.GRAD, "input[": Source.ARGUMENT, MODEL_OUTPUT: Source.OUTPUT}

@@ -25,7 +25,8 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.module import in_backward
 from numscope.records.site import Phase
 from numscope.replay.function_probe import FunctionProbe
-from numscope.replay.op import ACCUMULATE, OperandRecord, OpProbe, OpRecord, OpTape, State
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import ACCUMULATE, OperandRecord, OpRecord, OpTape, State
 from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
@@ -268,7 +269,7 @@ class Outside:
         """A record of the backward operation as the op probe would have made it: incoming gradients, what was saved, results."""
         name = f"{forward.op.rstrip('_')}_backward"
         index = self.tape.first + len(self.tape.records)
-        record = OpRecord(index, name, "", Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
+        record = OpRecord(index, name, Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
         for i, gradient in enumerate(coming):
             if isinstance(gradient, Tensor):
                 record.inputs.append(self._operand(f"grad_output[{i}]", gradient, ()))

@@ -1,6 +1,6 @@
-"""Finding the user's line: the Python stack, taken cheaply and read only when somebody asks.
+"""Finds the user's line: captures the Python stack cheaply, and computes line numbers only on demand.
 
-A capture keeps code objects and instruction offsets, never frames: a frame would keep its locals, that is activations, alive.
+A capture keeps code objects and instruction offsets, never frames: a frame would keep its locals, and so activations, alive.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _OURS = _folder(os.path.dirname(os.path.dirname(__file__)))
 _STANDARD = tuple({_folder(p) for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if p})
 # these lie inside the standard library's folder
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_MACHINERY = ("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
 
 
@@ -49,26 +50,23 @@ def _owner_of_file(path: str) -> int:
 @functools.lru_cache(maxsize=65536)
 def _machinery(path: str) -> bool:
     """Torch's own files that stand between an operation and whoever asked for it."""
-    return (
-        path.endswith(("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py"))
-        or f"{os.sep}_dynamo{os.sep}" in path
-    )
+    return path.endswith(_MACHINERY) or f"{os.sep}_dynamo{os.sep}" in path
 
 
 def owner(code: CodeType) -> int:
-    """Whose code it is: the user's (or a library's that is no part of torch), ours, torch's, the standard library's."""
+    """Whose code it is: the user's (or that of a library other than torch), ours, torch's, or the standard library's."""
     whose = _owner_of_file(code.co_filename)
     return ENGINE if whose == TORCH and code.co_name == "_engine_run_backward" else whose
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A captured stack, innermost frame first, of the frames that are the user's.
+    """The user's frames of a captured stack, innermost first.
 
     Args:
-        frames: code objects with the offset of the instruction at work.
-        inner: torch's own innermost frame, to fall back on where the user has none (an optimizer replayed by us).
-        recompute: activation checkpointing was computing a forward anew.
+        frames: code objects, each with the offset of the instruction being executed.
+        inner: torch's innermost frame, the fallback if the user has none (an optimizer that we replay).
+        recompute: activation checkpointing was recomputing a forward.
     """
 
     frames: tuple[tuple[CodeType, int], ...] = ()
@@ -76,19 +74,16 @@ class Stack:
     recompute: bool = False
 
     def resolve(self) -> tuple[Resolved, ...]:
-        """``(file, line, function, code)`` from the outermost frame to the innermost; empty when no frame is known."""
+        """``(file, line, function, code)`` from the outermost frame to the innermost; empty if no frame is known."""
         frames = self.frames or ((self.inner,) if self.inner is not None else ())
         return tuple(resolve(code, offset) for code, offset in reversed(frames))
 
 
-EMPTY = Stack()
-
-
 def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
-    """Take the user's frames from ``frame`` outward.
+    """Capture the user's frames from ``frame`` outward.
 
-    The walk ends at ``boundary`` (the function of ours that runs a step again: what lies outward is not the step's own stack) and where
-    torch called the autograd engine: what lies outward is the line of ``backward()``, not the line at fault.
+    The walk ends at ``boundary``, our function that replays a step, because frames outside it are not the step's own. It also ends where
+    torch calls the autograd engine, because frames outside that belong to ``backward()`` and not to the line at fault.
 
     Args:
         frame: the innermost frame to look at.
@@ -119,8 +114,8 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
 def resolve(code: CodeType, offset: int) -> Resolved:
     """File, line, function and code text of one captured instruction.
 
-    In a statement of several lines it is the line of the call at work, as Python's own traceback has it. ``code`` is "" when there is no
-    source to read.
+    In a statement of several lines, this is the line of the call being executed, as in Python's own tracebacks. ``code`` is "" if the
+    source is not available.
     """
     line = _line(code, offset)
     file = code.co_filename

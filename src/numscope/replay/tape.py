@@ -1,7 +1,7 @@
 """The tape: which operations ran, and which of them wrote the bytes of a tensor.
 
-Memory is followed by storage and region, so views, in-place writes and reads of another part of the same storage are told apart. Nothing is
-kept alive: storages are held weakly, stacks as code objects.
+Memory is tracked by storage and region, which distinguishes views, in-place writes and reads of other parts of the same storage. Nothing is
+kept alive: storages are referenced weakly, and stacks are code objects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COPY_SLICES = "CopySlices"
 
 
 class Rows(Protocol):
-    """Where numbers go: a ledger."""
+    """What stores numbers: a ledger."""
 
     def observe(self, tensor: Tensor) -> int: ...
     def numbers(self, handle: int) -> Numbers: ...
@@ -37,9 +37,9 @@ class State:
     """What one region of memory held at one time, summarized once.
 
     Args:
-        row: handle of the numbers; ``UNOBSERVED`` for integers and what can't be summarized.
-        writers: records that wrote it, the latest first; empty when it came from outside the tape.
-        name: the parameter, buffer or input that it is, where one is known.
+        row: handle of the numbers; ``UNOBSERVED`` for integers and for tensors that can't be summarized.
+        writers: records that wrote it, latest first; empty if it came from outside the tape.
+        name: of the parameter, buffer or input that it is, if known.
     """
 
     row: int
@@ -71,13 +71,11 @@ class OpRecord:
 
     index: int
     op: str  # "aten.sqrt"
-    overload: str
     phase: Phase
     module: str
     stack: stacks.Stack
     inputs: list[OperandRecord] = field(default_factory=list)
     outputs: list[OperandRecord] = field(default_factory=list)
-    mutates: bool = False
     differentiable: bool = False
     node: str = ""  # the autograd node at work, "SqrtBackward0"
     node_seq: int = -1
@@ -86,7 +84,7 @@ class OpRecord:
 
     @property
     def name(self) -> str:
-        """The operation without namespace and marks of being in place: ``sqrt``."""
+        """The operation without its namespace and in-place suffix: ``sqrt``."""
         return plain_name(self.op)
 
 
@@ -97,7 +95,7 @@ def plain_name(op: str) -> str:
 
 
 def _key(name: str) -> str:
-    """What a node's name and its op's name have in common: ``SqrtBackward0`` and ``aten.sqrt_`` are both ``sqrt``."""
+    """The common part of a node's and its operation's names: ``SqrtBackward0`` and ``aten.sqrt_`` both give ``sqrt``."""
     return name.partition("Backward")[0].replace("_", "").lower()
 
 
@@ -105,20 +103,20 @@ Region = tuple[int, torch.dtype, tuple[tuple[int, int], ...]]
 
 
 class StorageRecord:
-    """The writes that still show in one storage, and the states read from it."""
+    """The writes to one storage that are still visible, and the states read from it."""
 
     __slots__ = ("name", "parameter", "reference", "states", "writes")
 
     def __init__(self, storage: Any) -> None:
-        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it lives, no other storage gets this address
+        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it exists, no other storage gets this address
         self.states: dict[Region, tuple[State, int, int]] = {}
         self.writes: list[tuple[int, State, int, int]] = []  # record, state, first byte, last byte + 1
-        self.name = ""  # of the parameter, buffer or input that lies in it, for views of that
+        self.name = ""  # of the parameter, buffer or input stored here, for its views
         self.parameter = False
 
     def write(self, index: int, region: Region, state: State, low: int, high: int, dense: bool, blank: bool) -> None:
         self.states = {k: v for k, v in self.states.items() if v[2] <= low or v[1] >= high}
-        if not blank:  # what uninitialized memory holds is looked at only when somebody reads it
+        if not blank:  # the content of uninitialized memory is observed only when an operation reads it
             self.states[region] = (state, low, high)
         if dense and self.writes:
             self.writes = [w for w in self.writes if w[2] < low or w[3] > high]
@@ -144,7 +142,7 @@ class OpTape:
     """What an op probe saw, in order.
 
     Args:
-        limit: keep about this many records, the last ones; None keeps all.
+        limit: keep about this many of the latest records; None keeps all.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -155,7 +153,7 @@ class OpTape:
         self.odd: dict[int, tuple[weakref.ref[Tensor], State]] = {}  # tensors without a storage, by id
         self._nodes: dict[int, list[OpRecord]] = {}  # by autograd sequence number
         self._order: list[int] = []
-        self.lock = threading.Lock()  # on CUDA the engine runs backward in a thread of its own
+        self.lock = threading.Lock()  # on CUDA, the engine runs backward in its own thread
 
     def __getitem__(self, index: int) -> OpRecord:
         return self.records[index - self.first]
@@ -164,12 +162,12 @@ class OpTape:
         return isinstance(index, int) and 0 <= index - self.first < len(self.records)
 
     def producer(self, tensor: Tensor) -> int | None:
-        """Index of the record that last wrote this tensor's memory; None when no record did."""
+        """Index of the record that last wrote this tensor's memory; None if no record did."""
         state = self.state_of(tensor)
         return state.writers[0] if state is not None and state.writers else None
 
     def state_of(self, tensor: Tensor) -> State | None:
-        """The last known state of a tensor's memory, without looking at the memory; None when the tape never saw it."""
+        """The last known state of a tensor's memory, without reading the memory; None if the tape does not know it."""
         tensor = _local(tensor)
         try:
             storage = self.storages.get(tensor.untyped_storage()._cdata)
@@ -189,8 +187,8 @@ class OpTape:
     def forward_of(self, node: str, seq: int) -> OpRecord | None:
         """The forward operation that made an autograd node.
 
-        A node takes its sequence number right before its operation runs, so the first record that sees the counter one further is its own.
-        A view written in place gets its node (CopySlices) afterwards: it belongs to the last differentiable operation before.
+        A node takes its sequence number just before its operation runs, so it belongs to the first record made with the next number. A view
+        written in place gets its node (CopySlices) afterwards, which belongs to the last differentiable operation before it.
         """
         if node == ACCUMULATE or seq < 0 or not self._order:
             return None
@@ -234,7 +232,7 @@ class OpTape:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """The plain tensor within a wrapper such as DTensor."""
+    """The plain tensor inside a wrapper such as DTensor."""
     for _ in range(4):
         inner = getattr(tensor, "_local_tensor", None) if type(tensor) is not Tensor else None
         if inner is None and type(tensor) is not Tensor:

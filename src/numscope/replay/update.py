@@ -1,4 +1,4 @@
-"""An optimizer's step again, op by op, from the state that it left behind."""
+"""Replays an optimizer's step, operation by operation, from the state that it left behind."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from numscope.records.site import Phase
 from numscope.replay.call import REPRODUCED, Replay, eager, nonfinite
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
-from numscope.replay.op import OpProbe, OpTape
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
 
 
 def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
-    """Do an optimizer's step again under the op probe, on copies, from the state that it left behind.
+    """Replay an optimizer's step under the op probe, from the state that it left behind.
 
-    The weights from before the step are gone, so their non-finite elements are taken as zero; an update that is bad by its own state and
-    gradients (a zero denominator, an overflowed square, a non-finite rate) is bad again. Weights, state and gradients are put back exactly.
+    The weights from before the step are gone, so non-finite elements are set to zero. An update that is bad because of its state and
+    gradients (a zero denominator, an overflowed square, a non-finite rate) is bad again. Weights, state and gradients are restored exactly.
 
     Args:
         optimizer: its parameters still have the gradients of the bad step.
         names: names of parameters by id.
 
-    *Cost:* a copy of weights and state, for the time of the replay.
+    *Cost:* a copy of weights and state during the replay.
     """
     params = [p for group in optimizer.param_groups for p in group["params"]]
     kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]

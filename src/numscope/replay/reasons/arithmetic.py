@@ -20,17 +20,11 @@ def _power(case: Case) -> Verdict | None:
     if base is None or case.nonfinite_input:
         return None
     if exponent.low < 0 and base.num_zero:
-        return (
-            Reason.DIVISION_BY_ZERO,
-            f"{of(base.num_zero, base.numel, 'bases')} 0, raised to {number(exponent.low)}.",
-            "Add a small eps to the base or clamp it away from 0.",
-        )
+        detail = f"{of(base.num_zero, base.numel, 'bases')} 0, raised to {number(exponent.low)}."
+        return Reason.DIVISION_BY_ZERO, detail, "Add a small eps to the base or clamp it away from 0."
     if case.has_nan and base.low < 0:
-        return (
-            Reason.DOMAIN,
-            f"Smallest base {number(base.low)} < 0 with exponent {number(exponent.high)}, which is not an integer.",
-            "Clamp the base to >= 0, or raise its magnitude and restore the sign.",
-        )
+        detail = f"Smallest base {number(base.low)} < 0 with exponent {number(exponent.high)}, which is not an integer."
+        return Reason.DOMAIN, detail, "Clamp the base to >= 0, or raise its magnitude and restore the sign."
     return overflow(case, f"Largest |base| {number(base.abs_max)} to the power {number(exponent.high)}")
 
 
@@ -54,11 +48,8 @@ def _quotient(case: Case) -> Verdict | None:
         return _integer_quotient(case)
     if divisor.num_zero:
         nan = " (0/0 is nan)" if case.has_nan else ""
-        return (
-            Reason.DIVISION_BY_ZERO,
-            f"{of(divisor.num_zero, divisor.numel, 'divisors')} 0{nan}.",
-            "Add a small eps to the divisor, or clamp it: x / y.clamp_min(eps).",
-        )
+        detail = f"{of(divisor.num_zero, divisor.numel, 'divisors')} 0{nan}."
+        return Reason.DIVISION_BY_ZERO, detail, "Add a small eps to the divisor, or clamp it: x / y.clamp_min(eps)."
     if top is None or not divisor.abs_min:
         return None
     return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
@@ -71,11 +62,8 @@ def _integer_quotient(case: Case) -> Verdict | None:
     if divisor is None or case.output is None:
         return None
     bad = of(case.output.num_nonfinite, case.output.numel, "results")
-    return (
-        Reason.DIVISION_BY_ZERO,
-        f"{bad} a quotient by a 0 in {divisor.name}, {divisor.value}{' (0/0 is nan)' if case.has_nan else ''}.",
-        "Clamp the divisor, which is probably a count: x / count.clamp_min(1).",
-    )
+    detail = f"{bad} a quotient by a 0 in {divisor.name}, {divisor.value}{' (0/0 is nan)' if case.has_nan else ''}."
+    return Reason.DIVISION_BY_ZERO, detail, "Clamp the divisor, which is probably a count: x / count.clamp_min(1)."
 
 
 @explains(
@@ -130,11 +118,8 @@ def _spread(case: Case) -> Verdict | None:
     correction = case.operand("correction")
     degrees = x.numel / max(case.output.numel, 1) - (correction.high if correction is not None else 1)
     if degrees <= 0:
-        return (
-            Reason.DIVISION_BY_ZERO,
-            f"{case.op} over {x.numel // max(case.output.numel, 1)} element(s) has no degrees of freedom: 0/0.",
-            "Use correction=0 (unbiased=False), or more than one element.",
-        )
+        detail = f"{case.op} over {x.numel // max(case.output.numel, 1)} element(s) has no degrees of freedom: 0/0."
+        return Reason.DIVISION_BY_ZERO, detail, "Use correction=0 (unbiased=False), or more than one element."
     return overflow(case, f"Largest |element| {number(x.abs_max)} squared")
 
 
@@ -160,22 +145,16 @@ def _weight_norm(case: Case) -> Verdict | None:
     direction = case.operand("v")
     if direction is None or case.nonfinite_input or not direction.num_zero:
         return None
-    return (
-        Reason.DIVISION_BY_ZERO,
-        "A row of the weight's direction v is all 0, and is divided by its norm, 0.",
-        "Initialize v with small random values, and never write zeros to it.",
-    )
+    detail = "A row of the weight's direction v is all 0, and is divided by its norm, 0."
+    return Reason.DIVISION_BY_ZERO, detail, "Initialize v with small random values, and never write zeros to it."
 
 
 @explains("linalg_inv_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "linalg_solve_triangular", "_linalg_det", "linalg_cholesky_ex")
 def _singular(case: Case) -> Verdict | None:
     if case.nonfinite_input:
         return None
-    return (
-        Reason.DIVISION_BY_ZERO,
-        f"The matrix is singular, or too close to it for {case.dtype}: {case.op} divides by a pivot of 0.",
-        "Add a small multiple of the identity first, or use torch.linalg.pinv or lstsq.",
-    )
+    detail = f"The matrix is singular, or too close to it for {case.dtype}: {case.op} divides by a pivot of 0."
+    return Reason.DIVISION_BY_ZERO, detail, "Add a small multiple of the identity first, or use torch.linalg.pinv or lstsq."
 
 
 @explains("_to_copy", "copy", "to", "_foreach_copy")
@@ -185,11 +164,8 @@ def _cast(case: Case) -> Verdict | None:
     if x is None or case.nonfinite_input or source == case.dtype:
         return None
     if case.dtype.startswith("float8"):
-        return (
-            Reason.OVERFLOW,
-            f"Largest |value| {number(x.abs_max)} of {source} exceeds {case.dtype}'s maximum {number(case.limit)}.",
-            "Scale before the cast (amax scaling) and clamp to the format's maximum.",
-        )
+        detail = f"Largest |value| {number(x.abs_max)} of {source} exceeds {case.dtype}'s maximum {number(case.limit)}."
+        return Reason.OVERFLOW, detail, "Scale before the cast (amax scaling) and clamp to the format's maximum."
     verdict = overflow(case, f"Cast from {source}: largest |value| {number(x.abs_max)}")
     if verdict is None:
         return None

@@ -7,10 +7,10 @@ where it does not know.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,9 +25,9 @@ class Source(Enum):
     OUTPUT = auto()  # of the model, in the loss
     LOSS = auto()  # an input of the loss that the model did not make
     OUTSIDE = auto()  # a tensor that the model uses and does not own
-    GRADIENT = auto()
-    PARAMETER = auto()
-    STATE = auto()  # a parameter or buffer, by its name
+    GRADIENT = auto()  # of the model's outputs
+    GRAD = auto()  # that torch.autograd.grad returned to the script
+    STATE = auto()  # a parameter or a buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,10 @@ def zeros_and_ones(n: Numbers) -> bool:
 
 Verdict = tuple[Reason, str, str]
 Rule = Callable[[Case], Verdict | None]
+GradientRule = Callable[[Case, Case], Verdict | None]  # of a backward operation and the forward one whose gradient it computes
+R = TypeVar("R", Rule, GradientRule)
 FORWARD: dict[str, Rule] = {}
-GRADIENT: dict[str, Rule] = {}  # by the forward operation whose gradient is computed
+GRADIENT: dict[str, GradientRule] = {}  # by the forward operation
 
 LIFTS = ("lift_fresh", "lift", "tensor", "as_tensor")  # make a tensor of Python numbers
 
@@ -162,10 +164,18 @@ SOFTMAX = (
 )  # fmt: skip
 
 
-def explains(*ops: str, registry: dict[str, Rule] = FORWARD) -> Callable[[Rule], Rule]:
+def explains(*ops: str) -> Callable[[Rule], Rule]:
     """Register a rule for operators by plain name; a second rule for the same one is refused."""
+    return _registers(ops, FORWARD)
 
-    def register(rule: Rule) -> Rule:
+
+def explains_gradient_of(*ops: str) -> Callable[[GradientRule], GradientRule]:
+    """``explains`` for the backward operations of forward operators."""
+    return _registers(ops, GRADIENT)
+
+
+def _registers(ops: Sequence[str], registry: dict[str, R]) -> Callable[[R], R]:
+    def register(rule: R) -> R:
         for op in ops:
             if op in registry:
                 raise ValueError(f"explains: got {op!r} twice, expected one rule an operator; {registry[op].__name__} has it already.")

@@ -6,11 +6,11 @@ import torch
 
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
-from numscope.replay.reasons import arithmetic, functions, gradients, losses, optimizers  # registers their rules
+from numscope.replay.reasons import arithmetic, functions, gradients, optimizers  # registers their rules
 from numscope.replay.reasons.case import FORWARD, GRADIENT, LIFTS, Case, Root, Rounded, Source, Verdict, counts, overflow, zeros_and_ones
 
 __all__ = ["explain"]
-_RULES = (arithmetic, functions, gradients, losses, optimizers)
+_RULES = (arithmetic, functions, gradients, optimizers)
 _MASK_ADVICE = "Mask with a large finite number (torch.finfo(dtype).min) instead of an infinity, which becomes nan here."
 _HIDDEN_ADVICE = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
 
@@ -48,7 +48,7 @@ def _explain(case: Case) -> Verdict:
 def _by_rule(case: Case) -> Verdict:
     verdict: Verdict | None = None
     if case.phase == Phase.BACKWARD and case.forward is not None and not case.accumulates and case.forward.op in GRADIENT:
-        verdict = GRADIENT[case.forward.op](case)
+        verdict = GRADIENT[case.forward.op](case, case.forward)
         if verdict is not None and case.forward.rounded is not None:
             verdict = _rounded(case.forward.rounded, verdict)
     if verdict is None and case.op in FORWARD:
@@ -59,7 +59,7 @@ def _by_rule(case: Case) -> Verdict:
 
 
 def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
-    """An operand is 0 although something was added to it: that was too small for the dtype."""
+    """An operand is 0 although something was added to it, which was too small for the dtype."""
     reason, detail, _ = verdict
     if reason not in (Reason.DIVISION_BY_ZERO, Reason.DOMAIN, Reason.GRADIENT_AT_ZERO):
         return verdict
@@ -72,35 +72,35 @@ def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
     return reason, detail, f"Use a larger number than {small.value:g}, such as 1e-4, or compute this in float32."
 
 
-def _bad_before(root: Root) -> Verdict:
-    name, what = root.name, counts(root.numbers)
-    nan = root.numbers is not None and root.numbers.num_nan > 0
-    whence = "" if nan else " An infinity comes from an overflow, log(0) or a division by zero there: normalize or clip."
-    if root.source is Source.ARGUMENT:
-        advice = "Check the batch: how it was loaded, normalized and augmented, or what computed it before the model was called."
-        return Reason.BAD_INPUT, f"{name} held {what} before any operation.", advice
-    if root.source is Source.OUTPUT:
-        return Reason.BAD_INPUT, f"{name} held {what}.", "Check the model, whose output the loss was given."
-    if root.source is Source.LOSS:
-        detail = f"{name}, an input of the loss that the model did not make, held {what}."
-        return Reason.BAD_INPUT, detail, f"It may be a target, a return, an advantage or a weight: check where it was computed.{whence}"
-    if root.source is Source.OUTSIDE:
-        detail = f"{name}, which is no argument, parameter or buffer of the model, held {what} before the model was called."
-        return Reason.BAD_INPUT, detail, f"Check where it was computed.{whence}"
-    if root.source is Source.GRADIENT:
-        if name.startswith("gradient["):
-            advice = "Check the loss that torch.autograd.grad was given."
-            return Reason.BAD_INPUT, f"{name} of torch.autograd.grad held {what}.", advice
-        advice = "The loss's own backward made it: check the loss function."
-        return Reason.BAD_INPUT, f"{name} held {what} when it reached the model.", advice
-    advice = "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
-    return Reason.BAD_PARAMETER, f"{name} held {what} before this step.", advice
-
-
+_LOADED = "Check the batch: how it was loaded, normalized and augmented, or what computed it before the model was called."
+_WRITTEN = "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
 NEVER_WRITTEN = (
     "It was so when it was first seen: check the checkpoint that was loaded, and whether it was ever initialized "
     "(to_empty() and torch.empty leave memory uninitialized)."
 )
+_BAD_BEFORE: dict[Source, tuple[str, str]] = {
+    Source.ARGUMENT: ("{} held {} before any operation.", _LOADED),
+    Source.OUTPUT: ("{} held {}.", "Check the model, whose output the loss was given."),
+    Source.LOSS: (
+        "{}, an input of the loss that the model did not make, held {}.",
+        "It may be a target, a return, an advantage or a weight: check where it was computed.",
+    ),
+    Source.OUTSIDE: (
+        "{}, which is no argument, parameter or buffer of the model, held {} before the model was called.",
+        "Check where it was computed.",
+    ),
+    Source.GRADIENT: ("{} held {} when it reached the model.", "The loss's own backward made it: check the loss function."),
+    Source.GRAD: ("{} of torch.autograd.grad held {}.", "Check the loss that torch.autograd.grad was given."),
+    Source.STATE: ("{} held {} before this step.", _WRITTEN),
+}
+
+
+def _bad_before(root: Root) -> Verdict:
+    detail, advice = _BAD_BEFORE[root.source]
+    if root.source in (Source.LOSS, Source.OUTSIDE) and (root.numbers is None or not root.numbers.num_nan):
+        advice += " An infinity comes from an overflow, log(0) or a division by zero there: normalize or clip."
+    reason = Reason.BAD_PARAMETER if root.source is Source.STATE else Reason.BAD_INPUT
+    return reason, detail.format(root.name, counts(root.numbers)), advice
 
 
 def _written_on_purpose(case: Case) -> Verdict:

@@ -3,69 +3,51 @@
 from __future__ import annotations
 
 from numscope.records.finding import Reason
-from numscope.replay.reasons.case import GRADIENT, Case, Verdict, attribute, explains, number, of, overflow
+from numscope.replay.reasons.case import Case, Verdict, attribute, explains_gradient_of, number, of, overflow
 from numscope.replay.reasons.functions import DOMAINS, domain, exponential, x_log_y
 
 
-def _advice_gradient(op: str) -> str:
-    return "Add eps inside: torch.sqrt(x + eps)." if op == "sqrt" else "Add eps under the root: (x.square().sum() + eps).sqrt()."
-
-
-@explains("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist", registry=GRADIENT)
-def _root_at_zero(case: Case) -> Verdict | None:
-    forward = case.forward
-    if forward is None or forward.output is None:
+@explains_gradient_of("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist")
+def _root_at_zero(case: Case, forward: Case) -> Verdict | None:
+    if forward.output is None:
         return None
     if forward.output.num_nan and forward.op == "sqrt":
         return domain(forward)
     zeros = forward.output.num_zero
     if not zeros:
         return None
-    formula = "1/(2 sqrt(x)) is inf" if forward.op == "sqrt" else "x / norm(x) is 0/0"
-    return (
-        Reason.GRADIENT_AT_ZERO,
-        f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its gradient {formula}.",
-        _advice_gradient(forward.op),
-    )
+    what = f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its gradient"
+    if forward.op == "sqrt":
+        return Reason.GRADIENT_AT_ZERO, f"{what} 1/(2 sqrt(x)) is inf.", "Add eps inside: torch.sqrt(x + eps)."
+    return Reason.GRADIENT_AT_ZERO, f"{what} x / norm(x) is 0/0.", "Add eps under the root: (x.square().sum() + eps).sqrt()."
 
 
-@explains("_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_qr", registry=GRADIENT)
-def _coinciding_values(case: Case) -> Verdict | None:
+@explains_gradient_of("_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_qr")
+def _coinciding_values(case: Case, forward: Case) -> Verdict | None:
     if case.nonfinite_input or case.op not in ("div", "reciprocal"):
         return None
-    op = case.forward.op if case.forward is not None else case.op
-    return (
-        Reason.DIVISION_BY_ZERO,
-        f"Two eigenvalues or singular values coincide: the gradient of {op} divides by their difference 0.",
-        "Avoid a loss on vectors of coinciding values, or perturb the matrix slightly first.",
-    )
+    detail = f"Two eigenvalues or singular values coincide: the gradient of {forward.op} divides by their difference 0."
+    return Reason.DIVISION_BY_ZERO, detail, "Avoid a loss on vectors of coinciding values, or perturb the matrix slightly first."
 
 
-@explains("pow", registry=GRADIENT)
-def _power_at_zero(case: Case) -> Verdict | None:
-    forward = case.forward
-    base, exponent = (forward.operand("self"), forward.operand("exponent")) if forward is not None else (None, None)
+@explains_gradient_of("pow")
+def _power_at_zero(case: Case, forward: Case) -> Verdict | None:
+    base, exponent = forward.operand("self"), forward.operand("exponent")
     if base is None or exponent is None:
         return None
-    if base.num_zero and exponent.low < 0:
-        what = of(base.num_zero, base.numel, "bases")
-        return Reason.DIVISION_BY_ZERO, f"{what} 0, raised to {number(exponent.low)}.", "Add eps to the base."
-    if base.num_zero and exponent.low < 1:
-        return (
-            Reason.GRADIENT_AT_ZERO,
-            f"{of(base.num_zero, base.numel, 'bases')} 0, where the gradient of x ** {number(exponent.low)} is inf.",
-            "Add eps to the base: (x + eps) ** p.",
-        )
+    zeros = of(base.num_zero, base.numel, "bases") if base.num_zero else ""
+    if zeros and exponent.low < 0:
+        return Reason.DIVISION_BY_ZERO, f"{zeros} 0, raised to {number(exponent.low)}.", "Add eps to the base."
+    if zeros and exponent.low < 1:
+        detail = f"{zeros} 0, where the gradient of x ** {number(exponent.low)} is inf."
+        return Reason.GRADIENT_AT_ZERO, detail, "Add eps to the base: (x + eps) ** p."
     if base.low < 0 and case.has_nan:
         return Reason.DOMAIN, f"Smallest base {number(base.low)} < 0: the gradient needs its logarithm.", "Clamp the base to > 0."
     return None
 
 
-@explains("log", "log2", "log10", "log1p", "logit", "xlogy", "special_xlogy", "binary_cross_entropy", "lgamma", "erfinv", registry=GRADIENT)
-def _gradient_outside_domain(case: Case) -> Verdict | None:
-    forward = case.forward
-    if forward is None:
-        return None
+@explains_gradient_of("log", "log2", "log10", "log1p", "logit", "xlogy", "special_xlogy", "binary_cross_entropy", "lgamma", "erfinv")
+def _gradient_outside_domain(case: Case, forward: Case) -> Verdict | None:
     verdict = domain(forward) if forward.op in DOMAINS else x_log_y(forward)
     if verdict is None:
         return None
@@ -77,33 +59,24 @@ def _gradient_outside_domain(case: Case) -> Verdict | None:
     )
 
 
-@explains("acos", "asin", "acosh", "atanh", registry=GRADIENT)
-def _gradient_at_the_end(case: Case) -> Verdict | None:
-    forward = case.forward
-    x = forward.operand("self") if forward is not None else None
-    if forward is None or x is None:
-        return None
-    verdict = domain(forward)
-    if verdict is not None:
+@explains_gradient_of("acos", "asin", "acosh", "atanh")
+def _gradient_at_the_end(case: Case, forward: Case) -> Verdict | None:
+    x, verdict = forward.operand("self"), domain(forward)
+    if x is None or verdict is not None:
         return verdict
     low, high, _, _ = DOMAINS[forward.op]
     at = [v for v, end in ((x.low, low), (x.high, high)) if v == end]
     if not at:
         return None
-    return (
-        Reason.DOMAIN,
-        f"An argument of {forward.op} is {number(at[0])}, where its gradient is infinite.",
-        "Clamp the argument to just inside the domain, e.g. x.clamp(-1 + 1e-6, 1 - 1e-6).",
-    )
+    detail = f"An argument of {forward.op} is {number(at[0])}, where its gradient is infinite."
+    return Reason.DOMAIN, detail, "Clamp the argument to just inside the domain, e.g. x.clamp(-1 + 1e-6, 1 - 1e-6)."
 
 
-@explains("div", "reciprocal", "rsqrt", "addcdiv", registry=GRADIENT)
-def _gradient_of_quotient(case: Case) -> Verdict | None:
-    forward = case.forward
-    divisor = forward.operand("other", "tensor2") if forward is not None and forward.op in ("div", "addcdiv") else None
-    if forward is not None and divisor is None:
-        divisor = forward.operand("self")
-    if forward is None or divisor is None:
+@explains_gradient_of("div", "reciprocal", "rsqrt", "addcdiv")
+def _gradient_of_quotient(case: Case, forward: Case) -> Verdict | None:
+    names = ("other", "tensor2") if forward.op in ("div", "addcdiv") else ()
+    divisor = forward.operand(*names, "self")
+    if divisor is None:
         return None
     if divisor.num_zero:
         return (
@@ -116,10 +89,9 @@ def _gradient_of_quotient(case: Case) -> Verdict | None:
     return None
 
 
-@explains("exp", "exp2", "expm1", "sinh", "cosh", "mul", "mm", "bmm", "addmm", registry=GRADIENT)
-def _zero_times_saved_infinity(case: Case) -> Verdict | None:
-    forward = case.forward
-    if forward is None or not case.nonfinite_input or not case.has_nan:
+@explains_gradient_of("exp", "exp2", "expm1", "sinh", "cosh", "mul", "mm", "bmm", "addmm")
+def _zero_times_saved_infinity(case: Case, forward: Case) -> Verdict | None:
+    if not case.nonfinite_input or not case.has_nan:
         return None
     made = exponential(forward) if forward.op in ("exp", "exp2", "expm1", "sinh", "cosh") else None
     why = f" ({made[1].rstrip('.')})" if made is not None else ""
