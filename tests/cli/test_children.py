@@ -202,7 +202,7 @@ def test_process_made_by_os_fork_runs_bare_and_it_is_said_when_it_calls_a_model(
 
 def test_python_processes_by_subprocess_are_said_not_to_be_watched(run: Run) -> None:
     done = run("""
-        subprocess.run([sys.executable, "-c", "print(1)", "x" * 99])
+        subprocess.run([sys.executable, "-c", "print(1)", "--token=x"])
         subprocess.run("python -V", shell=True, stdout=subprocess.DEVNULL)
         subprocess.run(["true"])
         subprocess.run([sys.executable, "-m", "numscope", "--version"], stdout=subprocess.DEVNULL)
@@ -214,7 +214,7 @@ def test_python_processes_by_subprocess_are_said_not_to_be_watched(run: Run) -> 
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert "src/numscope" not in done.stderr
     why = "a process of its own, put numscope run into its command"
-    assert re.fullmatch(rf"numscope: nothing was watched: `python\S* -c print\(1\) x+…`: {why}; `python -V`: {why}", last_line(done))
+    assert re.fullmatch(rf"numscope: nothing was watched: `python\S* -c`: {why}; `python -V`: {why}", last_line(done))
 
 
 def test_child_that_outlives_the_script_speaks_for_itself(run: Run) -> None:

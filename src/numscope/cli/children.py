@@ -1,7 +1,4 @@
-"""Processes that a script starts: those of ``multiprocessing`` are watched as the script is, of others it is said that they are not.
-
-A child tells the process that ``numscope run`` was called for what it has watched, in a file: it may end in any order and by any means.
-"""
+"""Processes that a script starts: those of ``multiprocessing`` are watched as the script is, of others it is said that they are not."""
 
 from __future__ import annotations
 
@@ -14,14 +11,15 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from numscope.cli.child import ChildRun, ChildWatch, Told
 from numscope.cli.import_hook import when_imported
-from numscope.cli.uncaught import exit_status, hide_our_frames, is_installed, print_stop, print_uncaught
+from numscope.cli.uncaught import hide_our_frames, is_installed
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -30,49 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _RUNNERS = ("torch.multiprocessing", "torch.distributed.elastic", "torch.distributed.launcher")  # of torch, that run a script's functions
-_SPAWN = "torch.multiprocessing.spawn"
 _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
-_MAX_COMMAND = 60  # letters of a command that are shown
-
-
-class ChildWatch(Protocol):
-    """The watch inside a child process."""
-
-    def arm(self) -> None: ...
-
-    def finish(self, error: BaseException | None) -> int | None: ...
-
-    def tell(self, stop: BaseException | None, *, raised: bool) -> None:
-        """Say how the child ended: ``stop`` is numscope's own error, ``raised`` whether the parent gets it as an exception."""
-
-
-@dataclass
-class Told:
-    """What a child process tells.
-
-    Args:
-        watched: what it has watched.
-        status: that of numscope's own error, if one ended the child.
-        raised: whether the parent gets it as an exception.
-        ended: False while the child is at work.
-        pid: the child's process number, set when it is written.
-    """
-
-    watched: Watched
-    status: int = 0
-    raised: bool = False
-    ended: bool = True
-    pid: int = 0
-
-    def write(self, folder: str) -> None:
-        """
-        Raises:
-            OSError: the folder is gone, and with it the process that would have read it.
-        """
-        path = os.path.join(folder, str(os.getpid()))
-        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            json.dump(asdict(self) | {"pid": os.getpid()}, file)
-        os.replace(f"{path}.tmp", f"{path}.json")
 
 
 class Children:
@@ -89,7 +45,7 @@ class Children:
         self._make_watch = make_watch
         self._folder = folder
         self._is_root = not folder
-        self._starting = False
+        self._here = threading.local()  # starting: this thread is about to fork a process of multiprocessing
         self._closed = False
         self._undo = contextlib.ExitStack()
 
@@ -135,25 +91,29 @@ class Children:
 
         @functools.wraps(start)
         def wrapped(process: BaseProcess) -> None:
-            if _is_the_scripts(process):
+            try:
                 self._watch(process)
-            was_starting, self._starting = self._starting, True
+            except Exception as fault:
+                self.gaps.append(f"{process.name}: {type(fault).__name__}: {fault}")
+            self._here.starting = True
             try:
                 start(process)
             except BaseException as error:
                 hide_our_frames(error)
                 raise
             finally:
-                self._starting = was_starting
-                vars(process).pop("run", None)
+                self._here.starting = False
+                if isinstance(vars(process).get("run"), ChildRun):
+                    del vars(process)["run"]
 
         BaseProcess.start = wrapped  # type: ignore[assignment]
         self._undo.callback(setattr, BaseProcess, "start", start)
 
     def _watch(self, process: BaseProcess) -> None:
-        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):
-            self.gaps.append(f"{process.name}: a child process could not import numscope")  # run from a source folder, say
+        if not _is_the_scripts(process):
             return
+        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):  # numscope runs from a source folder, say
+            raise ImportError("a child process would not find numscope")
         self._make_folder()
         self._started.add(process)
         vars(process)["run"] = ChildRun(process, self._make_watch, self._folder)
@@ -185,70 +145,25 @@ class Children:
 
     def _note_command(self, args: Any) -> None:
         with contextlib.suppress(Exception):  # it is the script's, and may be wrong
-            words = (
-                shlex.split(args)
-                if isinstance(args, str)
-                else [os.fsdecode(word) for word in ([args] if hasattr(args, "__fspath__") else args)]
-            )
-            name = os.path.basename(words[0])
-            asker = _asker()
-            if not _PYTHON.fullmatch(name) or any("numscope" in word for word in words) or asker is None:
+            words = shlex.split(args) if isinstance(args, str) else [os.fsdecode(word) for word in args]
+            name, asker = os.path.basename(words[0]), _asker()
+            if asker is None or is_installed(asker.f_code) or not _PYTHON.fullmatch(name) or any("numscope" in word for word in words):
                 return
-            if not is_installed(asker.f_code):
-                command = " ".join([name, *words[1:]])
-                shown = command if len(command) <= _MAX_COMMAND else f"{command[:_MAX_COMMAND]}…"
-                self.gaps.append(f"`{shown}`: a process of its own, put numscope run into its command")
+            shown = " ".join([name, *words[1 : 3 if words[1:2] == ["-m"] else 2]])  # no more: what follows may be secret
+            self.gaps.append(f"`{shown}`: a process of its own, put numscope run into its command")
 
     def _before_fork(self) -> None:
-        if not self._closed and not self._starting and "torch" in sys.modules:
+        if not self._closed and not getattr(self._here, "starting", False) and "torch" in sys.modules:
             with contextlib.suppress(OSError):
                 self._make_folder()
 
     def _in_fork(self) -> None:
         """A child that ``multiprocessing`` has started gets a watch of its own; another one runs bare, and tells when it calls a model."""
-        by_hand = not self._closed and not self._starting
+        by_hand = not self._closed and not getattr(self._here, "starting", False)
         self._closed, self._is_root = True, False
         self._undo.close()
         if by_hand and self._folder and "torch" in sys.modules:
             _note_model(self._folder)
-
-
-class ChildRun:
-    """Stands for the ``run`` of a process object, in the child: the same under watch. Goes through pickle with the process object."""
-
-    def __init__(self, process: BaseProcess, make_watch: Callable[[str], ChildWatch], folder: str) -> None:
-        self._process = process
-        self._make_watch = make_watch
-        self._folder = folder
-
-    def __call__(self) -> None:
-        watch = self._make_watch(self._folder)
-        watch.arm()
-        error: BaseException | None = None
-        try:
-            type(self._process).run(self._process)
-        except BaseException as ended:
-            error = ended
-        stop = error if error is None or exit_status(error) is not None else _told_by_torch(error)
-        try:
-            watch.finish(error)
-        except Exception as late:
-            if exit_status(late) is None:
-                print_uncaught(late)
-            elif error is None:
-                error = stop = late
-        watch.tell(stop, raised=stop is not error)
-        status = None if stop is None else exit_status(stop)
-        if stop is not None and stop is error:
-            print_stop(stop)
-        if status == 0 or (stop is not None and stop is error):
-            raise SystemExit(min(status or 0, 1)) from None  # that of a process whose target has raised
-        if error is not None:
-            try:
-                raise error
-            except BaseException:
-                hide_our_frames(error)
-                raise
 
 
 def _note_model(folder: str) -> None:
@@ -261,17 +176,6 @@ def _note_model(folder: str) -> None:
                 Told(Watched(gaps=[f"{type(module).__name__}: called in a process made by os.fork"])).write(folder)
 
     handle = register_module_forward_pre_hook(note)
-
-
-def _told_by_torch(error: BaseException) -> BaseException | None:
-    """numscope's own error, where ``torch.multiprocessing.spawn`` has put it into a file for the parent and ended the child."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    cause = error.__context__
-    if not isinstance(error, SystemExit) or last is None or last.tb_frame.f_globals.get("__name__") != _SPAWN:
-        return None
-    return cause if cause is not None and exit_status(cause) is not None else None
 
 
 def _is_the_scripts(process: BaseProcess) -> bool:

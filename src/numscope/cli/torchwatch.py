@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from numscope.cli.children import Children, Told
+from numscope.cli.child import Told
+from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
 from numscope.cli.last_line import count, last_line
 from numscope.cli.uncaught import exit_status
