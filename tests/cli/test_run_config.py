@@ -148,7 +148,7 @@ def test_config_that_selects_nothing_stops_the_script_before_its_weights_move(fo
     done = run("--config", "stats.yaml", "--log-dir", "logs", "train.py", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "first line\n")
     assert "Traceback" not in done.stderr
-    assert 'stats.yaml: watched.layers.layer_types: "qkv" is part of no layer\'s name' in done.stderr
+    assert 'stats.yaml: watched.layers.layer_types: "qkv" is neither part of a layer\'s name nor a class' in done.stderr
     assert f"\nnumscope: stopped at {folder / 'train.py'}:" in done.stderr
 
 

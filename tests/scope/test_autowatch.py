@@ -213,4 +213,4 @@ def test_words_of_one_list_may_be_those_of_different_models(tmp_path: Path) -> N
     with AutoWatch(WatchOptions(config=wanted, on_nonfinite=None, log_dir=str(tmp_path))), pytest.raises(numscope.UsageError) as caught:
         other(torch.ones(2, 4), torch.ones(2, 4))
         train(small())
-    assert '"Conv2d" is part of no layer' in str(caught.value) and '"Bilinear" is part' not in str(caught.value)
+    assert '"Conv2d" is neither part of a layer' in str(caught.value) and '"Bilinear" is' not in str(caught.value)
