@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import numscope
-from numscope.summary import compiled as operator
+from numscope.probe.compiled import Graphs
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 
 
@@ -58,8 +58,8 @@ def train(call: Callable[[Tensor], Tensor], model: nn.Module, steps: int = 4) ->
 def observed(monkeypatch: Any) -> list[int]:
     """Counts the calls of our operator from within graphs."""
     calls: list[int] = []
-    original = operator.observe
-    monkeypatch.setattr(operator, "observe", lambda *args: calls.append(1) or original(*args))
+    original = Graphs.arrive
+    monkeypatch.setattr(Graphs, "arrive", lambda *args: calls.append(1) or original(*args))
     return calls
 
 
@@ -150,13 +150,13 @@ def test_dynamo_that_is_loaded_after_the_watch_began_is_left_clean_too() -> None
 import sys, torch
 from torch import nn
 import numscope
-from numscope.summary import compiled
+from numscope.probe.compiled import Graphs
 model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
 assert "torch._dynamo" not in sys.modules
 scope = numscope.watch(model)
 calls = []
-original = compiled.observe
-compiled.observe = lambda *args: calls.append(1) or original(*args)
+original = Graphs.arrive
+Graphs.arrive = lambda *args: calls.append(1) or original(*args)
 call = torch.compile(model, backend="aot_eager", fullgraph=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(3):

@@ -122,17 +122,6 @@ def test_emptied_row_is_bad_no_more(ledger: Ledger) -> None:
     assert ledger.bad() == [] and ledger.numbers(handle).numel == 0
 
 
-def test_absorbed_row_reads_as_if_observed(ledger: Ledger) -> None:
-    other = Ledger()
-    x = torch.tensor([1.0, math.inf])
-    handle = other.observe(x)
-    other.read()
-    block, row, _, _ = other._meta[handle]
-    absorbed = ledger.absorb(block.rows[row].tolist(), x.dtype, (2,))
-    ledger.read()
-    assert ledger.numbers(absorbed) == other.numbers(handle) and ledger.bad() == [absorbed]
-
-
 def test_reset_forgets_everything_and_keeps_the_memory(ledger: Ledger) -> None:
     x = torch.tensor([math.nan])
     for _ in range(10):

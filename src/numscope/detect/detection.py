@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -19,8 +20,10 @@ from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
+from numscope.probe.calls import in_backward
 from numscope.probe.entry import Entry, Leaves
-from numscope.probe.module import Hook, ModuleProbe, in_backward
+from numscope.probe.hook import Hook
+from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Step
 from numscope.records.errors import NonFiniteError
@@ -146,8 +149,7 @@ class Detection:
         call = evidence.calls[-1]
         found = walk.tensors(output, "output")
         call.outputs = [(slot, weakref.ref(t)) for slot, t in found]
-        self.absorb_graphs()
-        if not self._probe.deep or self._probe.compiled.places:
+        if not self._probe.deep:
             evidence.journal.add(entry, Phase.FORWARD, {}, list(found))
         live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
         call_ref = weakref.ref(call)
@@ -161,18 +163,15 @@ class Detection:
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
             self._drop(call)
 
-    def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
-        """A module was called, or the gradient of one of its outputs came."""
-        if entry.is_root:
-            self.absorb_graphs()
-        if self._loss is not None and phase is Phase.BACKWARD:
-            self._own_loss()
-        self.evidence.journal.add(entry, phase, weights, leaves)
+    def tap(self, entry: Entry, leaves: Leaves) -> None:
+        """A module was called."""
+        self.evidence.journal.add(entry, Phase.FORWARD, entry.weights, leaves)
 
-    def absorb_graphs(self) -> None:
-        """What compiled graphs have seen comes before the event of the call around them. Off the host it waits for the judge."""
-        if self._probe.compiled.places and self.evidence.journal.on_host:
-            self.evidence.journal.absorb(self._probe.compiled)
+    def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
+        """The gradient of a module's output came."""
+        if self._loss is not None:
+            self._own_loss()
+        self.evidence.journal.add_gradient(entry, slot, gradient, shape)
 
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor | None) -> None:
         call = call_ref()
@@ -184,7 +183,7 @@ class Detection:
         if self._loss is not None:
             self._guard(self._own_loss)
         if not self._probe.deep:
-            self._guard(self.evidence.journal.add, entry, Phase.BACKWARD, {}, [(entry.gradient_slot(slot), gradient)])
+            self._guard(self.evidence.journal.add_gradient, entry, entry.gradient_slot(slot), gradient)
         self._guard(call.keep, slot, gradient, REPLAY_BYTES)
 
     def _between_calls(self) -> None:
@@ -246,7 +245,7 @@ class Detection:
 
     def _see_loss(self, roots: Sequence[Tensor]) -> None:
         """Among several models it is known by the first gradient whose loss it is."""
-        if self._called and not self.evidence.calls and not self._journals_anything():
+        if self._called and not self.evidence.calls and not self.evidence.journal.events:
             return
         self._loss = Loss.look_at(roots, self.evidence)
         if len(_live) == 1 or not self.evidence.calls:
@@ -258,12 +257,6 @@ class Detection:
         self._judged = self._stale = False
         if loss is not None:
             loss.charge(self.evidence)
-
-    def _journals_anything(self) -> bool:
-        """Whether this model has a part in the step at work. If it runs in a graph compiled after ``watch``, get at its calls."""
-        if self._probe.root_was_traced and self._probe.find_shells():
-            self.evidence.outside.pause()
-        return bool(self.evidence.journal.events) or self._probe.root_was_traced
 
     def _before_step(self, optimizer: Optimizer) -> None:
         self.evidence.outside.pause()

@@ -6,10 +6,10 @@ import itertools
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from numscope.probe import walk
-from numscope.probe.compiled import CompiledRows
 from numscope.probe.entry import Entry, Leaves
 from numscope.records.finding import Frame, Line, Numbers
 from numscope.records.site import Phase, Site
@@ -151,17 +151,17 @@ class Journal:
         self.events.append(event)
         return event
 
+    def add_gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None = None) -> None:
+        """The gradient of a module's output; ``shape``: the output's, where the gradient has another one."""
+        handle = self.ledger.observe(gradient, shape)
+        item = (slot, self.ledger, handle) if handle >= 0 else (slot, None, describe(gradient))
+        self.events.append(Event(entry, Phase.BACKWARD, self.call, [item]))
+
     def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> Event:
         """An event whose tensors were observed already."""
         event = Event(entry, phase, self.call, [(slot, ledger, h) if h >= 0 else (slot, None, "not seen") for slot, h in handles])
         self.events.append(event)
         return event
-
-    def absorb(self, rows: CompiledRows) -> None:
-        """Take over what compiled graphs have seen, an event a module."""
-        for entry, places in rows.read():
-            handles = [(slot, self.ledger.absorb(numbers, dtype, shape)) for slot, numbers, dtype, shape in places]
-            self.add_handles(entry, Phase.FORWARD, self.ledger, handles)
 
     def read(self) -> None:
         self.ledger.read()

@@ -252,7 +252,6 @@ class Judge:
     def _read(self) -> tuple[list[BadLeaf], list[BadLeaf]]:
         """What is bad, and what of it has escaped."""
         journal = self._evidence.journal
-        journal.absorb(self._probe.compiled)
         journal.read()
         bad = journal.bad() if journal.any_bad() else []
         return bad, escaped(self._evidence, bad, self.bad_from_start)

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -21,10 +22,10 @@ from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
+from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
-from numscope.probe.layers import LayerProbe
-from numscope.probe.module import in_backward
+from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.step import Step
@@ -38,7 +39,7 @@ class Inspector:
     """Statistics of one model's steps, until ``close``.
 
     Args:
-        model: the watched module.
+        probe: of the watched module.
         wrapper: what the user gave, perhaps a DDP around it.
         recorder: the plan, and where observations go; or the options to make one with, which is closed with the inspector.
         steps: the model's.
@@ -48,13 +49,14 @@ class Inspector:
     """
 
     def __init__(
-        self, model: nn.Module, wrapper: nn.Module, recorder: Recorder | WatchOptions, steps: Step, *, strict: bool = True
+        self, probe: ModuleProbe, wrapper: nn.Module, recorder: Recorder | WatchOptions, steps: Step, *, strict: bool = True
     ) -> None:
         self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
         self._own_recorder = None if self.recorder is recorder else self.recorder
         self.last: list[Observation] = []
         self.closed = False
-        self._model = model
+        self._probe = probe
+        self._model = probe.root
         self._steps = steps
         self._prefix = ""
         try:
@@ -68,7 +70,7 @@ class Inspector:
         self.fault = ""  # the error of the tool's own that ended the statistics early
         self._leaving = False  # this watch has failed, the other ranks do not know yet
         self._met = False  # in this step, the other ranks
-        self._joint = Joint(model, wrapper, self.recorder, self._prefix)
+        self._joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
         self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
@@ -95,7 +97,6 @@ class Inspector:
         self._board.introduce(self._prefix)
         sites = self._inspection.sites
         self._tally = Tally([site.layout for site in sites], self._cast_on_paper)
-        self._probe = LayerProbe(self._observe, self.failed)  # a graph compiled before finds the one before no more
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
 
@@ -175,7 +176,7 @@ class Inspector:
         wanted = self._inspection.hooks(active.read)
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
-        self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()})
+        self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()}, self)
 
     def _see_before_step(self, optimizer: Optimizer) -> None:
         self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
@@ -259,8 +260,8 @@ class Inspector:
 
     # ---- tensors
 
-    def _observe(self, site: int, tensor: Tensor) -> None:
-        """What hooks see; a distributed tensor counts its own part."""
+    def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        """What the probe shows; a distributed tensor counts its own part."""
         if not in_backward():
             self._steps.forward_begins()
             if site not in self._read:
@@ -269,7 +270,7 @@ class Inspector:
         part = self._joint.part(found, tensor)
         if part is None:
             return
-        tensor = part
+        tensor = part if shape is None else part.reshape(shape)
         self._tally.observe(site, tensor)
         if found.customs or found.statistics:
             self._see_custom(found, tensor)
@@ -360,7 +361,6 @@ class Inspector:
                 self.detach()
             return
         self.fault = f"{type(error).__name__}: {error}"
-        self._probe.paused = True
         self._probe.disarm()
         self._tally.reset()
         self._dynamics.clear()
@@ -393,7 +393,6 @@ class Inspector:
     def detach(self) -> None:
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
-        self._probe.paused = True
         self._probe.disarm()
         self._steps.remove(self)
         self._tally.reset()

@@ -11,7 +11,7 @@ from numscope.config.plan import Asked, Collect, Custom
 from numscope.config.selection import block_of
 from numscope.inspect.tally import Seen
 from numscope.plugins.guarded import Plugins
-from numscope.probe.layers import LayerSites
+from numscope.probe.entry import LayerSites
 from numscope.records.layer import Layer
 from numscope.records.observation import FIELDS, TENSORS, Histogram, Observation, Value
 from numscope.summary.extras import Extra, Layout

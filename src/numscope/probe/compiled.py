@@ -1,82 +1,221 @@
-"""Observation inside compiled graphs: a custom operator that merges a tensor's summary into a row.
+"""Modules inside compiled graphs: hooks that dynamo traces put an operator into the graph, which hands tensors to their probe at run time.
 
-Inside a graph nothing can be appended to a list at run time, so each place gets a fixed row when it is traced, and a second call in
-the same step merges into it. Gradients of outputs inside a compiled graph are not visible to hooks; those of parameters and of the graph's
-own outputs are.
+``numscope::tap`` is declared to have an effect, so that no pass drops, reorders or recomputes it; it reads its tensors and changes nothing.
+It finds the probe by a number that is written into the graph: a graph keeps no probe alive, and one whose probe is gone shows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import importlib.util
+import itertools
+import logging
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from numscope.probe import walk
-from numscope.summary.compiled import register
-from numscope.summary.state import EMPTY_ROW, ROW_BYTES, Groups
+from numscope.probe.entry import Entry, Leaves, Wanted
+from numscope.records.site import Phase
 
-if TYPE_CHECKING:
-    from numscope.probe.entry import Entry
+log = logging.getLogger("numscope")
 
-CAPACITY = 8192  # rows a device: 1 MiB; places traced beyond it stay unseen
+_task = torch._C._current_graph_task_id
+
+# Hooks on tensors inside a graph: torch 2.10 breaks the graph there.
+GRADIENTS = importlib.util.find_spec("torch._higher_order_ops.register_hook") is not None
+
+# A layer's own part of a gradient is read where the layer takes its input, and that must be one place.
+_USES_INPUT_ONCE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm)
 
 
-class CompiledRows:
-    """Rows of the places inside compiled graphs, in the order in which they were traced."""
+class Place(NamedTuple):
+    """Where in a graph tensors are shown.
 
-    def __init__(self) -> None:
-        register()
-        self.places: list[tuple[Entry, str, str, torch.dtype, tuple[int, ...]]] = []  # entry, slot, device, dtype, shape
-        self.blocks: dict[str, Tensor] = {}
+    Args:
+        told: to the listener, as a call of the module or as a gradient of its output.
+        slots: for each leaf its name; what it is if it is no tensor, else ""; the number of the site that statistics want it at, or "".
+    """
 
-    @property
-    def nbytes(self) -> int:
-        return len(self.blocks) * CAPACITY * ROW_BYTES
+    entry: Entry
+    phase: Phase
+    told: bool
+    slots: tuple[tuple[str, str, str], ...]
 
-    def allocate(self, entry: Entry, slot: str, device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-        """A row for a place; -1 when there is none left. Runs while dynamo traces, never in the graph."""
-        for row, place in enumerate(self.places):
-            if place[0] is entry and place[1] == slot and place[2] == device:
-                return row
-        if len(self.places) >= CAPACITY:
-            return -1
-        if device not in self.blocks:
-            self.blocks[device] = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").repeat(CAPACITY, 1).to(device)
-        self.places.append((entry, slot, device, dtype, shape))
+
+class Receiver(Protocol):
+    """What tensors inside compiled graphs are handed to, to be read at once: the graph may write over their memory afterwards."""
+
+    def tell(self, entry: Entry, leaves: Leaves) -> None:
+        """A module was called."""
+
+    def tell_gradient(self, entry: Entry, slot: str, gradient: Tensor) -> None:
+        """The gradient of a module's output came."""
+
+    def show(self, site: int, tensor: Tensor) -> None:
+        """A tensor that statistics want."""
+
+
+class Graphs:
+    """The places of one probe in compiled graphs.
+
+    Args:
+        receiver: gets what they show.
+
+    *Cost:* 1 ms, the first time. At run time 10 µs a module call. A graph must write a tensor out for it, also where it had fused it away.
+    """
+
+    def __init__(self, receiver: Receiver) -> None:
+        _register()
+        self.places: list[Place] = []
+        self._number = next(_numbers)
+        self._receiver = receiver
+        _graphs[self._number] = self
+
+    def place(self, entry: Entry, phase: Phase, told: bool, slots: tuple[tuple[str, str, str], ...]) -> int:
+        """The number of a place. Runs while dynamo traces, never in the graph."""
+        place = Place(entry, phase, told, slots)
+        for number, known in enumerate(self.places):
+            if known == place:
+                return number
+        self.places.append(place)
         return len(self.places) - 1
 
-    def read(self) -> list[tuple[Entry, list[tuple[str, list[float], torch.dtype, tuple[int, ...]]]]]:
-        """What the graphs' rows hold, a module at a time, and empty them.
+    def arrive(self, place: int, tensors: Sequence[Tensor]) -> None:
+        """A graph has come to a place."""
+        entry, phase, told, slots = self.places[place]
+        coming = iter(tensors)
+        leaves: Leaves = []
+        for slot, what, site in slots:
+            # A tensor object of its own: compiled code writes into one object's memory again, untold by its version, and a ledger would
+            # take it for one that it has read.
+            leaf: Any = next(coming).detach() if not what else None if what == walk.NONE else what
+            leaves.append((slot, leaf))
+            if site:
+                self._receiver.show(int(site), leaf)
+        if told and phase is Phase.FORWARD:
+            self._receiver.tell(entry, leaves)
+        elif told:
+            self._receiver.tell_gradient(entry, *leaves[0])
 
-        Returns: for each module its places' slot, row, dtype and shape. *Cost:* one copy a device, if any graph ran.
+    # ---- in hooks, while dynamo traces them
+
+    def take_input(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Tap a module's own part in its input's gradient; to be called in a forward pre-hook.
+
+        Only for modules that use their input once, as a Linear or a convolution does. Others would have their parts added up before they
+        join the other consumers' parts, and a sum in another order rounds otherwise.
+
+        Returns: what the module must get in place of its arguments; None: nothing else.
         """
-        if not self.places:
-            return []
-        host = {device: block[: len(self.places)].to("cpu") for device, block in self.blocks.items()}
-        found: dict[int, tuple[Entry, list[tuple[str, list[float], torch.dtype, tuple[int, ...]]]]] = {}
-        for row, (entry, slot, device, dtype, shape) in enumerate(self.places):
-            numbers = host[device][row].tolist()
-            if any(numbers[:6]):
-                found.setdefault(id(entry), (entry, []))[1].append((slot, numbers, dtype, shape))
-        for block in self.blocks.values():
-            block[: len(self.places)] = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
-        return list(found.values())
+        x, dgrad = args[0] if args else None, wanted.marks[3]
+        if not dgrad or not isinstance(x, Tensor) or not _uses_input_once(type(module)) or not _has_gradient(x):
+            return None
+        own = x.view_as(x)
+        self._tap_gradient(_place(self, entry, Phase.BACKWARD, False, (("", "", dgrad),)), own)
+        return own, *args[1:]
 
-    def trace(self, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-        """Put an observing operator into the graph for each floating-point tensor of a module call."""
+    def take_output(
+        self,
+        entry: Entry,
+        wanted: Wanted,
+        gradients: bool,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        output: Any,
+    ) -> None:
+        """Tap a module call's leaves, and the gradients of its outputs in each backward; ``gradients``: where leaves are wanted, too."""
+        told, sites = wanted.leaves, wanted.sites
+        if not told and sites is None:
+            return
+        marks = {"input": "", "output": ""}  # of the first floating-point tensor among them
+        if sites is not None and (torch.is_grad_enabled() or module.training or sites.evaluation):
+            marks = {"input": wanted.marks[0], "output": wanted.marks[1]}
+        slots: list[tuple[str, str, str]] = []
+        tensors: list[Tensor] = []
         for slot, leaf in walk.leaves(args, kwargs, output):
-            if isinstance(leaf, Tensor) and leaf.is_floating_point():
-                device = str(leaf.device)
-                row = _place(self, entry, slot, device, leaf.dtype, tuple(leaf.shape))
-                if row >= 0:
-                    torch.ops.numscope.observe(leaf.detach(), self.blocks[device], row, int(Groups.HEALTH))
+            mark = ""
+            if isinstance(leaf, Tensor):
+                if walk.is_inexact(leaf):
+                    mark = marks.pop(slot.partition("[")[0], "")
+                if told or mark:
+                    slots.append((slot, "", mark))
+                    tensors.append(leaf.detach())
+            elif told:
+                slots.append((slot, walk.NONE if leaf is None else walk.NOT_A_TENSOR, ""))
+        if tensors:
+            torch.ops.numscope.tap(tensors, self._number, _place(self, entry, Phase.FORWARD, told, tuple(slots)), False)
+        told, mark = told and gradients, wanted.marks[2]
+        for slot, leaf in walk.tensors(output, "output") if told or mark else ():
+            own = ""
+            if walk.is_inexact(leaf):
+                own, mark = mark, ""
+            if (told or own) and _has_gradient(leaf):
+                self._tap_gradient(_place(self, entry, Phase.BACKWARD, told, ((f"grad {slot}", "", own),)), leaf)
+
+    def _tap_gradient(self, place: int, tensor: Tensor) -> None:
+        number = self._number
+
+        def seen(gradient: Tensor | None) -> None:
+            if gradient is not None:  # run in plain Python, where the hook is traced as a graph of its own: the outermost module's
+                torch.ops.numscope.tap([gradient], number, place, True)
+
+        tensor.register_hook(seen)  # type: ignore[no-untyped-call]
 
 
-def _place(rows: CompiledRows, entry: Entry, slot: str, device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-    return rows.allocate(entry, slot, device, dtype, shape)
+def _uses_input_once(kind: type[nn.Module]) -> bool:
+    """Those, what ``numscope.precision`` makes of them, and its own GEMM layers."""
+    return getattr(kind, "_numscope_origin", kind) in _USES_INPUT_ONCE or hasattr(kind, "_numscope_gemm")
+
+
+def _has_gradient(tensor: Tensor) -> bool:
+    """Whether a hook can be put on a tensor. Not on a parameter: it would stay there."""
+    return GRADIENTS and tensor.requires_grad and torch.is_grad_enabled() and not isinstance(tensor, nn.Parameter)
+
+
+def _place(graphs: Graphs, entry: Entry, phase: Phase, told: bool, slots: tuple[tuple[str, str, str], ...]) -> int:
+    return graphs.place(entry, phase, told, slots)
 
 
 # What torch.compiler.assume_constant_result does, which would load dynamo: 2 s that an uncompiled run need not spend.
 _place._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+# ---- the operator
+
+_library: Any = None
+_graphs: weakref.WeakValueDictionary[int, Graphs] = weakref.WeakValueDictionary()
+_numbers = itertools.count()  # not given twice
+
+
+def _register() -> None:
+    """Make ``torch.ops.numscope.tap(Tensor[] xs, int probe, int place, bool is_gradient) -> ()`` callable; calling twice does no harm."""
+    global _library
+    if _library is not None:
+        return
+    from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+    untyped: Any = torch.library
+    library = untyped.Library("numscope", "FRAGMENT")
+    tags = [torch.Tag.pt2_compliant_tag]
+    if hasattr(torch.Tag, "cudagraph_unsafe"):  # a replayed CUDA graph would run no Python
+        tags.append(torch.Tag.cudagraph_unsafe)
+    library.define("tap(Tensor[] xs, int probe, int place, bool is_gradient) -> ()", tags=tuple(tags))
+    library.impl("tap", _tap, "CompositeExplicitAutograd")
+    library.impl("tap", torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake("numscope::tap", _tap_nothing, lib=library)
+    _register_effectful_op(torch.ops.numscope.tap.default, _EffectType.ORDERED)
+    _library = library  # the registration lives as long as this object
+
+
+def _tap(xs: Sequence[Tensor], probe: int, place: int, is_gradient: bool) -> None:
+    graphs = _graphs.get(probe)
+    if graphs is not None and (is_gradient or _task() == -1):  # else a forward that is recomputed for a backward
+        graphs.arrive(place, xs)
+
+
+def _tap_nothing(xs: Sequence[Tensor], probe: int, place: int, is_gradient: bool) -> None:
+    return None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from numscope.probe import walk
-from numscope.probe.module import Hook
+from numscope.probe.hook import Hook
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CAST = "ToCopyBackward0"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+
+SHELL = "OptimizedModule"  # what torch.compile makes of a module; by name, since to import it would load dynamo
 
 _undo: list[Callable[[], None]] = []
 
@@ -38,6 +41,41 @@ def drop_graphs() -> None:
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:
         dynamo.reset()
+
+
+def shells_of(module: nn.Module) -> list[nn.Module]:
+    """What ``torch.compile`` has made of a module. *Cost:* one walk over all objects."""
+    return [o for o in gc.get_objects() if type(o).__name__ == SHELL and getattr(o, "_orig_mod", None) is module]
+
+
+def wrap_compiled(
+    module: nn.Module,
+    before: Callable[[tuple[Any, ...], Mapping[str, Any]], None],
+    after: Callable[[Any, bool], None],
+) -> Callable[[], None] | None:
+    """Be told of the calls of a module whose ``compile`` method was called: its own hooks run inside the graph.
+
+    Args:
+        before: gets a call's arguments.
+        after: gets its output, and whether it raised.
+
+    Returns: what ends it; None: the module is not compiled.
+    """
+    impl: Any = module._compiled_call_impl
+    if impl is None:
+        return None
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        output = None
+        try:
+            before(args, kwargs)
+            output = impl(*args, **kwargs)
+            return output
+        finally:
+            after(output, output is None and sys.exc_info()[0] is not None)
+
+    module._compiled_call_impl = call
+    return partial(setattr, module, "_compiled_call_impl", impl)
 
 
 def foretell_compiled(told: Callable[[nn.Module, tuple[Any, ...]], None]) -> Callable[[], None]:

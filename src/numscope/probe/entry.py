@@ -1,21 +1,26 @@
-"""A watched module as probes and journals know it."""
+"""A watched module as probes and journals know it, and what is wanted of it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 Leaves = list[tuple[str, Any]]
 
 
 class Entry:
-    """One watched module as probes and journals know it; the module itself is not kept."""
+    """One watched module as probes and journals know it; the module itself is not kept, but its own parameters, as they change."""
 
-    __slots__ = ("cls", "gradient_slots", "is_root", "name")
+    __slots__ = ("cls", "gradient_slots", "is_root", "name", "weights")
 
-    def __init__(self, name: str, cls: str, is_root: bool = False) -> None:
+    def __init__(self, name: str, cls: str, is_root: bool = False, weights: Mapping[str, Tensor | None] | None = None) -> None:
         self.is_root = is_root
         self.name = name
         self.cls = cls
+        self.weights: Mapping[str, Tensor | None] = {} if weights is None else weights
         self.gradient_slots: dict[str, str] = {}
 
     def parameter(self, slot: str) -> str:
@@ -27,3 +32,47 @@ class Entry:
         if found is None:
             found = self.gradient_slots[slot] = f"grad {slot}"
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSites:
+    """Where statistics of a layer's tensors go: an index for each tensor that is wanted at this step, else None.
+
+    Args:
+        evaluation: also in forwards in evaluation mode without gradients.
+    """
+
+    activation: int | None = None
+    output: int | None = None
+    gradient: int | None = None
+    dgrad: int | None = None
+    evaluation: bool = False
+
+    @property
+    def any(self) -> bool:
+        return not self.activation == self.output == self.gradient == self.dgrad is None
+
+
+class Wanted(NamedTuple):
+    """What is wanted of one module at this step.
+
+    Args:
+        calls: its outermost calls are told.
+        leaves: each of its calls is told, with its leaves and their gradients.
+        sites: what statistics want.
+        marks: the same for dynamo, to which text is constant while a number may vary: activation, output, gradient, dgrad; "": not wanted.
+    """
+
+    calls: bool = False
+    leaves: bool = False
+    sites: LayerSites | None = None
+    marks: tuple[str, str, str, str] = ("", "", "", "")
+
+    @classmethod
+    def of(cls, calls: bool, leaves: bool, sites: LayerSites | None) -> Wanted:
+        if sites is None:
+            return cls(calls, leaves)
+        activation, output, gradient, dgrad = (
+            "" if site is None else str(site) for site in (sites.activation, sites.output, sites.gradient, sites.dgrad)
+        )
+        return cls(calls, leaves, sites, (activation, output, gradient, dgrad))

@@ -1,4 +1,4 @@
-"""The module probe: forward hooks and output-gradient hooks make a model's tensors visible to a tap.
+"""The module probe: hooks make a model's tensors visible, to a listener that is told of all of them and to a reader that wants some.
 
 Tensor hooks rather than full-backward module hooks: the latter wrap inputs and outputs in an extra autograd node, which breaks in-place
 operations and changes the graph. A tensor hook that returns None changes nothing.
@@ -6,7 +6,6 @@ operations and changes the graph. A tensor hook that returns None changes nothin
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -16,65 +15,44 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from numscope.probe import walk
-from numscope.probe.compiled import CompiledRows
-from numscope.probe.entry import Entry, Leaves
+from numscope.probe import optimizer, walk
+from numscope.probe.calls import CallListener, Calls, in_backward
+from numscope.probe.compiled import GRADIENTS, Graphs
+from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
+from numscope.probe.dynamo import SHELL, shells_of, wrap_compiled
+from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
+from numscope.probe.hook import Hook
 from numscope.probe.naming import class_name, qualified_names
-from numscope.records.site import Phase
 
 
-class Listener(Protocol):
-    """What a module probe tells; all that it knows of the rest."""
+class Listener(CallListener, Protocol):
+    """What is told of calls."""
 
-    def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """An outermost call begins."""
+    def tap(self, entry: Entry, leaves: Leaves) -> None:
+        """A module was called: its leaves with their slots, in order."""
 
-    def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
-        """An outermost call has returned, or raised."""
-
-    def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
-        """A module was called (or an output's gradient came): its own weights, its leaves with their slots, in order."""
+    def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
+        """An output's gradient came; ``shape``: the output's, where the gradient has another one."""
 
     def failed(self, error: Exception) -> None:
-        """The tool itself failed; the probe is off."""
+        """The tool itself failed; the listener is told nothing more."""
+
+
+class Reader(Protocol):
+    """What wants some tensors of some modules."""
+
+    def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        """A tensor that is wanted; ``shape``: in which it is meant, where it has another one."""
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed; the reader is shown nothing more."""
 
 
 _task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
-
-
-def in_backward() -> bool:
-    """Whether autograd is at work on this thread: a forward that runs now is a recomputation for activation checkpointing."""
-    return _task() != -1
-
-
-class Hook(partial[None]):
-    """A hook that stays with the object it was put on: a copy, in memory or in a file, gets one in its place that does nothing.
-
-    ``copy.deepcopy(model)`` would else copy the watch, and ``torch.save(model)`` try to write it. What stands in needs no numscope to load.
-    """
-
-    __torch_unserializable__ = True  # no warning from torch when a tensor that has it is saved
-
-    def __deepcopy__(self, memo: object) -> Callable[..., None]:
-        return nullcontext().__exit__
-
-    def __reduce__(self) -> Any:
-        return getattr, (nullcontext(), "__exit__")
-
-
-def _calls_itself(module: nn.Module) -> bool:
-    """Whether the call that is beginning is inside another call of the same module."""
-    frame = sys._getframe(1)
-    calls = 0
-    while calls < 2 and (outer := frame.f_back) is not None:
-        frame = outer
-        calls += frame.f_code is _CALL and frame.f_locals.get("self") is module
-    return calls == 2
-
-
-_CALL = nn.Module._call_impl.__code__
+_jit_tracing = torch._C._get_tracing_state
 
 
 def can_be_hooked(module: nn.Module) -> bool:
@@ -82,11 +60,8 @@ def can_be_hooked(module: nn.Module) -> bool:
     return not isinstance(module, torch.jit.ScriptModule)
 
 
-_NO_WEIGHTS: dict[str, Tensor | None] = {}
-
-
 def _note_trace(probe: ModuleProbe) -> int:
-    probe.root_was_traced = True
+    probe.find_shells()
     return 0
 
 
@@ -94,79 +69,126 @@ _note_trace._dynamo_marked_constant = True  # type: ignore[attr-defined]  # runs
 
 
 class ModuleProbe:
-    """Hooks on every module below ``root`` (or on the root alone), until ``detach``.
+    """Hooks on the modules of a model, on each as far as something is wanted of it: a model of which nothing is wanted runs bare.
+
+    A listener is told of calls from ``attach`` to ``detach``; a reader is shown tensors from ``arm`` to ``disarm``.
 
     Args:
         root: the watched model.
-        listener: gets the calls.
-        deep: every module; otherwise only the root's outermost calls are told.
-        gradients: hook the gradients of outputs.
         errors: exceptions that go through to the training script.
-        hooked: False: names only, the model runs bare.
 
     *Cost:* 2 hook calls a module call, about 5 µs together; one tensor hook an output.
     """
 
-    def __init__(
-        self,
-        root: nn.Module,
-        listener: Listener,
-        *,
-        deep: bool = True,
-        gradients: bool = True,
-        errors: tuple[type[Exception], ...] = (),
-        hooked: bool = True,
-    ) -> None:
+    def __init__(self, root: nn.Module, errors: tuple[type[Exception], ...] = ()) -> None:
         self.root = root
-        self.listener = listener
-        self.deep = deep
-        self.gradients = gradients
         self.errors = errors
-        self.hooked = hooked
-        self.paused = False  # during a replay, and on batches that are off schedule
+        self.deep = False  # the listener is told of each module's calls, else of outermost ones
+        self.paused = False  # during a replay
         self.names = qualified_names(root)
-        self.entries = {m: Entry(name, class_name(m), m is root) for m, name in self.names.items()}
+        self.entries = {m: Entry(name, class_name(m), m is root, m._parameters) for m, name in self.names.items()}
         self._by_name = {entry.name: entry for entry in self.entries.values()}
-        self.compiled = CompiledRows()
-        self.root_was_traced = False  # somebody compiled the root after the watch began: its calls are inside a graph
-        self._active: nn.Module | None = None
-        self._depth = 0
-        self._thread = 0  # of the outermost call
-        self._shells: list[nn.Module] = []
-        self._handles: list[Any] = []
-        self._compiled_calls: list[tuple[nn.Module, Any]] = []
-        self._deep_handles: list[Any] = []
-        if hooked:
-            self._hook(root, self.entries[root], self._handles)
-        for module, entry in self.entries.items() if hooked else ():
-            if module._compiled_call_impl is not None:  # module.compile(): its own hooks run inside the graph, so its call is wrapped
-                self._wrap_compiled(module, entry)
-        if deep:
-            self.deepen()
+        self._listener: Listener | None = None
+        self._calls: Calls | None = None
+        self._gradients = False
+        self._reader: Reader | None = None
+        self._sites: dict[nn.Module, LayerSites] = {}
+        self._hooked: dict[nn.Module, tuple[Wanted, tuple[RemovableHandle, ...]]] = {}
+        self._leaf_handles: list[Any] = []
+        self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
+        self._graphs = Graphs(self)
+        self._shells: list[nn.Module] = []  # around the root
+        self._wrapped: dict[nn.Module, Callable[[], None]] = {}  # modules that are compiled by their own method, with what unwraps them
 
-    def deepen(self) -> None:
-        """Hook every module below the root."""
-        self.deep = True
-        if not self._deep_handles:
-            for module, entry in self.entries.items():
-                if module is not self.root:
-                    self._hook(module, entry, self._deep_handles)
+    # ---- what is wanted
 
-    def flatten(self) -> None:
-        """Leave the root's hooks alone; the modules below run bare."""
-        self.deep = False
-        while self._deep_handles:
-            self._deep_handles.pop().remove()
+    def attach(self, listener: Listener, *, deep: bool, gradients: bool) -> None:
+        """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
+        self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
+        for module in self.entries:
+            self._wrap_compiled(module)
+        self.deepen(deep)
 
-    def _hook(self, module: nn.Module, entry: Entry, handles: list[Any]) -> None:
-        if can_be_hooked(module):
-            handles.append(module.register_forward_pre_hook(Hook(self._before, entry), with_kwargs=True))
-            handles.append(module.register_forward_hook(Hook(self._after, entry), with_kwargs=True, always_call=True))
+    def deepen(self, deep: bool) -> None:
+        """Tell the listener of each module's calls from now on, or no longer."""
+        self.deep = deep
+        self._hook_as_wanted()
+
+    def detach(self) -> None:
+        """Tell the listener nothing more."""
+        self._listener = self._calls = None
+        self.deepen(False)
+        while self._wrapped:
+            self._wrapped.popitem()[1]()
+
+    @property
+    def attached(self) -> bool:
+        return self._listener is not None
+
+    def arm(self, layers: Mapping[nn.Module, LayerSites], reader: Reader) -> None:
+        """Show a reader these modules' tensors and no others."""
+        self._reader = reader
+        self._sites = {module: sites for module, sites in layers.items() if sites.any}
+        for module in self._sites:
+            if module not in self.entries:  # put into the model since the last ``refresh``, which will name it
+                self.entries[module] = Entry("", class_name(module), weights=module._parameters)
+        self._hook_as_wanted()
+
+    def disarm(self) -> None:
+        """Show the reader nothing more."""
+        self._reader, self._sites = None, {}
+        self.forget_step()
+        self._hook_as_wanted()
+
+    @property
+    def armed(self) -> bool:
+        return bool(self._sites)
+
+    def forget_step(self) -> None:
+        """What would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that were interrupted."""
+        while self._leaf_handles:
+            self._leaf_handles.pop().remove()
+        self._edges.clear()
+
+    def _hook_as_wanted(self) -> None:
+        """What is hooked as wanted already stays as it is: compiled code is guarded by its hooks.
+
+        It is guarded by the ids of hooks that are always called, too. Theirs stay while something else is wanted of a module.
+        """
+        calls, root = self.attached, self.entries[self.root]
+        for module, entry in (*self.entries.items(), *((shell, root) for shell in self._shells)):
+            # A compiled shell's leaves are those of the module inside it, which has its own hooks.
+            leaves = self.deep and not (GRADIENTS and type(module).__name__ == SHELL)
+            wanted = Wanted.of(calls and (self.deep or entry.is_root), leaves, self._sites.get(module))
+            known, handles = self._hooked.get(module, (Wanted(), ()))
+            if wanted == known or not can_be_hooked(module):
+                continue
+            if not (known.calls and wanted.calls):
+                for handle in handles:
+                    handle.remove()
+                handles = _register(module, wanted)
+            self._hooked[module] = wanted, handles
+            if handles:
+                before, after = handles
+                module._forward_pre_hooks[before.id] = Hook(self._before, entry, wanted)
+                module._forward_hooks[after.id] = Hook(self._after, entry, wanted)
+                # For the reader before all other hooks: tensor parallelism's own turn a distributed output into its local part. But the
+                # outputs of the outermost call are told as the script gets them.
+                first = wanted.sites is not None and not (wanted.calls and entry.is_root)
+                hooks: Any = module._forward_hooks  # an OrderedDict, which torch's annotation does not say
+                hooks.move_to_end(after.id, last=not first)
+
+    # ---- the model
 
     @property
     def active(self) -> bool:
         """Whether an outermost call is running."""
-        return self._active is not None
+        return self._calls is not None and self._calls.module is not None
+
+    @property
+    def in_graphs(self) -> bool:
+        """Whether some of the modules' calls were traced into compiled graphs."""
+        return bool(self._graphs.places)
 
     def refresh(self) -> list[nn.Module]:
         """Take up the modules that were put into the model since, as adapters are. *Cost:* a look at each child, 0.1 µs.
@@ -179,116 +201,163 @@ class ModuleProbe:
         new = [module for module in names if module not in self.names]
         self.names.update(names)
         for module, name in names.items():
-            entry = self.entries.setdefault(module, Entry(name, class_name(module)))
+            entry = self.entries.setdefault(module, Entry(name, class_name(module), weights=module._parameters))
             entry.name = name
         self._by_name = {entry.name: entry for entry in self.entries.values()}
-        if self.deep:
-            for module in new:
-                self._hook(module, self.entries[module], self._deep_handles)
+        self._hook_as_wanted()
         return new
 
     def entry_of(self, module_name: str) -> Entry:
         """The entry of a module by its name."""
         return self._by_name[module_name]
 
-    def find_shells(self) -> bool:
-        """Hook the compiled wrappers around the root, whose calls are plain Python.
+    def find_shells(self) -> None:
+        """The root is being traced into a graph: hook what is called in plain Python around it. *Cost:* one walk over all objects."""
+        self._wrap_compiled(self.root)
+        self._shells += [shell for shell in shells_of(self.root) if shell not in self._shells]
+        self._hook_as_wanted()
 
-        Returns: whether there are new ones. *Cost:* one walk over all objects.
-        """
-        self.root_was_traced = False
-        found = False
-        for shell in [o for o in gc.get_objects() if type(o).__name__ == "OptimizedModule" and getattr(o, "_orig_mod", None) is self.root]:
-            if shell not in self._shells:
-                self._shells.append(shell)
-                self._hook(shell, self.entries[self.root], self._handles)
-                found = True
-        return found
+    def _wrap_compiled(self, module: nn.Module) -> None:
+        entry = self.entries[module]
+        if module not in self._wrapped:
+            unwrap = wrap_compiled(module, partial(self._enter, entry, module), partial(self._leave, entry, module))
+            if unwrap is not None:
+                self._wrapped[module] = unwrap
+
+    def _enter(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._calls is not None and not self.paused and not torch.compiler.is_compiling():
+            self._guard(self._calls.before, entry, module, args, kwargs)
+
+    def _leave(self, entry: Entry, module: nn.Module, output: Any, failed: bool) -> None:
+        if self._calls is not None and not self.paused and not torch.compiler.is_compiling():
+            self._guard(self._calls.after, entry, module, output, failed)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin the outermost call of the root that is already on its way (the probe was attached inside it)."""
-        self._active, self._depth, self._thread = self.root, 1, get_ident()
-        self._guard(self.listener.enter, self.root, self.entries[self.root], args, kwargs)
-
-    def detach(self) -> None:
-        """Remove every hook."""
-        self.flatten()
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        for module, impl in self._compiled_calls:
-            module._compiled_call_impl = impl
-        self._compiled_calls.clear()
-        self._shells.clear()
-        self._active = None
+        if self._calls is not None:
+            self._guard(self._calls.begin, self.entries[self.root], self.root, args, kwargs)
 
     # ---- hooks
 
-    def _before(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _before(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        sites = wanted.sites
         if torch.compiler.is_compiling():
-            if entry.is_root:
+            if wanted.calls and entry.is_root:
                 _note_trace(self)
-            return
-        if self.paused:
-            return
-        if module is self._active and self._thread == get_ident():
-            self._depth += 1
-            if not _calls_itself(module):  # the call before was left by an interrupt, of which torch tells no hook
-                self._active = None
-                self._guard(self.listener.leave, module, entry, None, True)
-        if self._active is None and not in_backward():
-            self._active, self._depth, self._thread = module, 1, get_ident()
-            self._guard(self.listener.enter, module, entry, args, kwargs)
+            taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
+            return None if taken is None else (taken, kwargs)
+        if self.paused or optimizer.is_paused():
+            return None
+        if sites is not None and sites.dgrad is not None:
+            self._guard_reader(self._note_input, module, args, kwargs)
+        calls = self._calls if wanted.calls else None
+        if calls is not None and (calls.module is None or calls.module is module):
+            self._enter(entry, module, args, kwargs)
+        return None
 
-    def _after(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _after(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if torch.compiler.is_compiling():
-            if self.deep:
-                self.compiled.trace(entry, args, kwargs, output)
+            if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
+                self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
-        if self.paused:
+        if self.paused or optimizer.is_paused():
             return
         failed = output is None and sys.exc_info()[0] is not None
-        if self.deep and not failed:
+        if not failed and (wanted.leaves or wanted.sites is not None):
             try:  # _guard, without the frame: this is the hot path
-                self._see(entry, module, args, kwargs, output)
+                self._see(entry, wanted, module, args, kwargs, output)
             except self.errors:
                 raise
             except Exception as error:
                 self._fail(error)
-        if module is self._active and self._thread == get_ident():
-            self._depth -= 1
-            if self._depth == 0:
-                self._active = None
-                self._guard(self.listener.leave, module, entry, output, failed)
+        if wanted.calls and self._calls is not None and self._calls.module is module:
+            self._leave(entry, module, output, failed)
 
-    def _see(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _see(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         plain = isinstance(output, Tensor)
-        if _task() == -1:  # in_backward()
+        listener = self._listener if wanted.leaves else None
+        if listener is not None and _task() == -1:  # in_backward()
             if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
             else:
                 found = walk.leaves(args, kwargs, output)
-            self.listener.tap(entry, Phase.FORWARD, module._parameters, found)
-        if not self.gradients or not _grad_enabled():
+            self._guard(listener.tap, entry, found)
+        sites, given = wanted.sites, None
+        if sites is not None and _jit_tracing() is None:
+            given = walk.first_inexact(output)
+            self._guard_reader(self._show_call, sites, module, args, kwargs, output, given)
+        hears = listener is not None and self._gradients
+        if not (hears or given is not None) or not _grad_enabled():
             return
-        if plain:
-            if output.requires_grad and not output.is_leaf:
-                output.register_hook(Hook(self._gradient, entry, "grad output"))
-        else:
-            for slot, leaf in walk.tensors(output, "output"):
-                if leaf.requires_grad and not leaf.is_leaf:  # a hook on a leaf would outlive the step
-                    hook = Hook(self._gradient, entry, entry.gradient_slot(slot))
-                    leaf.register_hook(hook)  # type: ignore[no-untyped-call]
+        for slot, leaf in (("output", output),) if plain else walk.tensors(output, "output"):
+            site = None
+            if leaf is given and sites is not None:
+                site, given = sites.gradient, None
+            if leaf.requires_grad and (site is not None or (hears and not leaf.is_leaf)):
+                # A module that works in place on a view makes autograd forget the hooks on it.
+                base = walk.own_base(output, args, kwargs)
+                hook = Hook(self._gradient, entry if hears else None, entry.gradient_slot(slot), site, None if base is None else leaf.shape)
+                handle = (leaf if base is None else base).register_hook(hook)
+                if leaf.is_leaf:  # it would outlive the step
+                    self._leaf_handles.append(handle)
 
-    def _gradient(self, entry: Entry, slot: str, gradient: Tensor | None) -> None:
-        # None: the node has several outputs, and this one gets no gradient
-        if gradient is not None and not self.paused and not torch.compiler.is_compiling():
-            try:
-                self.listener.tap(entry, Phase.BACKWARD, _NO_WEIGHTS, [(slot, gradient)])
-            except self.errors:
-                raise
-            except Exception as error:
-                self._fail(error)
+    def _note_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Where the input stands, of which the call's own part of the gradient is wanted."""
+        taken = _taken(args, kwargs)
+        self._edges.setdefault((module, get_ident()), []).append(None if taken is None else input_edge(taken))
+
+    def _show_call(
+        self,
+        sites: LayerSites,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        output: Any,
+        given: Tensor | None,
+    ) -> None:
+        """What the reader wants of a call, but for the output's gradient."""
+        edges = self._edges.get((module, get_ident())) if sites.dgrad is not None else None
+        edge = edges.pop() if edges else None
+        if not in_backward() and (_grad_enabled() or module.training or sites.evaluation):  # in backward: recomputed for checkpointing
+            taken = None if sites.activation is None else _taken(args, kwargs)
+            if sites.activation is not None and taken is not None:
+                self.show(sites.activation, taken)
+            if sites.output is not None and given is not None:
+                self.show(sites.output, given)
+        if edge is not None and sites.dgrad is not None and given is not None and given.requires_grad and _grad_enabled():
+            watch_dgrad(edge, output, partial(self.show, sites.dgrad))
+
+    def _gradient(self, entry: Entry | None, slot: str, site: int | None, shape: torch.Size | None, gradient: Tensor | None) -> None:
+        if gradient is None or torch.compiler.is_compiling():  # None: the node has several outputs, and this one gets no gradient
+            return
+        if entry is not None:
+            self.tell_gradient(entry, slot, gradient, shape)
+        if site is not None:
+            self.show(site, gradient, shape)
+
+    # ---- what hooks and compiled graphs show
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether what is running is no replay."""
+        return not (self.paused or optimizer.is_paused())
+
+    def tell(self, entry: Entry, leaves: Leaves) -> None:
+        """A module's call, from within a graph."""
+        if self._listener is not None and self.is_listening:
+            self._guard(self._listener.tap, entry, leaves)
+
+    def tell_gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None = None) -> None:
+        """The gradient of a module's output."""
+        if self._listener is not None and self.is_listening:
+            self._guard(self._listener.gradient, entry, slot, gradient, shape)
+
+    def show(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        """What the reader wants."""
+        if self._reader is not None and self.is_listening:
+            self._guard_reader(self._reader.observe, site, tensor, shape)
+
+    # ---- errors of the tool: never the run's end
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
         try:
@@ -298,27 +367,41 @@ class ModuleProbe:
         except Exception as error:
             self._fail(error)
 
+    def _guard_reader(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except self.errors:
+            raise
+        except Exception as error:
+            self._fail_reader(error)
+
     def _fail(self, error: Exception) -> None:
-        """An error of ours: never the run's end."""
-        self.detach()
-        self.paused = True
-        self.listener.failed(error)
+        listener = self._listener
+        if listener is None:
+            self._fail_reader(error)
+        else:
+            self.detach()
+            listener.failed(error)
 
-    def _wrap_compiled(self, module: nn.Module, entry: Entry) -> None:
-        impl: Any = module._compiled_call_impl
+    def _fail_reader(self, error: Exception) -> None:
+        reader = self._reader
+        if reader is not None:
+            self.disarm()
+            reader.failed(error)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._before(entry, module, args, kwargs)
-            output = None
-            try:
-                output = impl(*args, **kwargs)
-                return output
-            finally:
-                if module is self._active:
-                    self._depth -= 1
-                    if self._depth == 0:
-                        self._active = None
-                        self._guard(self.listener.leave, module, entry, output, output is None and sys.exc_info()[0] is not None)
 
-        self._compiled_calls.append((module, impl))
-        module._compiled_call_impl = call
+def _register(module: nn.Module, wanted: Wanted) -> tuple[RemovableHandle, ...]:
+    """Places for a hook before a module's call and one after it; the latter also where the call raises, if calls are told."""
+    if wanted == Wanted():
+        return ()
+    nothing = nullcontext().__exit__
+    return (
+        module.register_forward_pre_hook(nothing, with_kwargs=True),
+        module.register_forward_hook(nothing, with_kwargs=True, always_call=wanted.calls),
+    )
+
+
+def _taken(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """What a module takes for its activation: the first floating-point input."""
+    found = walk.first_inexact(args) if args else None
+    return walk.first_inexact(kwargs) if found is None and kwargs else found

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.module import in_backward
+from numscope.probe.calls import in_backward
 from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import NonFiniteError, UsageError
 

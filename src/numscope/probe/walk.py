@@ -1,10 +1,10 @@
-"""Tensors inside nested values, each with its slot's name."""
+"""Tensors inside nested values, each with its slot's name; which of them stands for all."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -74,3 +74,29 @@ def leaves(args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> lis
             visit(value, f"input[{key}]", see)
     visit(output, "output", see)
     return found
+
+
+def is_inexact(tensor: Tensor) -> bool:
+    """Whether a tensor is floating-point or complex."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def first_inexact(value: Any) -> Tensor | None:
+    """The first floating-point or complex tensor of a nest."""
+    if isinstance(value, Tensor):
+        return value if is_inexact(value) else None
+    return next((t for _, t in tensors(value, "") if is_inexact(t)), None)
+
+
+def own_base(output: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """What a module computed, if it returns nothing but a view of all of it, as Linear does of inputs with three dimensions.
+
+    A module that then works in place gives the view another past, and a hook on it would hear nothing. Not where it is an input's memory.
+    """
+    if type(output) is not Tensor or not output._is_view() or not output.is_contiguous():
+        return None
+    base: Tensor | None = output._base
+    if base is None or base.grad_fn is None or base.numel() != output.numel() or not base.is_contiguous():
+        return None
+    inputs = (*args, *kwargs.values())
+    return None if any(isinstance(t, Tensor) and (t is base or t._base is base) for t in inputs) else base

@@ -22,7 +22,7 @@ from torch.overrides import _push_mode as push_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.module import in_backward
+from numscope.probe.calls import in_backward
 from numscope.records.site import Phase
 from numscope.replay.function_probe import FunctionProbe
 from numscope.replay.op import OpProbe

@@ -20,8 +20,9 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.distributed.agree import spread
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import foretell_compiled
-from numscope.probe.module import can_be_hooked, in_backward
+from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import AbortAfter, NonFiniteError, UsageError

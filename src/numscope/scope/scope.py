@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -70,14 +71,9 @@ class Scope:
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
         self._delivery = Delivery(options.json, options.log_dir if calls_matter else None, class_name(self._model), rank())
-        self._probe = ModuleProbe(
-            self._model,
-            self,
-            deep=detecting and options.level == "modules",
-            gradients=detecting and options.gradients,
-            errors=_ASKED_FOR,
-            hooked=calls_matter,
-        )
+        self._probe = ModuleProbe(self._model, _ASKED_FOR)
+        if calls_matter:
+            self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
         if detecting:
@@ -87,7 +83,7 @@ class Scope:
             from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
 
             try:
-                self.inspector = Inspector(self._model, model, recorder or options, self._steps, strict=strict)
+                self.inspector = Inspector(self._probe, model, recorder or options, self._steps, strict=strict)
             except BaseException:
                 self._detach()
                 raise
@@ -134,7 +130,7 @@ class Scope:
     def nbytes(self) -> int:
         """Bytes that the ledgers take."""
         journal = self._trace if self._detection is None else self._detection.evidence.journal
-        return (0 if journal is None else journal.nbytes) + self._probe.compiled.nbytes
+        return 0 if journal is None else journal.nbytes
 
     def step(self) -> None:
         """The training step is over. From the first call on, this alone ends steps; without it optimizers do."""
@@ -204,8 +200,7 @@ class Scope:
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin with the outermost call that is already on its way."""
-        if self._probe.hooked:
-            self._probe.adopt(args, kwargs)
+        self._probe.adopt(args, kwargs)
 
     # ---- what the module probe tells
 
@@ -213,23 +208,27 @@ class Scope:
         if self._detection is not None:
             self._detection.enter(module, entry, self.batch, args, kwargs)
         elif self.batch in self.options.trace:
-            self._probe.deepen()
+            self._probe.deepen(True)
 
     def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
         batch, self.batch = self.batch, self.batch + 1
         if self._detection is not None:
             self._detection.leave(entry, output, sys.exc_info()[1] if failed else None)
         elif self._trace is not None and batch in self.options.trace:
-            self._probe.flatten()
+            self._probe.deepen(False)
             self._delivery.trace(batch, self._trace.take_frames())
         if self.options.abort_after is not None and batch >= self.options.abort_after:
             raise AbortAfter(batch)
 
-    def tap(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
+    def tap(self, entry: Entry, leaves: Leaves) -> None:
         if self._detection is not None:
-            self._detection.tap(entry, phase, weights, leaves)
+            self._detection.tap(entry, leaves)
         elif self._trace is not None:
-            self._trace.add(entry, phase, weights, leaves)
+            self._trace.add(entry, Phase.FORWARD, entry.weights, leaves)
+
+    def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
+        if self._detection is not None:
+            self._detection.gradient(entry, slot, gradient, shape)
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it says so once and is gone; training goes on."""
@@ -253,12 +252,11 @@ class Scope:
 
     def _detach(self) -> None:
         self.closed = True
-        self._probe.paused = True
         if self in _live:
             _live.remove(self)
         for undo in (self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
             self._attempt(undo)
-        if self._probe.compiled.places:
+        if self._probe.in_graphs:
             drop_graphs()
         if not _live:
             release_dynamo()

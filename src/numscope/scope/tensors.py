@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.module import in_backward
+from numscope.probe.calls import in_backward
 from numscope.replay import outside
 from numscope.scope.scope import Scope
 

@@ -100,8 +100,8 @@ class Ledger:
         """Whether every row lies in host memory, so that reading costs no sync."""
         return all(block.device.type == "cpu" for block in self._blocks.values())
 
-    def observe(self, tensor: Tensor) -> int:
-        """Summarize a tensor of any shape and dtype into a row of its device.
+    def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
+        """Summarize a tensor of any shape and dtype into a row of its device; ``shape``: told in its numbers instead of its own.
 
         Returns: a handle for ``numbers``; ``UNOBSERVED`` where the tensor has no numbers to see (meta, fake, …).
         """
@@ -125,7 +125,7 @@ class Ledger:
             if not dispatch.observe(tensor, block.rows, block.address, row, self.groups):
                 return UNOBSERVED
             handle = len(self._meta)
-            self._meta.append((block, row, tensor.dtype, tensor.shape))
+            self._meta.append((block, row, tensor.dtype, tensor.shape if shape is None else shape))
         except (RuntimeError, NotImplementedError):  # functorch wrappers and the like hide even their shape
             return UNOBSERVED
         block.handles.append(handle)
@@ -243,19 +243,6 @@ class Ledger:
         """One row in plain numbers. Call ``read`` first."""
         _, _, dtype, shape = self._meta[handle]
         return numbers_of(self.summary(handle), dtype, shape)
-
-    def absorb(self, row: list[float], dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-        """A finished row from elsewhere (a compiled graph's) as one more observation."""
-        block = self._block_of(torch.device("cpu"))
-        assert block is not None
-        position = len(block.handles)
-        if position >= block.capacity:
-            block.grow(2 * block.capacity)
-        block.rows[position] = torch.tensor(row, dtype=torch.float64, device="cpu")
-        handle = len(self._meta)
-        block.handles.append(handle)
-        self._meta.append((block, position, dtype, shape))
-        return handle
 
     def reset(self) -> None:
         """Forget the step: rows empty again, memory kept."""

@@ -16,8 +16,9 @@ from numscope.precision.casting.scaling import MX, PER_TENSOR, How, Scaling
 from numscope.precision.gemm.conversion import convertible
 from numscope.precision.gemm.plan import COLUMNWISE
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.entry import LayerSites
 from numscope.probe.layer_names import layers_of
-from numscope.probe.layers import LayerProbe, LayerSites
+from numscope.probe.module import ModuleProbe
 from numscope.records.formats import format_of
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups
@@ -90,9 +91,9 @@ class WhatIf(optimizer_probe.StepListener):
         self._seen: dict[int, list[float]] = {}  # by site: elements, nan, inf, largest magnitude
         self._weights: list[tuple[int, nn.Module]] = []
         self._transposed: set[int] = set()  # sites of weights that are stored as [in_features, out_features]
-        self._probes: list[LayerProbe] = []
+        self._probes: list[ModuleProbe] = []
         self.classes: dict[str, str] = {}
-        self.failed: str | None = None
+        self.error: str | None = None
 
     def add(self, model: nn.Module) -> None:
         """Measure a model from its next forward on."""
@@ -108,8 +109,8 @@ class WhatIf(optimizer_probe.StepListener):
                 self._weights.append((first + 1, module))
                 if any(kind.__name__ == "Conv1D" for kind in type(module).__mro__):  # transformers' own
                     self._transposed.add(first + 1)
-        probe = LayerProbe(self._see, self._fail)
-        probe.arm(armed)
+        probe = ModuleProbe(model)
+        probe.arm(armed, self)
         self._probes.append(probe)
 
     def close(self) -> None:
@@ -129,19 +130,19 @@ class WhatIf(optimizer_probe.StepListener):
         plan: dict[str, dict[str, str | None]] = {gemm: {} for gemm, _ in self._plan}
         for (gemm, operand), how in self._plan.items():
             plan[gemm][operand] = None if how is None else key_of(how, gemm, operand)
-        return {"plan": plan, "layers": layers, "failed": self.failed}
+        return {"plan": plan, "layers": layers, "failed": self.error}
 
     # ---- called by the probes
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if self.failed is None:
+        if self.error is None:
             try:
                 for site, module in self._weights:
                     weight = weight_of(module)
                     if weight is not None:
-                        self._see(site, weight)
+                        self.observe(site, weight)
             except Exception as error:
-                self._fail(error)
+                self.failed(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
         by_device: dict[torch.device, list[History]] = {}
@@ -155,8 +156,8 @@ class WhatIf(optimizer_probe.StepListener):
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.after_step(optimizer)
 
-    def _see(self, site: int, tensor: Tensor) -> None:
-        x = plain(tensor)
+    def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        x = plain(tensor if shape is None else tensor.reshape(shape))
         if not x.numel():
             return
         found = summarize(x, Groups.ALL)
@@ -182,10 +183,10 @@ class WhatIf(optimizer_probe.StepListener):
                     made[key] = _Tried(how, columnwise, None, history)
         return made
 
-    def _fail(self, error: Exception) -> None:
-        self.failed = f"{type(error).__name__}: {error}"
+    def failed(self, error: Exception) -> None:
+        self.error = f"{type(error).__name__}: {error}"
         for probe in self._probes:
-            probe.paused = True
+            probe.disarm()
 
 
 def key_of(how: How, gemm: str, operand: str) -> str:
