@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from numscope.detect.journal import Journal, Weights
+from numscope.detect.journal import Journal
 from numscope.detect.parameters import parameters_of
 from numscope.probe.entry import Entry
 from numscope.probe.naming import qualified_names
 from numscope.records.site import Phase, Site
 from numscope.summary import dispatch
 from numscope.summary.ledger import UNOBSERVED
+from numscope.summary.weights import Weights
 
 NAN = torch.tensor([math.nan])
 

@@ -16,7 +16,7 @@ from numscope.probe import optimizers, step, walk
 from numscope.replay import call as replay
 from numscope.replay import op, outside
 from numscope.report import delivery
-from numscope.summary import dispatch, ledger
+from numscope.summary import dispatch, ledger, weights
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
 
 
@@ -57,7 +57,7 @@ PLACES = [
     (ledger.Ledger, "read"), (ledger.Ledger, "bad"), (ledger.Ledger, "reset"), (ledger.Ledger, "numbers"),
     (journal.Journal, "add"), (journal.Journal, "add_handles"), (journal.Journal, "bad"), (journal.Journal, "reset"),
     (journal.Journal, "frames"),
-    (journal.Weights, "observe"), (journal.Weights, "observe_many"),
+    (weights.Weights, "observe"), (weights.Weights, "observe_many"),
     (dispatch, "observe"), (dispatch, "observe_many"),
     (walk, "leaves"), (walk, "tensors"), (walk, "visit"),
     (replay.Call, "capture"), (replay.Call, "keep"), (replay.RandomState, "capture"), (replay.BufferCopies, "capture"),

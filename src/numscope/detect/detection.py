@@ -277,6 +277,7 @@ class Detection:
                 self.judge.before_step(self._see_gradients(mine), scaled=others)
             else:
                 self.judge.before_step(self._see_gradients(None))
+        self.evidence.journal.ledger.look_again()
         for call in self.evidence.calls:
             call.gradients.clear()
 
@@ -295,6 +296,7 @@ class Detection:
         self._judged = True
         with self._ranks.owed():
             self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
+        self.evidence.journal.ledger.look_again()
 
     def _end(self, closing: bool) -> None:
         self.evidence.outside.pause()

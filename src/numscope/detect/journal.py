@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,7 +13,8 @@ from numscope.probe.entry import Entry, Leaves
 from numscope.records.finding import Frame, Line, Numbers
 from numscope.records.site import Phase, Site
 from numscope.summary.dispatch import describe
-from numscope.summary.ledger import UNOBSERVED, Ledger
+from numscope.summary.ledger import Ledger
+from numscope.summary.weights import Weights
 
 # One order over all scopes of the process: which of several models went bad first.
 _clock = itertools.count()
@@ -34,87 +34,6 @@ class Event:
         self.call = call
         self.items = items
         self.order = next(_clock)
-
-
-_WeightRow = tuple[int, int, int, weakref.ref[Tensor]]  # handle, version, address, parameter
-
-
-def _stamp(parameter: Tensor) -> tuple[int, int]:
-    """Version and address, by which a parameter is told changed; (-1, 0) where it has none: functorch's wrappers, lazy parameters."""
-    try:
-        return parameter._version, parameter.data_ptr()
-    except (RuntimeError, ValueError):
-        return -1, 0
-
-
-class Weights:
-    """The rows of parameters: kept over steps, written again only when a parameter changed.
-
-    A parameter is told changed by its version counter and address. ``recheck`` forgets both, for updates that move neither (``p.data``).
-    """
-
-    def __init__(self) -> None:
-        self.ledger = Ledger(capacity=256)
-        self.amax_before: dict[int, float] = {}  # by handle, once written: the largest magnitude before the optimizer's last step
-        self._rows: dict[int, _WeightRow] = {}  # by id(parameter)
-        self._gone: list[weakref.ref[Tensor]] = []  # of parameters that live no more, as functional_call's stand-ins
-        self._free: list[int] = []  # their rows
-
-    def observe(self, parameter: Tensor) -> int:
-        version, address = _stamp(parameter)
-        known = self._rows.get(id(parameter))
-        if known is not None and known[1] == version >= 0 and known[2] == address and known[3]() is parameter:
-            return known[0]
-        if known is None or known[3]() is not parameter or known[0] == UNOBSERVED:
-            handle = self._free.pop() if self._free else UNOBSERVED
-            if handle == UNOBSERVED:
-                handle = self.ledger.observe(parameter)
-            elif not self.ledger.rewrite(handle, parameter):
-                handle = self.ledger.observe(parameter)
-            reference = weakref.ref(parameter, self._gone.append)
-        else:
-            handle, reference = known[0], known[3]
-            self.amax_before[handle] = 0.0  # somebody has written it, and no optimizer
-            if not self.ledger.rewrite(handle, parameter):
-                handle = UNOBSERVED
-        self._rows[id(parameter)] = (handle, version, address, reference)
-        return handle
-
-    def handle(self, parameter: Tensor) -> int:
-        """The row of a parameter, ``UNOBSERVED`` if it has none."""
-        return self._rows.get(id(parameter), (UNOBSERVED,))[0]
-
-    def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
-        """All of them again in one native call, as after an optimizer's step."""
-        known = [p for p in parameters if (row := self._rows.get(id(p))) is not None and row[0] != UNOBSERVED and row[3]() is p]
-        known_set = {id(p) for p in known}
-        fresh = [p for p in parameters if id(p) not in known_set]
-        if known:
-            rows = [self._rows[id(p)][0] for p in known]
-            self.amax_before.update(zip(rows, self.ledger.amax(rows), strict=True))
-            self.ledger.rewrite_many(rows, known)
-        handles = self.ledger.observe_many(fresh) if fresh else []
-        for p, handle in (*((p, self._rows[id(p)][0]) for p in known), *zip(fresh, handles, strict=True)):
-            row = self._rows.get(id(p))
-            reference = row[3] if row is not None and row[3]() is p else weakref.ref(p, self._gone.append)
-            self._rows[id(p)] = (handle, *_stamp(p), reference)
-        return [self._rows[id(p)][0] for p in parameters]
-
-    def recheck(self) -> None:
-        """Read each parameter anew when it is next seen."""
-        self._rows = {key: (handle, -1, 0, reference) for key, (handle, _, _, reference) in self._rows.items()}
-
-    def forget_gone(self) -> None:
-        """Empty the rows of parameters that live no more, for others to use; no event may name them any longer."""
-        if self._gone:
-            self._gone.clear()
-            for key, (handle, _, _, reference) in list(self._rows.items()):
-                if reference() is None:
-                    del self._rows[key]
-                    if handle != UNOBSERVED:
-                        self.ledger.empty(handle)
-                        self.amax_before.pop(handle, None)
-                        self._free.append(handle)
 
 
 class Journal:
@@ -180,7 +99,7 @@ class Journal:
         ]
 
     def any_bad(self) -> bool:
-        return bool(self.ledger.bad() or self.weights.ledger.bad())
+        return bool(self.bad())
 
     def numbers(self, index: int, slot: str) -> Numbers | None:
         for name, ledger, handle in self.events[index].items:

@@ -114,7 +114,7 @@ class Places:
         groups = self._cache.get(key)
         if groups is None:
             groups = self._cache[key] = self._of_placements(tensor.device_mesh, tensor.placements, kind, layer)
-        local: Tensor = tensor._local_tensor.detach()
+        local: Tensor = tensor._local_tensor
         return local, groups
 
     # ---- of a distributed tensor

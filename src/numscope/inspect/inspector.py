@@ -6,6 +6,7 @@ import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim import Optimizer
 
 from numscope.config import resolve
 from numscope.config.options import WatchOptions
+from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
 from numscope.inspect.dynamics import Dynamics
 from numscope.inspect.ranks import Joint
@@ -31,6 +33,7 @@ from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.step import Step
 from numscope.records.observation import Observation
 from numscope.summary.extras import Layout
+from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
 
@@ -43,13 +46,21 @@ class Inspector:
         wrapper: what the user gave, perhaps a DDP around it.
         recorder: the plan, and where observations go; or the options to make one with, which is closed with the inspector.
         steps: the model's.
+        journal: detection's, on the same model: a tensor that both want is read once.
         strict: a section that selects no layer is an error.
 
     Raises: UsageError.
     """
 
     def __init__(
-        self, probe: ModuleProbe, wrapper: nn.Module, recorder: Recorder | WatchOptions, steps: Step, *, strict: bool = True
+        self,
+        probe: ModuleProbe,
+        wrapper: nn.Module,
+        recorder: Recorder | WatchOptions,
+        steps: Step,
+        journal: Journal | None = None,
+        *,
+        strict: bool = True,
     ) -> None:
         self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
         self._own_recorder = None if self.recorder is recorder else self.recorder
@@ -58,6 +69,7 @@ class Inspector:
         self._probe = probe
         self._model = probe.root
         self._steps = steps
+        self._journal = journal
         self._prefix = ""
         try:
             self._resolve(strict)
@@ -96,7 +108,10 @@ class Inspector:
         self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
         sites = self._inspection.sites
-        self._tally = Tally([site.layout for site in sites], self._cast_on_paper)
+        ledger = None if self._journal is None else self._journal.ledger
+        self._tally = Tally([site.layout for site in sites], self._cast_on_paper, ledger)
+        if ledger is not None:
+            ledger.before_reset = partial(self._guard, self._tally.merge)
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
 
@@ -173,6 +188,8 @@ class Inspector:
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
+        if self._journal is not None:
+            self._journal.ledger.want(Groups.ALL if active.read else Groups.HEALTH)
         wanted = self._inspection.hooks(active.read)
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
@@ -183,6 +200,9 @@ class Inspector:
         self._copy_weights(optimizer)
 
     def _after_step(self, optimizer: Optimizer) -> None:
+        if self._journal is not None:  # it reads the weights now, and the next step's are these
+            coming = (*self._active.read, *self._inspection.active(self._steps.number + 1).read)
+            self._journal.weights.ledger.groups = Groups.ALL if any(site.kind == "weight" for site in coming) else Groups.HEALTH
         dynamics = self._dynamics.pop(id(optimizer), None)
         for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
             first = self._inspection.sites[site].offset("dynamics")
@@ -270,10 +290,9 @@ class Inspector:
         part = self._joint.part(found, tensor)
         if part is None:
             return
-        tensor = part if shape is None else part.reshape(shape)
-        self._tally.observe(site, tensor)
+        self._tally.observe(site, part, shape)
         if found.customs or found.statistics:
-            self._see_custom(found, tensor)
+            self._see_custom(found, part if shape is None else part.reshape(shape))
 
     def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
         from numscope.precision.gemm.on_paper import cast_on_paper
@@ -282,8 +301,7 @@ class Inspector:
 
     def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
-        sites: list[int] = []
-        tensors: list[Tensor] = []
+        found: list[tuple[Site, Tensor, Tensor]] = []  # with this rank's part
         for site, module, name in of:
             if site.index not in self._read or site.index in self._weights_seen:
                 continue
@@ -298,14 +316,18 @@ class Inspector:
             self._weights_seen.add(site.index)
             part = self._joint.part(site, tensor)
             if part is not None:
-                sites.append(site.index)
-                tensors.append(part)
-        if tensors:
-            self._tally.observe_many(sites, tensors)
-        for index, tensor in zip(sites, tensors, strict=True):
-            site = self._inspection.sites[index]
+                found.append((site, tensor, part))
+        # Weights that an optimizer takes are as it left them, and detection has read them then.
+        rows = None if self._journal is None or only is None else self._journal.weights
+        kept = [s.kind == "weight" and rows is not None and part is getattr(tensor, "_local_tensor", tensor) for s, tensor, part in found]
+        if rows is not None and any(kept):
+            sites, parameters, parts = zip(*(one for one, is_kept in zip(found, kept, strict=True) if is_kept), strict=True)
+            self._tally.take([site.index for site in sites], parts, rows, parameters)
+        others = [(site.index, part) for (site, _, part), is_kept in zip(found, kept, strict=True) if not is_kept]
+        self._tally.observe_many([index for index, _ in others], [part for _, part in others])
+        for site, _, part in found:
             if site.customs or site.statistics:
-                self._see_custom(site, tensor)
+                self._see_custom(site, part)
 
     def _see_custom(self, site: Site, tensor: Tensor) -> None:
         """Show a tensor to the plug-ins that want it."""
@@ -361,8 +383,7 @@ class Inspector:
                 self.detach()
             return
         self.fault = f"{type(error).__name__}: {error}"
-        self._probe.disarm()
-        self._tally.reset()
+        self._let_go()
         self._dynamics.clear()
         with contextlib.suppress(Exception):  # it may be what has failed
             self._board.stop_statistics()
@@ -393,12 +414,26 @@ class Inspector:
     def detach(self) -> None:
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
-        self._probe.disarm()
         self._steps.remove(self)
-        self._tally.reset()
+        self._let_go()
         self._dynamics.clear()
         if not self.fault:
             self._put_back()
+
+    def _let_go(self) -> None:
+        """Read no more tensors; detection's rows are as without statistics."""
+        self._probe.disarm()
+        self._tally.reset()
+        if self._journal is not None:
+            self._journal.weights.ledger.groups = Groups.HEALTH
+            self.go_alone(Groups.HEALTH)
+
+    def go_alone(self, groups: Groups = Groups.ALL) -> None:
+        """Detection is off, and writes and forgets its rows no more."""
+        if self._journal is not None:
+            self._journal.ledger.before_reset = None
+            self._journal.ledger.want(groups)
+            self._journal = None
 
     def _put_back(self) -> None:
         try:

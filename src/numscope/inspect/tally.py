@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import RLock
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from numscope.summary.dispatch import describe
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
+from numscope.summary.weights import Weights
 
 if TYPE_CHECKING:
     from numscope.summary.extras import Layout
@@ -46,56 +46,60 @@ class Tally:
     Args:
         layouts: of each site's extra cells, None where it has none.
         cast_on_paper: merges what casts would do to a site's tensor into its cells.
+        ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
 
     *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
     own passes for them. No sync before ``read``.
     """
 
     def __init__(
-        self, layouts: Sequence[Layout | None], cast_on_paper: Callable[[int, Tensor, Tensor, Layout], object] | None = None
+        self,
+        layouts: Sequence[Layout | None],
+        cast_on_paper: Callable[[int, Tensor, Tensor, Layout], object] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self._layouts = tuple(layouts)
         self._cast_on_paper = cast_on_paper
-        self._ledger = Ledger(Groups.ALL)
+        self._ledger = Ledger(Groups.ALL) if ledger is None else ledger
         self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
         self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
         self._used: dict[tuple[int, torch.device], Tensor] = {}  # of them, those that are not all zero
-        self._lock = RLock()  # threads that share a model: two tensors would get the same row
+        self._lock = self._ledger.lock  # threads may share a model
         self._merged: dict[int, Seen] = {}
         self.unreadable: dict[int, str] = {}  # site → what stood there instead of a tensor with elements
-
-    @property
-    def nbytes(self) -> int:
-        return self._ledger.nbytes
 
     @property
     def anything(self) -> bool:
         """Whether the step showed anything yet."""
         return bool(self._parts or self._merged)
 
-    def observe(self, site: int, tensor: Tensor) -> None:
-        """Merge a tensor of any shape into a site."""
+    def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        """Merge a tensor of any shape into a site; ``shape``: in which it is meant, where it has another one."""
         with self._lock:
-            handle = self._ledger.observe(tensor)
-            if handle == UNOBSERVED:
-                self.unreadable[site] = describe(tensor)
-                return
-            self._parts.append((site, handle, tensor.dtype))
-            if self._layouts[site] is not None:
-                self._observe_extras(site, tensor)
+            self._add(site, tensor, self._ledger.observe(tensor), shape)
             if len(self._parts) >= COMPACT and self._ledger.on_host:
-                self._merge()
+                self.merge()
 
     def observe_many(self, sites: Sequence[int], tensors: Sequence[Tensor]) -> None:
         """``observe`` for lists, in one native call."""
         with self._lock:
-            for site, tensor, handle in zip(sites, tensors, self._ledger.observe_many(list(tensors)), strict=True):
-                if handle == UNOBSERVED:
-                    self.unreadable[site] = describe(tensor)
-                    continue
-                self._parts.append((site, handle, tensor.dtype))
-                if self._layouts[site] is not None:
-                    self._observe_extras(site, tensor)
+            for site, tensor, handle in zip(sites, tensors, self._ledger.observe_many(tensors), strict=True):
+                self._add(site, tensor, handle)
+
+    def take(self, sites: Sequence[int], tensors: Sequence[Tensor], rows: Weights, parameters: Sequence[Tensor]) -> None:
+        """``observe_many`` of parameters whose rows are kept; ``tensors``: this rank's parts of them."""
+        with self._lock:
+            handles = self._ledger.take(rows.ledger, rows.current(parameters, Groups.ALL))
+            for site, tensor, handle in zip(sites, tensors, handles, strict=True):
+                self._add(site, tensor, handle)
+
+    def _add(self, site: int, tensor: Tensor, handle: int, shape: torch.Size | None = None) -> None:
+        if handle == UNOBSERVED:
+            self.unreadable[site] = describe(tensor)
+            return
+        self._parts.append((site, handle, tensor.dtype))
+        if self._layouts[site] is not None:
+            self._observe_extras(site, tensor if shape is None else tensor.reshape(shape))
 
     def merge_cells(self, site: int, first: int, cells: Tensor) -> None:
         """Merge into a stretch of a site's cells, from cell ``first`` on, what was computed elsewhere.
@@ -126,7 +130,7 @@ class Tally:
     def read(self) -> dict[int, Seen]:
         """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
         with self._lock:
-            self._merge()
+            self.merge()
             for (site, _), cells in self._used.items():
                 layout, seen = self._layouts[site], self._merged.get(site)
                 if layout is not None and seen is not None:
@@ -143,18 +147,20 @@ class Tally:
     def reset(self) -> None:
         """Forget the step."""
         with self._lock:
-            self._ledger.reset()
             self._parts.clear()
+            self._forget_rows()
             self._clear_cells()
             self._merged = {}
             self.unreadable.clear()
 
-    def _merge(self) -> None:
+    def merge(self) -> None:
+        """Merge what was seen so far; its rows may go then."""
+        if not self._parts:
+            return
         self._ledger.read()
-        rows = self._ledger.rows()
-        for site, handle, dtype in self._parts:
+        rows = self._ledger.rows([handle for _, handle, _ in self._parts])
+        for (site, _, dtype), row in zip(self._parts, rows, strict=True):
             seen = self._merged.get(site)
-            row = rows[handle]
             if seen is None:
                 seen = self._merged[site] = self.empty(site)
                 seen.order = len(self._merged) - 1
@@ -164,7 +170,11 @@ class Tally:
             seen.calls += 1
             seen.dtype = str(dtype).removeprefix("torch.")
         self._parts.clear()
-        self._ledger.reset()
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        if self._ledger.before_reset is None:  # nobody else needs them
+            self._ledger.reset()
 
     def _observe_extras(self, site: int, tensor: Tensor) -> None:
         from numscope.summary.extra_kernels import observe_extras

@@ -127,8 +127,10 @@ class ModuleProbe:
 
     def arm(self, layers: Mapping[nn.Module, LayerSites], reader: Reader) -> None:
         """Show a reader these modules' tensors and no others."""
-        self._reader = reader
+        self._reader, was = reader, self._sites
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
+        if self._sites == was:
+            return
         for module in self._sites:
             if module not in self.entries:  # put into the model since the last ``refresh``, which will name it
                 self.entries[module] = Entry("", class_name(module), weights=module._parameters)
@@ -275,6 +277,10 @@ class ModuleProbe:
 
     def _see(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         plain = isinstance(output, Tensor)
+        sites, given = wanted.sites, None
+        if sites is not None and _jit_tracing() is None:
+            given = walk.first_inexact(output)
+            self._guard_reader(self._show_call, sites, module, args, kwargs, output, given)
         listener = self._listener if wanted.leaves else None
         if listener is not None and _task() == -1:  # in_backward()
             if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
@@ -282,10 +288,6 @@ class ModuleProbe:
             else:
                 found = walk.leaves(args, kwargs, output)
             self._guard(listener.tap, entry, found)
-        sites, given = wanted.sites, None
-        if sites is not None and _jit_tracing() is None:
-            given = walk.first_inexact(output)
-            self._guard_reader(self._show_call, sites, module, args, kwargs, output, given)
         hears = listener is not None and self._gradients
         if not (hears or given is not None) or not _grad_enabled():
             return

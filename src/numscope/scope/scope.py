@@ -83,7 +83,8 @@ class Scope:
             from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
 
             try:
-                self.inspector = Inspector(self._probe, model, recorder or options, self._steps, strict=strict)
+                journal = None if self._detection is None else self._detection.evidence.journal
+                self.inspector = Inspector(self._probe, model, recorder or options, self._steps, journal, strict=strict)
             except BaseException:
                 self._detach()
                 raise
@@ -239,6 +240,8 @@ class Scope:
         self._detach()
         if detection is not None:
             detection.part()
+        if self.inspector is not None:
+            self.inspector.go_alone()
         self._write_files()
         text = "".join(traceback.format_exception(error))
         log.error("numscope is off for %s: %s\n%s", class_name(self._model), self.fault, text)

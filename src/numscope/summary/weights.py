@@ -1,0 +1,119 @@
+"""Rows of parameters, which are kept over steps."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from numscope.summary.ledger import UNOBSERVED, Ledger
+from numscope.summary.state import Groups
+
+
+class _Row(NamedTuple):
+    """A parameter's row, and the parameter as it was when it was read."""
+
+    handle: int
+    version: int
+    address: int
+    groups: int
+    parameter: weakref.ref[Tensor]
+
+    def is_of(self, parameter: Tensor) -> bool:
+        return self.handle != UNOBSERVED and self.parameter() is parameter
+
+    def is_as(self, parameter: Tensor, groups: int = 0) -> bool:
+        """Whether the parameter has not been written since, as far as it says, and these fields were computed."""
+        is_same = self.parameter() is parameter and self.version >= 0 and (self.version, self.address) == _stamp(parameter)
+        return is_same and self.groups & groups == groups
+
+
+def _stamp(parameter: Tensor) -> tuple[int, int]:
+    """Version and address, by which a parameter is told changed; (-1, 0) where it has none: functorch's wrappers, lazy parameters."""
+    try:
+        return parameter._version, parameter.data_ptr()
+    except (RuntimeError, ValueError):
+        return -1, 0
+
+
+class Weights:
+    """The rows of parameters: kept over steps, written again only when a parameter changed.
+
+    A parameter is told changed by its version counter and address. ``recheck`` forgets both, for updates that move neither (``p.data``).
+    """
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(capacity=256)
+        self.amax_before: dict[int, float] = {}  # by handle, once written: the largest magnitude before the optimizer's last step
+        self._rows: dict[int, _Row] = {}  # by id(parameter)
+        self._gone: list[weakref.ref[Tensor]] = []  # of parameters that live no more, as functional_call's stand-ins
+        self._free: list[int] = []  # their rows
+
+    def observe(self, parameter: Tensor) -> int:
+        known = self._rows.get(id(parameter))
+        if known is not None and known.is_as(parameter):
+            return known.handle
+        self.ledger.look_again()
+        if known is None or not known.is_of(parameter):
+            handle = self._free.pop() if self._free else UNOBSERVED
+            if handle == UNOBSERVED or not self.ledger.rewrite(handle, parameter):
+                handle = self.ledger.observe(parameter)
+            reference = weakref.ref(parameter, self._gone.append)
+        else:
+            handle, reference = known.handle, known.parameter
+            self.amax_before[handle] = 0.0  # somebody has written it, and no optimizer
+            if not self.ledger.rewrite(handle, parameter):
+                handle = UNOBSERVED
+        self._rows[id(parameter)] = _Row(handle, *_stamp(parameter), self.ledger.groups, reference)
+        return handle
+
+    def handle(self, parameter: Tensor) -> int:
+        """The row of a parameter, ``UNOBSERVED`` if it has none."""
+        row = self._rows.get(id(parameter))
+        return UNOBSERVED if row is None else row.handle
+
+    def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
+        """All of them again in one native call, as after an optimizer's step."""
+        known = [row.handle for p in parameters if (row := self._rows.get(id(p))) is not None and row.is_of(p)]
+        self.amax_before.update(zip(known, self.ledger.amax(known), strict=True))
+        self._read(parameters)
+        return [self._rows[id(p)].handle for p in parameters]
+
+    def current(self, parameters: Sequence[Tensor], groups: Groups) -> list[int]:
+        """Rows of parameters as they are now, with these fields at least; read again where that takes it."""
+        stale = [p for p in parameters if (row := self._rows.get(id(p))) is None or not row.is_as(p, groups)]
+        if stale:
+            was = self.ledger.groups
+            self.ledger.groups = was | groups
+            self._read(stale)
+            self.ledger.groups = was
+        return [self._rows[id(p)].handle for p in parameters]
+
+    def _read(self, parameters: Sequence[Tensor]) -> None:
+        known = [p for p in parameters if (row := self._rows.get(id(p))) is not None and row.is_of(p)]
+        known_ids = {id(p) for p in known}
+        fresh = [p for p in parameters if id(p) not in known_ids]
+        rows = [self._rows[id(p)].handle for p in known]
+        self.ledger.rewrite_many(rows, known)
+        self.ledger.look_again()
+        for p, handle in (*zip(known, rows, strict=True), *zip(fresh, self.ledger.observe_many(fresh), strict=True)):
+            reference = self._rows[id(p)].parameter if id(p) in known_ids else weakref.ref(p, self._gone.append)
+            self._rows[id(p)] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
+
+    def recheck(self) -> None:
+        """Read each parameter anew when it is next seen."""
+        self._rows = {key: row._replace(version=-1) for key, row in self._rows.items()}
+
+    def forget_gone(self) -> None:
+        """Empty the rows of parameters that live no more, for others to use; no event may name them any longer."""
+        if self._gone:
+            self._gone.clear()
+            for key, row in list(self._rows.items()):
+                if row.parameter() is None:
+                    del self._rows[key]
+                    if row.handle != UNOBSERVED:
+                        self.ledger.empty(row.handle)
+                        self.amax_before.pop(row.handle, None)
+                        self._free.append(row.handle)
