@@ -201,8 +201,8 @@ class Inspector:
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if self._journal is not None:  # it reads the weights now, and the next step's are these
-            coming = (*self._active.read, *self._inspection.active(self._steps.number + 1).read)
-            self._journal.weights.ledger.groups = Groups.ALL if any(site.kind == "weight" for site in coming) else Groups.HEALTH
+            wanted = any(site.kind == "weight" for site in self._inspection.active(self._steps.number + 1).read)
+            self._journal.weights.ledger.groups = Groups.ALL if wanted else Groups.HEALTH
         dynamics = self._dynamics.pop(id(optimizer), None)
         for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
             first = self._inspection.sites[site].offset("dynamics")
