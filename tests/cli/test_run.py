@@ -37,7 +37,7 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(whole, cwd=cwd, env=clean, text=True, start_new_session=True, **pipes) as process:
         try:
-            stdout, stderr = process.communicate(timeout=120)
+            stdout, stderr = process.communicate(timeout=280)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # the ranks of a torchrun too
             raise
