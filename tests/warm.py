@@ -203,6 +203,7 @@ class _Server:
         """Returns in each child, with what it is to run; in the server, with nothing, when the run is over."""
         import contextlib
         import select
+        import shutil
         import signal
 
         woken, wakes = os.pipe()
@@ -247,6 +248,7 @@ class _Server:
                 with contextlib.suppress(OSError):
                     client.sendall(child.to_bytes(8, "big"))
                 children[child] = client
+        shutil.rmtree(self.folder, ignore_errors=True)  # whom it belonged to may have been killed
         return None
 
     def _is_wanted(self) -> bool:
