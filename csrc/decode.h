@@ -1,4 +1,4 @@
-// Codes of one byte back to numbers: a table of 256 looked up. What numscope/precision/decoding.py binds.
+// Codes of one byte back to numbers: a table of 256 looked up. What numscope/precision/casting/decoding.py binds.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Casts to narrow formats: scale, round, dequantize, count, in one pass. What numscope/precision/native.py binds.
+// Casts to narrow formats: scale, round, dequantize, count, in one pass. What numscope/precision/casting/native.py binds.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ constexpr int64_t LONGEST_VECTOR = 16;  // of float32
 
 enum ScaleKind : int64_t { SCALE_FLOAT32, SCALE_E8M0, SCALE_E4M3, NUM_SCALE_KINDS };
 
-// How a tensor is quantized, as Python packs it: fields of 8 bytes. Formats' numbers come from numscope/formats.py.
+// How a tensor is quantized, as Python packs it: fields of 8 bytes. Formats' numbers come from numscope/records/formats.py.
 struct QuantizeSpec {
     int64_t fraction_bits, min_exponent;  // of the smallest normal number, as a power of two
     double max;                           // largest finite number

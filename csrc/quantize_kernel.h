@@ -164,7 +164,7 @@ void round_fold(const void* data, int64_t n, bool aside, uint32_t* amax) {
     else fold_magnitudes<Format, false>(p, n, amax);
 }
 
-// ---- scales: mirrors scale_of and block_scales of numscope/precision/scaling.py
+// ---- scales: mirrors scale_of and block_scales of numscope/precision/casting/scaling.py
 
 inline FloatLanes power_of_two(lanes<int32_t> exponent) {  // from -127, which is subnormal, to 127
     return (FloatLanes)(exponent > -127 ? (WordLanes)(exponent + 127) << 23 : WordLanes{} + 0x00400000u);

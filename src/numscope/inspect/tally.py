@@ -193,7 +193,7 @@ class Tally:
             assert layout is not None
             # out of the modes that the caller is in: a default device, inference mode, fake tensors
             with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False):
-                cells = self._cells[site, device] = torch.zeros(layout.width, dtype=torch.float64, device=device)
+                cells = self._cells[site, device] = torch.tensor(layout.empty(), dtype=torch.float64, device=device)
         self._used[site, device] = cells
         return cells
 
@@ -201,4 +201,8 @@ class Tally:
         if self._used:
             with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
                 torch._foreach_zero_(list(self._used.values()))
+            for site, device in self._used:
+                layout = self._layouts[site]
+                if layout is not None and any(layout.empty()):  # of a plug-in: its empty cells are not all zeros
+                    del self._cells[site, device]
             self._used.clear()

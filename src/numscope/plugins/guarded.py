@@ -7,7 +7,6 @@ import importlib.util
 import logging
 import math
 import os
-import struct
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -312,36 +311,27 @@ def _execute(file: Path) -> None:
 
 # ---- the cells of a statistic that takes a pass of its own
 
-# Cells merge by adding or by taking the larger, and are never negative where they take the larger. So a largest value needs five: how many
-# values there were, how many were nan, how many negative, the largest of the others, and of the negative ones their magnitudes in reverse
-# order: float64 bits order as magnitudes do, so _INFINITY minus the bits is a float64 again, and no digit is lost.
-_INFINITY = 0x7FF0000000000000  # the bits of float64's infinity
 _ADDED = ("count", "sum")
-_ORDERED = ("count", "num_nan", "num_negative", "above", "below")
+_ORDERED = ("count", "num_nan", "largest")  # of the smallest value, the largest of the negated ones
 
 
 def _extra(name: str, merge: str) -> Extra:
     parts = _ADDED if merge in ("sum", "mean") else _ORDERED
-    larger = tuple(part in ("above", "below") for part in parts)
     columns = tuple(f"{name}_{part}" for part in parts)
-    return Extra(f"plugin_{name}", columns, (1,) * len(parts), larger, source="plugin", kind="plugin")
+    return Extra(f"plugin_{name}", columns, (1,) * len(parts), tuple(part == "largest" for part in parts), source="plugin", kind="plugin")
 
 
 def _encoded(merge: str | None, value: Tensor, numel: int) -> Tensor:
     """The cells of one tensor's number, a tensor of no dimensions, on its device and without a sync."""
     import torch
 
-    one, zero = torch.ones_like(value), torch.zeros_like(value)
+    one = torch.ones_like(value)
     if merge == "sum":
         return torch.stack([one, value])
     if merge == "mean":
         return torch.stack([one * numel, value * numel])
-    if merge == "min":
-        value = -value
-    negative, nan = value < 0, value.isnan()
-    below = (_INFINITY - value.abs().view(torch.int64)).view(torch.float64)
-    above = torch.where(negative | nan, zero, value)
-    return torch.stack([one, nan.double(), negative.double(), above, torch.where(negative, below, zero)])
+    nan = value.isnan()
+    return torch.stack([one, nan.double(), torch.where(nan, -math.inf, -value if merge == "min" else value)])
 
 
 def _decoded(merge: str | None, cells: Sequence[float]) -> float | None:
@@ -352,10 +342,5 @@ def _decoded(merge: str | None, cells: Sequence[float]) -> float | None:
         return cells[1]
     if merge == "mean":
         return cells[1] / cells[0]
-    count, num_nan, num_negative, value, below = cells
-    if num_nan:
-        return math.nan
-    if num_negative == count:
-        (bits,) = struct.unpack("<q", struct.pack("<d", below))
-        value = -float(struct.unpack("<d", struct.pack("<q", _INFINITY - bits))[0])
-    return -value if merge == "min" else value
+    _, num_nan, largest = cells
+    return math.nan if num_nan else -largest if merge == "min" else largest

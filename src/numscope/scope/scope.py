@@ -134,9 +134,15 @@ class Scope:
         return 0 if journal is None else journal.nbytes
 
     def step(self) -> None:
-        """The training step is over. From the first call on, this alone ends steps; without it optimizers do."""
+        """The training step is over, for the scales of converted layers too.
+
+        From the first call on, this alone ends steps; without it optimizers do.
+        """
         if not self.closed:
             self._steps.step()
+            converted = sys.modules.get("numscope.precision.gemm.states")  # not loaded where nobody has converted a layer
+            if converted is not None:
+                converted.end_step(self._model)
 
     def begin_at(self, step: int) -> None:
         """Number the step at work: a run goes on from a checkpoint."""

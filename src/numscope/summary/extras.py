@@ -1,11 +1,12 @@
 """Further columns beside a summary's row: exponent histograms, what-if casts, block ranges, weight dynamics. Plain data.
 
-Like a row, an extra is float64 *cells* that merge: by adding, or by taking the larger. Cells that take the larger are never negative, so
-that zeros are the empty value of every cell. A ``Layout`` says which cells a site has.
+Like a row, an extra is float64 *cells* that merge: by adding, or by taking the larger. Cells that take the larger are never negative,
+except in a plug-in's statistic. So the empty cell is zero, or minus infinity there. A ``Layout`` says which cells a site has.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,11 @@ class Extra:
     def width(self) -> int:
         """Cells of all columns."""
         return len(self.is_max)
+
+    @property
+    def empty(self) -> tuple[float, ...]:
+        """Cells of no tensor."""
+        return tuple(-math.inf if larger and self.source == "plugin" else 0.0 for larger in self.is_max)
 
 
 EXPONENTS = Extra("exponents", ("exponents",), (NUM_EXPONENTS,), (False,) * NUM_EXPONENTS)
@@ -183,8 +189,8 @@ class Layout:
         return any(extra.source == "cast" for extra in self.extras)
 
     def empty(self) -> list[float]:
-        """Cells of no tensor, the unit of ``merge``: zeros."""
-        return [0.0] * self.width
+        """Cells of no tensor, the unit of ``merge``."""
+        return [cell for extra in self.extras for cell in extra.empty]
 
     def merge(self, a: Sequence[float], b: Sequence[float]) -> list[float]:
         """Two sites' cells as one's."""
@@ -206,10 +212,11 @@ class Layout:
     def from_named(self, named: Mapping[str, Any]) -> list[float]:
         """The cells that ``named`` made; a column that is absent or None is empty."""
         cells: list[float] = []
+        empty = self.empty()
         for column, width in zip(self.columns, self.widths, strict=True):
             value = named.get(column)
             if value is None:
-                cells += [0.0] * width
+                cells += empty[len(cells) : len(cells) + width]
             elif width == 1:
                 cells.append(float(value))
             else:

@@ -32,7 +32,7 @@ ROWWISE = _extra("operand")
 COLUMNWISE = _extra("operand_columnwise")
 EXTRAS = {"rowwise": ROWWISE, "columnwise": COLUMNWISE}
 
-# Casts made on paper, of tensors as they are; numscope/precision/on_paper.py makes them.
+# Casts made on paper, of tensors as they are; numscope/precision/gemm/on_paper.py makes them.
 ON_PAPER: dict[str, str] = {
     "fp8_current_scaling": "cast to e4m3 by the tensor's own scale 448 / amax",
     "fp8_block_scaling": "cast to e4m3 by a power of two for each 1 × 128, of weights each 128 × 128",

@@ -174,6 +174,15 @@ def test_end_step_ends_a_step_that_has_not_ended(ended_by: str) -> None:
         assert of(net.train()).histories["activation", "e4m3fn"].num_steps == n
 
 
+def test_a_watchs_step_ends_the_steps_of_scales_too() -> None:
+    net = model()
+    with numscope.watch(net) as scope:
+        for n in range(1, 4):
+            net(batch(n)).sum().backward()
+            scope.step()
+            assert of(net).histories["activation", "e4m3fn"].num_steps == n == scope.step_number
+
+
 def test_end_step_of_a_model_that_was_never_converted_does_nothing() -> None:
     end_step(nn.Linear(2, 2))
 

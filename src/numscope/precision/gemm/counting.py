@@ -26,28 +26,28 @@ _TAKERS = {
 def split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
     """A switch's statistics, named as in ``summary/statistics.py``: those of the layer's own casts, and those of casts on paper."""
     of_operands = []
-    for asked in switch.settings["stats"]:
-        options = dict(asked.options)
+    for stat in switch.settings["stats"]:
+        options = dict(stat.options)
         recipe = options.get("recipe")
         if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
-            of_operands.append(Asked(asked.label, f"operand_{_word_of(options)}{asked.statistic}"))
-    on_paper = [Asked(asked.label, on_paper_name(asked), asked.options[1:]) for asked in paper_of(switch)]
+            of_operands.append(Asked(stat.label, f"operand_{_word_of(options)}{stat.statistic}"))
+    on_paper = [Asked(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
 
 
 def paper_of(switch: Switch) -> list[Asked]:
     """The statistics of casts on paper that a switch collects."""
-    return [asked for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") not in (None, DELAYED)]
+    return [stat for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") not in (None, DELAYED)]
 
 
-def on_paper_name(asked: Asked) -> str:
+def on_paper_name(stat: Asked) -> str:
     """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
-    return f"{dict(asked.options)['recipe']}_{asked.statistic}"
+    return f"{dict(stat.options)['recipe']}_{stat.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:
     """The statistics of a recipe's casts that a switch collects; recipe None: of the layer's own casts."""
-    return [asked.label for asked in switch.settings.get("stats", ()) if dict(asked.options).get("recipe") == recipe]
+    return [stat.label for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") == recipe]
 
 
 def is_of_own_casts(switch: Switch) -> bool:

@@ -14,19 +14,12 @@ from torch import Tensor
 
 
 class LinearCall(NamedTuple):
-    """What a linear layer was called with.
+    """What a linear layer was called with."""
 
-    Args:
-        x: [..., in_features]
-        weight: [out_features, in_features]; transposed: [in_features, out_features].
-        bias: [out_features]
-        is_transposed: whether the weight is stored as transformers' ``Conv1D`` stores it.
-    """
-
-    x: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    is_transposed: bool
+    x: Tensor  # [..., in_features]
+    weight: Tensor  # [out_features, in_features]; transposed: [in_features, out_features]
+    bias: Tensor | None  # [out_features]
+    is_transposed: bool  # whether the weight is stored as transformers' ``Conv1D`` stores it
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool) -> Tensor:

@@ -39,17 +39,10 @@ class Steps(Protocol):
     cohort: Cohort
     histories: dict[tuple[str, str], History]
 
-    def parameters(self) -> Mapping[str, nn.Parameter | None]:
-        """The layer's own parameters; empty when the layer is gone."""
-
-    def amax_group(self) -> Any:
-        """The process group that shares amaxes at the end of a step, None for none."""
-
-    def complete_histories(self) -> None:
-        """Start the histories that the plan needs and that no forward has started."""
-
-    def forget_weights(self) -> None:
-        """Quantize the weight again when it is used next."""
+    def parameters(self) -> Mapping[str, nn.Parameter | None]: ...
+    def amax_group(self) -> Any: ...
+    def complete_histories(self) -> None: ...
+    def forget_weights(self) -> None: ...
 
 
 live: Final[weakref.WeakValueDictionary[int, Steps]] = weakref.WeakValueDictionary()  # all states by handle

@@ -81,42 +81,25 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class OperandAdvice:
-    """One operand of one layer.
-
-    Args:
-        layer: its layer's name.
-        operand: one of ``OPERANDS``.
-        takes: the first format in ``ORDER`` within the limits; ``HIGH`` if there is none, or if the operand holds nan or inf.
-        price: its errors in that format; None with ``HIGH``.
-        planned: the recipe's cast, the worst one if its GEMMs differ, and its errors; None if the recipe does not cast the operand.
-        exceeds: the limits that this cast exceeds.
-        prices: its errors in every format that was measured.
-    """
+    """One operand of one layer."""
 
     layer: str
     operand: str
-    takes: str
-    price: Price | None
-    planned: tuple[str, Price] | None
-    exceeds: tuple[str, ...]
-    prices: Mapping[str, Price] = field(default_factory=dict, hash=False)
+    takes: str  # the first format in ``ORDER`` within the limits; ``HIGH`` if there is none, or if the operand holds nan or inf
+    price: Price | None  # its errors in that format
+    planned: tuple[str, Price] | None  # the recipe's cast, the worst if its GEMMs differ, and its errors; None without a cast
+    exceeds: tuple[str, ...]  # the limits that this cast exceeds
+    prices: Mapping[str, Price] = field(default_factory=dict, hash=False)  # in every format that was measured
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The advice for a whole model.
+    """The advice for a whole model."""
 
-    Args:
-        operands: up to three per layer, in the model's order.
-        high: (layer, GEMM) to keep in high precision under the recipe.
-        num_gemms: number of GEMMs that the recipe casts, over all layers, without those of which no cast was measured.
-        num_steps: number of steps that were measured.
-    """
-
-    operands: tuple[OperandAdvice, ...]
-    high: tuple[tuple[str, str], ...]
-    num_gemms: int
-    num_steps: int
+    operands: tuple[OperandAdvice, ...]  # up to three per layer, in the model's order
+    high: tuple[tuple[str, str], ...]  # (layer, GEMM) to keep in high precision under the recipe
+    num_gemms: int  # that the recipe casts, over all layers, without those of which no cast was measured
+    num_steps: int  # that were measured
 
 
 def advice_of(numbers: Mapping[str, Any], limits: Limits) -> Advice:

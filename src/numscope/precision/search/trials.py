@@ -32,19 +32,12 @@ class TrialFailed(NumscopeError):
 
 @dataclass(frozen=True)
 class Script:
-    """The script to run.
+    """The script to run."""
 
-    Args:
-        target: the script's path, or a module's name.
-        args: its arguments.
-        is_module: whether ``target`` is a module's name.
-        launcher: command before ``-m numscope``, such as torchrun's; empty: this Python.
-    """
-
-    target: str
+    target: str  # its path, or a module's name
     args: tuple[str, ...] = ()
     is_module: bool = False
-    launcher: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()  # the command before ``-m numscope``, such as torchrun's; empty: this Python
 
     def words(self, spec: Path) -> list[str]:
         """The command of one trial."""
@@ -55,27 +48,16 @@ class Script:
 
 @dataclass(frozen=True)
 class Spec:
-    """A trial's settings, which its process reads from a JSON file.
+    """A trial's settings, which its process reads from a JSON file."""
 
-    Args:
-        result: each rank writes its results to ``<result>.rank<N>.json``.
-        recipe: linear layers are converted to it; None: the models stay as the script makes them.
-        autocast: False: the script's autocast is off.
-        config: path of a configuration with switches.
-        features: files with custom features.
-        seed: for Python, NumPy and torch, set before the script's first line; None: none.
-        steps: optimizer steps after which the trial ends.
-        what_if: measure what the recipe's and other casts would do, instead of converting anything.
-    """
-
-    result: str
-    recipe: str | None = None
-    autocast: bool = True
-    config: str | None = None
-    features: tuple[str, ...] = ()
-    seed: int | None = 0
-    steps: int = 50
-    what_if: bool = False
+    result: str  # each rank writes its results to ``<result>.rank<N>.json``
+    recipe: str | None = None  # linear layers are converted to it; None: the models stay as the script makes them
+    autocast: bool = True  # False: the script's autocast is off
+    config: str | None = None  # path of a configuration with switches
+    features: tuple[str, ...] = ()  # files with custom features
+    seed: int | None = 0  # for Python, NumPy and torch, set before the script's first line
+    steps: int = 50  # optimizer steps after which the trial ends
+    what_if: bool = False  # measure what the recipe's and other casts would do, instead of converting anything
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Spec:
@@ -85,23 +67,14 @@ class Spec:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial's result.
+    """A trial's result."""
 
-    Args:
-        losses: of each step, averaged over the ranks.
-        seconds: how long it took.
-        layers: for each layer the GEMMs that were in low precision; ``""`` for a whole layer.
-        suspects: for each layer the share of elements that its casts clipped or flushed in the first steps.
-        numbers: each rank's what-if measurements.
-        status: the script's exit status, 0 if it was stopped after its steps.
-    """
-
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # of each step, averaged over the ranks
     seconds: float = 0.0
-    layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    suspects: Mapping[str, float] = field(default_factory=dict)
-    numbers: tuple[Mapping[str, Any], ...] = ()
-    status: int = 0
+    layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # GEMMs in low precision; "" for a whole layer
+    suspects: Mapping[str, float] = field(default_factory=dict)  # by layer, the share of elements clipped or flushed in the first steps
+    numbers: tuple[Mapping[str, Any], ...] = ()  # each rank's what-if measurements
+    status: int = 0  # the script's exit status, 0 if it was stopped after its steps
 
     def length(self, steps: int) -> str:
         """How many steps it ran, and the status if it ended early."""
