@@ -14,7 +14,7 @@ import pytest
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.guard import Guarded
+from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import BaseLogger, Logger
 from numscope.sinks.opening import describe_layers, open_sinks
 from numscope.sinks.protocol import LayerSink, Sink
@@ -136,7 +136,7 @@ def test_interrupt_passes_through_a_guard() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Guarded(Interrupted(), "It", lambda text, level: None).write([])
+        GuardedSink(Interrupted(), "It", lambda text, level: None).write([])
 
 
 @pytest.mark.parametrize(

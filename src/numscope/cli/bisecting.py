@@ -17,7 +17,7 @@ NOISE_MARGIN = 3  # how many times the reference's own noise a drift may be
 
 
 @dataclass(frozen=True)
-class Asked:
+class BisectionTask:
     """What is to be found out.
 
     Args:
@@ -52,7 +52,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BisectionVerdict:
     """What came of it.
 
     Args:
@@ -105,39 +105,39 @@ class Bisection:
         stage: told what is sought, and how many runs have been made.
     """
 
-    def __init__(self, asked: Asked, book: Book, say: Callable[[str], None], stage: Callable[[str, int], None]) -> None:
-        self._asked = asked
+    def __init__(self, task: BisectionTask, book: Book, say: Callable[[str], None], stage: Callable[[str, int], None]) -> None:
+        self._task = task
         self._book = book
         self._say = say
         self._stage = stage
         self._reference: tuple[float, ...] = ()
         self._low: Outcome = Outcome(())
-        self._tolerance = asked.tolerance
+        self._tolerance = task.tolerance
         self._drifts: dict[frozenset[Unit], float] = {}
         self._told: list[Mapping[str, Any]] = []
         self._num_units = 0
         self._used: set[str] = set()  # trials of this search, those run now among them
         self._fresh: set[str] = set()
 
-    def run(self) -> Verdict:
+    def run(self) -> BisectionVerdict:
         """
         Raises:
             TrialFailed: the script has no loss in the reference or in the low-precision run.
         """
-        asked = self._asked
+        task = self._task
         references: list[tuple[float, ...]] = []
         try:
-            for number in range(asked.repeats):
+            for number in range(task.repeats):
                 self._stage("the run in high precision", len(self._used))
                 outcome = self._trial(f"reference {number}", self._reference_spec)
                 references.append(outcome.losses)
-                told = f"loss {_last(outcome.losses):.5g} after {outcome.length(asked.steps)}"
-                self._say(f"high precision, run {number + 1} of {asked.repeats}: {told}")
+                told = f"loss {_last(outcome.losses):.5g} after {outcome.length(task.steps)}"
+                self._say(f"high precision, run {number + 1} of {task.repeats}: {told}")
                 if not all(map(math.isfinite, outcome.losses)):
                     return self._verdict("reference")
             self._reference = references[0]
             spread = noise(references)
-            self._tolerance = max(asked.tolerance, NOISE_MARGIN * spread)
+            self._tolerance = max(task.tolerance, NOISE_MARGIN * spread)
             self._stage("the run as it is", len(self._used))
             self._low = self._trial(_key(()), lambda place: self._kept_spec(place, ()))
         except OutOfBudget:
@@ -150,10 +150,10 @@ class Bisection:
         found = search(self._low.layers, self._cures, suspects=suspects, stage=lambda text: self._stage(text, len(self._used)))
         return self._verdict(found.outcome, found, references)
 
-    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> Verdict:
+    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> BisectionVerdict:
         units = found.units if found is not None else ()
         everything = frozenset((layer, gemm) for layer, gemms in self._low.layers.items() for gemm in gemms)
-        return Verdict(
+        return BisectionVerdict(
             outcome,
             units,
             found is not None and found.minimal,
@@ -183,20 +183,20 @@ class Bisection:
         )
         took = f"{outcome.seconds:.1f} s" if _key(kept) in self._fresh else "from before"
         what = f"{len(kept)} of {self._num_units} high"
-        self._say(f"run {len(self._used)} of {self._asked.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
+        self._say(f"run {len(self._used)} of {self._task.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
         return good
 
     def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
         """Runs it, or knows it already; a script that ends before its first step has no loss, which one that diverges may do on purpose."""
         known = self._book.known(key)
         if known is None:
-            if len(self._used) >= self._asked.runs:
+            if len(self._used) >= self._task.runs:
                 raise OutOfBudget
             self._fresh.add(key)
 
             def run(place: Path) -> Outcome:
                 try:
-                    return run_trial(self._asked.script, spec(place), place)
+                    return run_trial(self._task.script, spec(place), place)
                 except TrialFailed:
                     if may_fail:
                         return Outcome(())
@@ -208,23 +208,23 @@ class Bisection:
 
     def _reference_spec(self, place: Path) -> Spec:
         """Nothing is converted, what the script converts is in high precision; its autocast is off where that is in question."""
-        asked = self._asked
-        if asked.recipe == AUTOCAST:
-            return Spec(str(place), autocast=False, seed=asked.seed, steps=asked.steps)
+        task = self._task
+        if task.recipe == AUTOCAST:
+            return Spec(str(place), autocast=False, seed=task.seed, steps=task.steps)
         layers = {"layer_name_regex_pattern": ".*"}
         everything = {"enabled": True, "layers": layers, "transformer_engine": {"disable_fp8_layer": {"enabled": True}}}
         config = self._write(place, {"high_precision": everything}, "the run in high precision")
-        return Spec(str(place), config=config, seed=asked.seed, steps=asked.steps)
+        return Spec(str(place), config=config, seed=task.seed, steps=task.steps)
 
     def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
         from numscope.precision.search.kept import sections
 
-        asked = self._asked
+        task = self._task
         order = {layer: number for number, layer in enumerate(self._low.layers)}
         units = sorted(kept, key=lambda unit: (order[unit[0]], unit[1]))
-        tree = {**asked.base, **sections(units, asked.base)}
+        tree = {**task.base, **sections(units, task.base)}
         config = self._write(place, tree, f"{len(kept)} kept in high precision") if tree else None
-        return Spec(str(place), asked.recipe, config=config, features=asked.features, seed=asked.seed, steps=asked.steps)
+        return Spec(str(place), task.recipe, config=config, features=task.features, seed=task.seed, steps=task.steps)
 
     @staticmethod
     def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.tables import plain_table
-from numscope.cli.values import Whole
+from numscope.cli.values import WholeNumber
 from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
 @click.argument("file", metavar="FILE")
 @click.option("--model", metavar="MODEL_OR_RUN", help="Whose layers: package.module:function, a transformers checkpoint, a run's folder.")
 @click.option(
-    "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
+    "--tokens", type=WholeNumber(1), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
 )
 @click.option(
     "--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (as it was converted, else delayed)."
@@ -64,8 +64,6 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
     try:
         if recipe is not None and model is None:
             raise UsageError("--recipe: got one without --model, expected a model whose GEMMs run by it. Add --model MODEL_OR_RUN.")
-        if tokens is not None and tokens < 1:
-            raise UsageError(f"--tokens: got {tokens}, expected at least 1.")
         if model is not None:
             from numscope.cli.subject import subject_of
             from numscope.config import resolve

@@ -13,29 +13,16 @@ import click
 
 from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
-from numscope.cli.values import OutputFile, Real, Whole
+from numscope.cli.values import OutputFile, Real, WholeNumber
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
 if TYPE_CHECKING:
-    from numscope.cli.bisecting import Verdict
+    from numscope.cli.bisecting import BisectionVerdict
     from numscope.precision.search.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
 WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
-
-
-class Count(Whole):
-    """A whole number not below a least one."""
-
-    def __init__(self, least: int) -> None:
-        self._least = least
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        number = super().convert(value, param, ctx)
-        if number < self._least:
-            self.refuse(value, f"a whole number of at least {self._least}", param, ctx)
-        return number
 
 
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Find what low precision harms.")
@@ -47,7 +34,9 @@ precision.add_command(trial)
 
 _MODULE = click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
 _LAUNCH = click.option("--launch", metavar="WORDS", help='What starts the script\'s processes, such as "torchrun --nproc-per-node 2".')
-_SEED = click.option("--seed", type=Whole(), default=0, metavar="N", help="Of Python, NumPy and torch, set before the script begins (0).")
+_SEED = click.option(
+    "--seed", type=WholeNumber(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
+)
 _TARGET = click.argument("target", metavar="train.py | -m module")
 _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
 
@@ -57,7 +46,7 @@ _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS�
 
 @precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Say which formats each operand could take.")
 @_MODULE
-@click.option("--steps", type=Count(1), default=8, metavar="N", help="Training steps to measure (8).")
+@click.option("--steps", type=WholeNumber(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
 @click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Least signal-to-noise ratio of a cast (20).")
 @click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
@@ -138,8 +127,8 @@ def advise(
 @_MODULE
 @click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML): its switches stay as they are.")
 @recipe_option("What linear layers are converted to; autocast: the script's own autocast is the low precision (delayed).", "delayed")
-@click.option("--steps", type=Count(1), default=50, metavar="N", help="Training steps of each run (50).")
-@click.option("--runs", type=Count(3), default=40, metavar="N", help="The budget: how many runs at most (40).")
+@click.option("--steps", type=WholeNumber(1), default=50, metavar="N", help="Training steps of each run (50).")
+@click.option("--runs", type=WholeNumber(3), default=40, metavar="N", help="The budget: how many runs at most (40).")
 @click.option(
     "--tolerance",
     type=Real("a number from 0, such as 0.01", 0),
@@ -147,7 +136,7 @@ def advise(
     metavar="X",
     help="Drift of the loss that is no harm (0.01).",
 )
-@click.option("--repeats", type=Count(1), default=2, metavar="N", help="Runs in high precision, whose differences are noise (2).")
+@click.option("--repeats", type=WholeNumber(1), default=2, metavar="N", help="Runs in high precision, whose differences are noise (2).")
 @click.option(
     "--output", type=OutputFile(), default="bisect.yaml", help="Where to write the YAML (bisect.yaml); trials go to a folder beside."
 )
@@ -180,23 +169,23 @@ def bisect(
 
     Exit status: 0 when such a set was found, or nothing is harmed; 1 when there is none, or the runs did not suffice; 2 for wrong usage.
     """
-    from numscope.cli.bisecting import Asked, Bisection
+    from numscope.cli.bisecting import Bisection, BisectionTask
     from numscope.cli.precision_text import verdict_head, verdict_lines
     from numscope.cli.progress import progress_of
     from numscope.precision.search.trials import Book, TrialFailed
 
     base = _base(config, features)
-    asked = Asked(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
+    task = BisectionTask(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
     folder = Path(output).with_suffix(".trials")
     try:
-        book = Book(folder, asked.about(), fresh=fresh)
+        book = Book(folder, task.about(), fresh=fresh)
     except UsageError as error:
         raise click.UsageError(str(error)) from None
     if book.num_resumed:
         _note(f"{folder}: {book.num_resumed} runs of an earlier search are taken over")
     with progress_of(runs) as progress:
         try:
-            verdict = Bisection(asked, book, progress.say, progress.stage).run()
+            verdict = Bisection(task, book, progress.say, progress.stage).run()
         except TrialFailed as error:
             click.echo(f"numscope precision bisect: {error}", err=True)
             return NO_ANSWER
@@ -206,15 +195,15 @@ def bisect(
     if verdict.units:
         from numscope.precision.search.kept import sections, text_of
 
-        write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
+        write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, task)))
     if as_json:
         click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
     else:
-        _show_verdict(verdict, verdict_lines(verdict, asked, output))
+        _show_verdict(verdict, verdict_lines(verdict, task, output))
     return 0 if verdict.outcome in ("found", "within") else NO_ANSWER
 
 
-def _show_verdict(verdict: Verdict, lines: list[str]) -> None:
+def _show_verdict(verdict: BisectionVerdict, lines: list[str]) -> None:
     from numscope.cli.config import show
     from numscope.cli.precision_text import verdict_table
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from numscope.cli.values import WholeNumber
 from numscope.records.errors import UsageError
 from numscope.sinks.names import one_line
 
@@ -26,7 +27,7 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 )
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all that there are.")
 @click.option("--steps", metavar="A-B", help="Only steps A to B, both included; A-, -B and A alone are understood.")
-@click.option("--every-steps", type=click.IntRange(min=1), metavar="N", help="Merge each N steps rather than all; 1: each step by itself.")
+@click.option("--every-steps", type=WholeNumber(1), metavar="N", help="Merge each N steps rather than all; 1: each step by itself.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.argument("run", metavar="RUN")

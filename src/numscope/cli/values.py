@@ -45,16 +45,22 @@ class OneOf(_Value):
         return str(value)
 
 
-class Whole(_Value):
-    """A whole number; how small it may be is for WatchOptions to say."""
+class WholeNumber(_Value):
+    """A whole number; without a least one, what takes it checks its size."""
 
     name = "N"
 
+    def __init__(self, least: int | None = None) -> None:
+        self._least = least
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            return int(str(value))
+            number = int(str(value))
         except ValueError:
             self.refuse(value, "a whole number", param, ctx)
+        if self._least is not None and number < self._least:
+            self.refuse(value, f"a whole number of at least {self._least}", param, ctx)
+        return number
 
 
 class Real(_Value):

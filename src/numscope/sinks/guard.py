@@ -12,7 +12,7 @@ from numscope.sinks.protocol import LayerSink, Sink
 Say = Callable[[str, int], None]
 
 
-class Guarded:
+class GuardedSink:
     """Passes everything to a sink until the sink raises; then says so once and passes nothing more.
 
     Args:

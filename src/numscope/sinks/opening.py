@@ -12,7 +12,7 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.guard import Guarded
+from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import Logger, LoggerSink
 from numscope.sinks.protocol import Sink
 from numscope.sinks.textlog import TextLog
@@ -66,13 +66,13 @@ def open_sinks(
             sinks.append((f"The sink {type(logger).__name__}", logger))
         else:
             sinks.append((f"The logger {type(logger).__name__}", LoggerSink(logger)))
-    return [Guarded(sink, name, log.say) for name, sink in sinks]
+    return [GuardedSink(sink, name, log.say) for name, sink in sinks]
 
 
 def describe_layers(sinks: Iterable[Sink], layers: Sequence[Mapping[str, Any]]) -> None:
     """Tell the sinks which layers this rank has, all that are known so far: each as plain JSON values by name."""
     for sink in sinks:
-        if isinstance(sink, Guarded):
+        if isinstance(sink, GuardedSink):
             sink.describe(layers)
 
 
