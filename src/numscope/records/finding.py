@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from numscope.records.site import Phase, Site
 
@@ -165,11 +167,8 @@ class Finding:
 
 def plain(value: Any) -> Any:
     """A record as JSON-ready dicts, lists, strings and numbers. Non-finite floats become the strings "nan", "inf", "-inf"."""
-    import dataclasses
-    import math
-
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -183,39 +182,21 @@ def plain(value: Any) -> Any:
 
 def parse_finding(data: dict[str, Any]) -> Finding:
     """A finding from what ``plain`` made of it, as another rank sends it."""
+    found: Finding = _parse(Finding, data)
+    return found
 
-    def numbers(d: dict[str, Any] | None) -> Numbers | None:
-        return None if d is None else Numbers(**{**d, "shape": tuple(d["shape"])})
 
-    def operands(items: list[dict[str, Any]]) -> tuple[Operand, ...]:
-        return tuple(Operand(o["name"], numbers(o["numbers"]), o["value"]) for o in items)
-
-    c = data["culprit"]
-    culprit = None
-    if c is not None:
-        culprit = Culprit(
-            **{
-                **c,
-                "phase": Phase(c["phase"]),
-                "reason": Reason(c["reason"]),
-                "inputs": operands(c["inputs"]),
-                "outputs": operands(c["outputs"]),
-                "stack": tuple((f, n, fn, code) for f, n, fn, code in c["stack"]),
-            }
-        )
-    frames = tuple(
-        Frame(f["module"], f["cls"], Phase(f["phase"]), tuple(Line(li["slot"], numbers(li["numbers"]), li["note"]) for li in f["lines"]))
-        for f in data["frames"]
-    )
-    site = Site(**{**data["site"], "phase": Phase(data["site"]["phase"])})
-    return Finding(
-        **{
-            **data,
-            "phase": Phase(data["phase"]),
-            "kind": Kind(data["kind"]),
-            "site": site,
-            "culprit": culprit,
-            "frames": frames,
-            "numbers": numbers(data["numbers"]),
-        }
-    )
+def _parse(kind: Any, data: Any) -> Any:
+    """A value of a type of this file's records from what ``plain`` made of it."""
+    arguments = [argument for argument in get_args(kind) if argument is not type(None)]
+    if data is None:
+        return None
+    if get_origin(kind) is UnionType:
+        return _parse(arguments[0], data)
+    if get_origin(kind) is tuple:
+        kinds = arguments[:1] * len(data) if arguments[-1] is Ellipsis else arguments
+        return tuple(map(_parse, kinds, data))
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: _parse(hints[name], value) for name, value in data.items()})  # type: ignore[operator]
+    return kind(data) if issubclass(kind, Enum) else data

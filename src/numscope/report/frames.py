@@ -6,7 +6,7 @@ The only place that formats these lines; ``compat/underflow_overflow.py`` prints
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any
 
 from numscope.records.finding import Finding, Frame, Line
 from numscope.records.site import Phase
@@ -15,32 +15,13 @@ PREFIX = " " * 17  # as wide as the two numbers and the blank between them
 HEADER = f"{'abs min':8} {'abs max':8} metadata"
 
 
-class Health(Protocol):
-    """What a line needs to know of a tensor; both ``record.Numbers`` and ``summary.state.Summary`` have it."""
-
-    @property
-    def numel(self) -> int: ...
-    @property
-    def num_nan(self) -> int: ...
-    @property
-    def num_pos_inf(self) -> int: ...
-    @property
-    def num_neg_inf(self) -> int: ...
-    @property
-    def num_zero(self) -> int: ...
-    @property
-    def abs_min(self) -> float | None: ...
-    @property
-    def abs_max(self) -> float | None: ...
-
-
-def magnitudes(health: Health) -> tuple[float, float]:
+def magnitudes(health: Any) -> tuple[float, float]:
     """The smallest and the largest magnitude as ``tensor.abs().min()`` and ``.max()`` give them.
 
     Unlike the summary's extrema, zeros and infinities count and one nan makes both nan.
 
     Args:
-        health: of a tensor with at least one element.
+        health: the ``Numbers`` or the ``Summary`` of a tensor with at least one element.
 
     Returns:
         ``(abs min, abs max)``.
