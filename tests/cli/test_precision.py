@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (
             ["advise", "--recipe", "autocast", "s.py"],
-            "numscope precision advise: --recipe: got 'autocast', expected a recipe of fp8 or fp4",
+            "numscope precision advise: --recipe: got 'autocast', expected an fp8 or fp4 recipe",
         ),
         (["advise", "--max-flushed", "101", "s.py"], "numscope precision advise: --max-flushed: got '101', expected a percentage."),
         (["advise", "--steps", "0", "s.py"], "numscope precision advise: --steps: got '0', expected a whole number of at least 1."),
@@ -111,10 +111,10 @@ def test_command_that_is_told_is_the_one_that_was_given() -> None:
     script = Script("pack.train", ("--lr", "1 2"), True, ("torchrun", "--nproc-per-node", "2"))
     command = "torchrun --nproc-per-node 2 -m numscope run --recipe block --config 'o n.yaml' {}-m pack.train --lr '1 2'"
     told = advice_lines(advice_of(_measured({"fc": 150}), Limits()), script, "block", "o n.yaml")
-    assert told[-1] == f"o n.yaml: written. To train so: {command.format('')}"
+    assert told[-1] == f"o n.yaml: written. To train with it: {command.format('')}"
     verdict = BisectionVerdict("found", (("a", "fprop"),), low=math.inf)
     told = verdict_lines(verdict, task(script=script, recipe="block", features=("own.py",)), "o n.yaml")
-    assert told[-1] == f"o n.yaml: written. To train so: {command.format('--features own.py ')}"
+    assert told[-1] == f"o n.yaml: written. To train with it: {command.format('--features own.py ')}"
 
 
 # ------------------------------------------------------------------------- the search over runs that are planted, not run
@@ -161,7 +161,7 @@ def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] 
     monkeypatch.setattr(bisecting, "run_trial", planted)
     one = task(**changes)
     said = [] if said is None else said
-    return Bisection(one, Book(Path("b.trials"), one.about()), said.append, lambda text, number: None).run()
+    return Bisection(one, Book(Path("b.trials"), one.about()), said.append).run()
 
 
 def test_trial_is_given_a_place_that_a_script_which_changes_its_folder_still_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_budget_that_runs_out_says_what_is_known_and_what_is_not(monkeypatch: py
     assert (verdict.outcome, verdict.minimal, verdict.num_runs) == ("budget", False, 5)
     assert 0 < len(verdict.units) <= 18
     assert verdict_lines(verdict, task(runs=5), "b.yaml")[0] == (
-        f"The 5 runs did not suffice. The smallest set seen to cure so far has {len(verdict.units)} of 18; a smaller one may do."
+        f"The 5 runs did not suffice. The smallest set that has cured so far has {len(verdict.units)} of 18; a smaller one may do."
     )
 
 
@@ -245,7 +245,7 @@ def test_run_that_is_good_as_it_is_is_said_to_be(monkeypatch: pytest.MonkeyPatch
     assert (verdict.outcome, verdict.units, verdict.num_runs) == ("within", (), 3)
     assert verdict_lines(verdict, task(), "b.yaml") == [
         "Nothing to find: under delayed the loss is +0 % from the run in high precision, within the tolerance of 1 %.",
-        "If the run is bad all the same, precision is not the cause, or 20 steps are too few to see it: --steps.",
+        "If the run is bad nevertheless, precision is not the cause, or 20 steps are too few to show it: see --steps.",
     ]
 
 
@@ -262,7 +262,7 @@ def test_reference_that_is_not_finite_ends_the_search_at_once(monkeypatch: pytes
     verdict = bisected(Planted(set(), reference=math.inf), monkeypatch)
     assert (verdict.outcome, verdict.num_runs) == ("reference", 1)
     assert verdict_lines(verdict, task(), "b.yaml") == [
-        "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
+        "Even the run in high precision has a loss that is not finite: low precision is not the cause.",
         "To find the first bad number: numscope run train.py --lr 1",
     ]
 
@@ -272,7 +272,7 @@ def test_noise_of_the_reference_widens_the_tolerance(monkeypatch: pytest.MonkeyP
     assert verdict.outcome == "within"
     assert verdict.noise == pytest.approx(0.05)
     assert verdict.tolerance == pytest.approx(0.15)
-    assert verdict_lines(verdict, task(), "b.yaml")[-1] == ("Repeated runs in high precision differ by 5 % by themselves: tolerance 15 %.")
+    assert verdict_lines(verdict, task(), "b.yaml")[-1] == ("Repeated runs in high precision differ by 5 %: tolerance 15 %.")
 
 
 def test_models_without_low_precision_have_nothing_to_search(monkeypatch: pytest.MonkeyPatch) -> None:

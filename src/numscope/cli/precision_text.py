@@ -1,4 +1,4 @@
-"""What ``numscope precision`` says of what it found."""
+"""The results of ``numscope precision`` as text and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def advice_table(advice: Advice, recipe: str) -> list[str]:
-    """A line for each operand under its layer's name, so that a name of any length leaves it within 80 columns."""
+    """A line for each operand below its layer's name, so that the table fits in 80 columns with names of any length."""
     import click
 
     high: dict[str, list[str]] = {}
@@ -47,15 +47,15 @@ def _line(operand: str, takes: str, *numbers: str) -> str:
 
 
 def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> list[str]:
-    """What follows from the table."""
-    by = f"by {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
+    """The conclusions, below the table."""
+    by = f"measured over {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
     if not advice.high:
-        return [f"All {advice.num_gemms} GEMMs can take {recipe}, {by}: nothing is to be kept in high precision."]
+        return [f"All {advice.num_gemms} GEMMs can take {recipe} ({by}): none has to stay in high precision."]
     others = _would_take_current(advice)
-    hint = f" Of the operands that are too much, {others} would do with current scaling: see --recipe current." if others else ""
+    hint = f" {others} of the operands beyond the limits would do with current scaling: see --recipe current." if others else ""
     return [
-        f"{len(advice.high)} of {advice.num_gemms} GEMMs are to be kept in high precision under {recipe}, {by}.{hint}",
-        f"{output}: written. To train so: {_command(script, '--recipe', recipe, '--config', output)}",
+        f"{len(advice.high)} of {advice.num_gemms} GEMMs should stay in high precision under {recipe} ({by}).{hint}",
+        f"{output}: written. To train with it: {_command(script, '--recipe', recipe, '--config', output)}",
     ]
 
 
@@ -64,7 +64,7 @@ def _would_take_current(advice: Advice) -> int:
 
 
 def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) -> dict[str, Any]:
-    """As JSON has it; what is infinite (a cast that changes nothing) as text."""
+    """As JSON-ready values; infinity (of a cast that changes nothing) as text."""
     return {
         "recipe": recipe,
         "num_steps": advice.num_steps,
@@ -96,7 +96,7 @@ def _price(price: Price) -> dict[str, float | str | None]:
 
 
 def verdict_table(verdict: BisectionVerdict) -> Table:
-    """The layers and GEMMs that are to be kept in high precision."""
+    """The layers and GEMMs that should stay in high precision."""
     from rich.text import Text
 
     from numscope.cli.tables import plain_table
@@ -111,7 +111,7 @@ def verdict_table(verdict: BisectionVerdict) -> Table:
 
 
 def verdict_lines(verdict: BisectionVerdict, task: BisectionTask, output: str) -> list[str]:
-    """What was found, in sentences."""
+    """The result in sentences."""
     words = {
         "found": _found,
         "within": _within,
@@ -125,17 +125,15 @@ def verdict_lines(verdict: BisectionVerdict, task: BisectionTask, output: str) -
     if verdict.units:
         features = (word for one in task.features for word in ("--features", one))
         command = _command(task.script, "--recipe", task.recipe, "--config", output, *features)
-        lines.append(f"{output}: written. To train so: {command}")
+        lines.append(f"{output}: written. To train with it: {command}")
     if verdict.noise > 0:
-        lines.append(
-            f"Repeated runs in high precision differ by {100 * verdict.noise:.3g} % by themselves: tolerance {_tolerance(verdict)}."
-        )
+        lines.append(f"Repeated runs in high precision differ by {100 * verdict.noise:.3g} %: tolerance {_tolerance(verdict)}.")
     return lines
 
 
 def verdict_head(verdict: BisectionVerdict, task: BisectionTask) -> Sequence[str]:
     """The YAML's first lines."""
-    sure = "no single one can be left out" if verdict.minimal else "the runs did not suffice to find the smallest set"
+    sure = "none of them can be left out" if verdict.minimal else "the runs did not suffice to find the smallest set"
     return (
         f"numscope precision bisect: {len(verdict.units)} of {verdict.num_gemms} kept in high precision; {sure}.",
         f"Loss under {task.recipe}: {_signed(verdict.low)} without, {_signed(verdict.cured)} with it, of {verdict.loss:.5g} "
@@ -147,11 +145,11 @@ def _found(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     count = len(verdict.units)
     unit = "layers" if task.recipe == AUTOCAST else "GEMMs"
     those = f"these {count} of {verdict.num_gemms} {unit}" if count > 1 else f"this one of {verdict.num_gemms} {unit}"
-    needed = "No single one of them can be left out" if count > 1 else "It can't be left out"
+    needed = "None of them can be left out" if count > 1 else "It can't be left out"
     return [
         f"With {those} in high precision the loss is {_signed(verdict.cured)} from the run in high precision; "
         f"without, {_signed(verdict.low)} (tolerance {_tolerance(verdict)}).",
-        f"{needed}: that was tried. {verdict.num_runs} runs of {task.steps} steps.",
+        f"{needed}, as trial runs showed. {verdict.num_runs} runs of {task.steps} steps.",
     ]
 
 
@@ -159,7 +157,7 @@ def _within(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     return [
         f"Nothing to find: under {task.recipe} the loss is {_signed(verdict.low)} from the run in high precision, within the tolerance of "
         f"{_tolerance(verdict)}.",
-        f"If the run is bad all the same, precision is not the cause, or {task.steps} steps are too few to see it: --steps.",
+        f"If the run is bad nevertheless, precision is not the cause, or {task.steps} steps are too few to show it: see --steps.",
     ]
 
 
@@ -169,7 +167,7 @@ def _incurable(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     )
     said = f"Keeping {what} in high precision does not cure it: {_signed(verdict.cured)} with, {_signed(verdict.low)} without"
     if task.recipe == AUTOCAST:
-        why = "What does harm is not in a layer's own call: autocast also casts what stands between layers (attention's products, losses)."
+        why = "The cause is not in a layer's own call: autocast also casts operations between layers (attention's products, losses)."
     else:
         why = "The precision of these GEMMs is not the cause."
     return [f"{said} (tolerance {_tolerance(verdict)}).", why]
@@ -177,18 +175,18 @@ def _incurable(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
 
 def _reference(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     return [
-        "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
+        "Even the run in high precision has a loss that is not finite: low precision is not the cause.",
         f"To find the first bad number: {_command(task.script)}",
     ]
 
 
 def _budget(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     so_far = (
-        f"The smallest set seen to cure so far has {len(verdict.units)} of {verdict.num_gemms}; a smaller one may do."
+        f"The smallest set that has cured so far has {len(verdict.units)} of {verdict.num_gemms}; a smaller one may do."
         if verdict.units
-        else "No set has been seen to cure so far."
+        else "No set has cured so far."
     )
-    return [f"The {task.runs} runs did not suffice. {so_far}", "The same command with a larger --runs goes on from here."]
+    return [f"The {task.runs} runs did not suffice. {so_far}", "The same command with a larger --runs continues from here."]
 
 
 def _nothing(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
@@ -206,6 +204,6 @@ def _tolerance(verdict: BisectionVerdict) -> str:
 
 
 def _command(script: Script, *options: str) -> str:
-    """How the script itself is run under these options."""
+    """The command that runs the script with these options."""
     begin = (*script.launcher, "-m", "numscope") if script.launcher else ("numscope",)
     return shlex.join((*begin, "run", *options, *(("-m",) if script.is_module else ()), script.target, *script.args))
