@@ -1,4 +1,4 @@
-"""The kinds of values that options take; each refusal says what was got and what is expected."""
+"""Types of option values; each error says what was given and what is expected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numscope.records.words import nearest
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """A kind of value whose refusals read alike."""
+    """A type of values with errors of one form."""
 
     def refuse(self, value: object, expected: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
         self.fail(f"got {str(value)!r}, expected {expected}.", param, ctx)
@@ -46,7 +46,7 @@ class OneOf(_Value):
 
 
 class WholeNumber(_Value):
-    """A whole number; without a least one, what takes it checks its size."""
+    """A whole number, at least ``least`` if given."""
 
     name = "N"
 
@@ -64,7 +64,7 @@ class WholeNumber(_Value):
 
 
 class Real(_Value):
-    """A finite number between two, which ``what`` says in words."""
+    """A number within bounds; ``what`` describes it."""
 
     name = "X"
 
@@ -82,7 +82,7 @@ class Real(_Value):
 
 
 class OutputFile(_Value):
-    """A file to write; its folder must stand, so that the run does not end in a refusal."""
+    """A file to write; its folder must exist, so that the run does not end with an error."""
 
     name = "FILE"
 
@@ -96,12 +96,12 @@ class OutputFile(_Value):
 
 
 class OutputFolder(_Value):
-    """A folder to write into; it is made when it is missing."""
+    """A folder to write into; it is created if missing."""
 
     name = "DIR"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         path = Path(str(value))
         if path.exists() and not path.is_dir():
-            self.refuse(value, "a folder, or a path where one can be made. It is a file", param, ctx)
+            self.refuse(value, "a folder, or a path where one can be created. It is a file", param, ctx)
         return str(path)
