@@ -12,7 +12,7 @@ import click
 
 from numscope.cli.values import WholeNumber
 from numscope.records.errors import UsageError
-from numscope.sinks.names import one_line
+from numscope.records.words import escape
 
 USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|name|type|tensor|all|REGEX [options]'
 MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
@@ -173,8 +173,8 @@ def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     is_number = [any(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
-    head = [one_line(name) for name in columns]
-    cells = [[one_line(_shown(value)) for value in row] for row in rows]
+    head = [escape(name) for name in columns]
+    cells = [[escape(_shown(value)) for value in row] for row in rows]
     if sys.stdout.isatty() and len(rows) <= MAX_FOLDED:
         _fold_table(head, cells, is_number)
         return
