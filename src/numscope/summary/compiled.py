@@ -1,4 +1,4 @@
-"""``torch.ops.numscope.observe``: observing from within a compiled graph, which can call an operator but no Python."""
+"""``torch.ops.numscope.observe``: observes inside a compiled graph, which can call operators but not Python."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _library: Any = None
 
 
 def register() -> None:
-    """Make ``torch.ops.numscope.observe(Tensor x, Tensor(a!) block, int row, int groups) -> ()`` callable; calling twice does no harm.
+    """Register ``torch.ops.numscope.observe(Tensor x, Tensor(a!) block, int row, int groups) -> ()``. Safe to call twice.
 
     The operator merges ``x``'s summary into ``block[row]``. It has no gradient. A graph that calls it compiles with ``fullgraph=True``.
 
-    *Cost:* some 3 µs a call besides the pass over memory. A compiled graph must write ``x`` out for it, also where it had fused it away.
+    *Cost:* some 3 µs per call besides the pass over memory. A compiled graph must store ``x`` for it, even if it would have fused it away.
     """
     global _library
     if _library is not None:

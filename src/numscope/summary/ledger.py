@@ -1,7 +1,7 @@
-"""Rows on the tensors' own devices, read by the host when a step is over.
+"""Rows on the tensors' own devices, read by the host at the end of a step.
 
-Observing writes into a row on the device where the tensor lies and waits for nothing. ``read`` is the one place where the host waits:
-on CPU the rows are host memory already; from another device each block comes over in one copy.
+Observing writes into a row on the tensor's device without waiting. Only ``read`` makes the host wait: rows on the CPU are host memory
+already; from another device each block is copied at once.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class _Block:
 
 
 class Ledger:
-    """A step's observations: ``observe`` gives a handle at once, ``numbers`` its numbers after ``read``.
+    """A step's observations: ``observe`` returns a handle at once, ``numbers`` its numbers after ``read``.
 
     Args:
-        groups: which fields of a summary the rows get.
-        capacity: rows to begin with, per device.
+        groups: the fields of a summary to compute.
+        capacity: initial number of rows per device.
 
-    *Cost:* an observation on CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
+    *Cost:* an observation on the CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
     """
 
     def __init__(self, groups: Groups = Groups.HEALTH, capacity: int = 512) -> None:
@@ -87,28 +87,28 @@ class Ledger:
 
     @property
     def num_observed(self) -> int:
-        """Observations since the ledger was made, those of steps that were forgotten included."""
+        """Observations since the ledger was created, including those of forgotten steps."""
         return self._num_past + len(self._meta)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take, over all devices."""
+        """Bytes of the rows on all devices."""
         return sum(b.capacity * ROW_BYTES for b in self._blocks.values())
 
     @property
     def on_host(self) -> bool:
-        """Whether every row lies in host memory, so that reading costs no sync."""
+        """Whether every row is in host memory, so that reading needs no sync."""
         return all(block.device.type == "cpu" for block in self._blocks.values())
 
     def observe(self, tensor: Tensor) -> int:
-        """Summarize a tensor of any shape and dtype into a row of its device.
+        """Summarize a tensor of any shape and dtype into a row on its device.
 
-        Returns: a handle for ``numbers``; ``UNOBSERVED`` where the tensor has no numbers to see (meta, fake, …).
+        Returns: a handle for ``numbers``; ``UNOBSERVED`` for a tensor without readable numbers (meta, fake, …).
         """
         key = id(tensor)
         try:
             version = tensor._version
-        except RuntimeError:  # an inference tensor counts no versions; it may change unseen, so it is read each time
+        except RuntimeError:  # an inference tensor has no version counter and can change unnoticed, so it is read each time
             version = -1
         seen = self._seen.get(key)
         if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
@@ -126,14 +126,14 @@ class Ledger:
                 return UNOBSERVED
             handle = len(self._meta)
             self._meta.append((block, row, tensor.dtype, tensor.shape))
-        except (RuntimeError, NotImplementedError):  # functorch wrappers and the like hide even their shape
+        except (RuntimeError, NotImplementedError):  # functorch wrappers and others hide even their shape
             return UNOBSERVED
         block.handles.append(handle)
         self._seen[key] = (weakref.ref(tensor), version, handle)
         return handle
 
     def _block_of(self, device: torch.device, capacity: int = 0) -> _Block | None:
-        """A device's block, made when it is first asked for; None for one that holds no numbers."""
+        """A device's block, created at first use; None for the meta device."""
         block = self._blocks.get(device)
         if block is None and device.type != "meta":
             block = self._blocks[device] = _Block(device, max(capacity, self._capacity))
@@ -142,7 +142,7 @@ class Ledger:
         return block
 
     def rewrite(self, handle: int, tensor: Tensor) -> bool:
-        """Observe a tensor into a handle's own row again, as for a weight after its update. False: it lies elsewhere now."""
+        """Observe a tensor again into a handle's row, as for a weight after its update. False: it is on another device now."""
         block, row, _, _ = self._meta[handle]
         if block.device != tensor.device:
             return False
@@ -152,19 +152,19 @@ class Ledger:
         return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
 
     def empty(self, handle: int) -> None:
-        """Make a handle's row empty, as if nothing had been seen."""
+        """Empty a handle's row, as if nothing had been seen."""
         block, row, _, _ = self._meta[handle]
         block.clear(row, 1)
 
     def observe_many(self, tensors: list[Tensor]) -> list[int]:
-        """``observe`` for a list, without the look whether one was seen before: one native call, threads balanced over all of them."""
+        """``observe`` for a list, without checking whether a tensor was seen before: one native call, with threads balanced over all."""
         handles: list[int] = []
         groups: dict[_Block, tuple[list[Tensor], list[int], list[int]]] = {}
         for position, tensor in enumerate(tensors):
             handles.append(UNOBSERVED)
             try:
                 device, shape = tensor.device, tuple(tensor.shape)
-            except RuntimeError:  # a lazy parameter not yet made
+            except RuntimeError:  # a lazy parameter that has not been created
                 continue
             block = self._block_of(device, len(tensors))
             if block is None:
@@ -188,7 +188,7 @@ class Ledger:
         return handles
 
     def rewrite_many(self, handles: list[int], tensors: list[Tensor]) -> None:
-        """``rewrite`` for lists, one native call a device."""
+        """``rewrite`` for lists, with one native call per device."""
         groups: dict[_Block, tuple[list[Tensor], list[int]]] = {}
         self._num_past += len(handles)
         for handle, tensor in zip(handles, tensors, strict=True):
@@ -202,26 +202,26 @@ class Ledger:
             dispatch.observe_many(tensors_of, block.rows, block.address, rows, self.groups)
 
     def read(self) -> None:
-        """Bring the rows to the host. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
+        """Bring the rows to the host. *Cost:* nothing on the CPU; else one copy and one sync per device."""
         for block in self._blocks.values():
             if block.device.type != "cpu":
                 block.host = block.rows[: len(block.handles)].to("cpu")
 
     def bad(self) -> list[int]:
-        """Handles of the rows that hold a nan or an inf, in the order of observation. Call ``read`` first."""
+        """Handles of the rows with a nan or an inf, in the order of observation. Call ``read`` first."""
         found: list[int] = []
         for block in self._blocks.values():
             found += [block.handles[row] for row in block.bad()]
         return sorted(found)
 
     def row(self, handle: int) -> list[float]:
-        """One row as it stands. Call ``read`` first."""
+        """One row. Call ``read`` first."""
         block, row, _, _ = self._meta[handle]
         numbers: list[float] = block.host[row].tolist()
         return numbers
 
     def rows(self) -> list[list[float]]:
-        """Every row as it stands, by handle. Call ``read`` first. *Cost:* a microsecond a row; a third of what one by one costs."""
+        """All rows by handle. Call ``read`` first. *Cost:* a microsecond per row, a third of reading them one by one."""
         found: list[list[float]] = [[]] * len(self._meta)
         for block in self._blocks.values():
             for handle, numbers in zip(block.handles, block.host[: len(block.handles)].tolist(), strict=True):
@@ -245,7 +245,7 @@ class Ledger:
         return numbers_of(self.summary(handle), dtype, shape)
 
     def absorb(self, row: list[float], dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-        """A finished row from elsewhere (a compiled graph's) as one more observation."""
+        """Add a finished row from elsewhere (a compiled graph) as an observation."""
         block = self._block_of(torch.device("cpu"))
         assert block is not None
         position = len(block.handles)
@@ -258,7 +258,7 @@ class Ledger:
         return handle
 
     def reset(self) -> None:
-        """Forget the step: rows empty again, memory kept."""
+        """Forget the step: empty all rows and keep their memory."""
         for block in self._blocks.values():
             block.clear(0, len(block.handles))
             block.handles.clear()
