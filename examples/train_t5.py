@@ -1,6 +1,6 @@
 """Trains a small T5 in float16 on the text of Python's own manual. An ordinary training script: it knows nothing of numscope.
 
-python examples/train_t5.py [--steps 200] [--lr 0.1]
+python examples/train_t5.py [--steps 200] [--lr 0.1] [--batch 8]
 
 The recipe is a common one: float32 weights, float16 autocast, AdamW with warm-up. The mistake in it is the learning rate: the loss falls at
 first, while the feed-forward layers' values grow from step to step, until some step after the hundredth float16 can't hold them any more.
@@ -42,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--batch", type=int, default=8)
     args = parser.parse_args()
 
     torch.manual_seed(0)
@@ -67,7 +68,7 @@ def main() -> None:
     model.train()
     for step in range(args.steps):
         with torch.autocast("cpu", dtype=torch.float16):
-            loss = model(**batch(text, 8)).loss
+            loss = model(**batch(text, args.batch)).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -22,13 +22,19 @@ from tests.warm import prepare
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
-sys.executable = prepare()  # what a test starts with it starts with torch; tests of a fresh interpreter take warm.COLD
+WARM = prepare()
 
 settings.register_profile("numscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # timings decide no test
 settings.load_profile("numscope")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's background job, and what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What a test starts with ``sys.executable`` has torch from its start; tests of a fresh interpreter take ``warm.COLD``."""
+    if not session.config.pluginmanager.hasplugin("dsession"):  # it runs no test, but starts the processes that do
+        sys.executable = WARM
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

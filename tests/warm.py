@@ -41,6 +41,7 @@ _READ_LATER = (
     *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
     *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),
 )
+_AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED"}  # from multiprocessing, from torchrun
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 _HIGH = 512  # above all files that a command may hold
 
@@ -82,9 +83,8 @@ def _ask(folder: str, words: list[str]) -> NoReturn:
     import _socket
     import marshal
 
-    if words[:1] == ["-B"]:  # multiprocessing says so for PYTHONDONTWRITEBYTECODE
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-        del words[0]
+    while words[:1] and words[0] in _AS_VARIABLES:
+        os.environ[_AS_VARIABLES[words.pop(0)]] = "1"
     if not _is_plain(words):
         os.execv(COLD, [COLD, *words])
     fds = [number for number in map(int, os.listdir("/proc/self/fd")) if _is_inherited(number)]
@@ -203,6 +203,7 @@ class _Server:
         """Returns in each child, with what it is to run; in the server, with nothing, when the run is over."""
         import contextlib
         import select
+        import shutil
         import signal
 
         woken, wakes = os.pipe()
@@ -247,6 +248,7 @@ class _Server:
                 with contextlib.suppress(OSError):
                     client.sendall(child.to_bytes(8, "big"))
                 children[child] = client
+        shutil.rmtree(self.folder, ignore_errors=True)  # whom it belonged to may have been killed
         return None
 
     def _is_wanted(self) -> bool:

@@ -47,7 +47,9 @@ class _Evil:
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 4, 5])
 @pytest.mark.parametrize(
-    "reduced", [(os.mkdir, ("pwned",)), (eval, ("__import__('os').mkdir('pwned')",)), (list, (), None, iter([1]))], ids=str
+    "reduced",
+    [(os.mkdir, ("pwned",)), (eval, ("__import__('os').mkdir('pwned')",)), (list, (), None, iter([1]))],
+    ids=lambda reduced: reduced[0].__name__,
 )
 def test_pickle_that_requests_code_is_refused_with_a_sentence(
     tmp_path: Path, protocol: int, reduced: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
