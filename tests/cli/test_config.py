@@ -53,7 +53,7 @@ def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
     assert done.stdout.split("\n")[:-1] == [
         "stats.yaml: note: late.disable_fp8_gemm: has no effect on layers that run in high precision",
         "stats.yaml: note: late.statistics: off (enabled: false)",
-        "stats.yaml: in order (1 to collect, 1 precision, 0 of plug-ins).",
+        "stats.yaml: valid (1 to collect, 1 precision, 0 of plug-ins).",
     ]
 
 
@@ -88,7 +88,7 @@ def test_explain_counts_the_bytes_of_a_models_tensors() -> None:
     done = numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make", "--tokens", "100")
     # two layers c_fc from 16 to 64 features in float32: weights, activations, gradients of outputs
     num_bytes = 2 * 4 * (16 * 64 + 100 * 16 + 100 * 64)
-    assert f"reads: {in_bytes(num_bytes)} at a step when all are scheduled, {in_bytes(num_bytes / 10)} a step on average" in done.stdout
+    assert f"reads: {in_bytes(num_bytes)} at a step that collects everything, {in_bytes(num_bytes / 10)} per step on average" in done.stdout
     assert "over steps 0 to 9, on one rank." in done.stdout
 
 
@@ -156,7 +156,7 @@ def test_explain_tells_which_statistics_read_their_tensors_again(tmp_path: Path)
     for stats, said in (("", False), (", exponent_histogram, e4m3_mse", True)):
         file.write_text(text.replace("STATS", stats))
         done = CliRunner().invoke(numscope, ["config", "explain", str(file), "--model", "gpt2"])
-        assert ("Beside that one read of each tensor, exponent_histogram, e4m3_mse read theirs again." in done.output) == said
+        assert ("In addition, exponent_histogram, e4m3_mse read their tensors once more." in done.output) == said
 
 
 def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) -> None:
@@ -276,8 +276,8 @@ def test_explain_tells_what_switches_are_told_and_what_statistics_of_casts_read(
     done = numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make")
     for words in ("gemms wgrad  ", "gemms dgrad  ", "quant_format FP8E5M2; gemms fprop  ", "underflows, mxfp8_mse  "):
         assert words in done.stdout
-    assert f"reads: {in_bytes(4 * 16 * 64)} at a step when all are scheduled" in done.stdout
-    assert "Beside that one read of each tensor, mxfp8_mse read theirs again." in done.stdout
+    assert f"reads: {in_bytes(4 * 16 * 64)} at a step that collects everything" in done.stdout
+    assert "In addition, mxfp8_mse read their tensors once more." in done.stdout
     assert done.stdout.count("note: s.disable_fp8_gemm: ") == 1
     (row, *_) = [row for row in plan_rows(done) if row[0] == "transformer.h.0.mlp.c_fc"]
     assert row[3] == "high precision → e5m2 current"

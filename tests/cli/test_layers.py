@@ -125,5 +125,5 @@ def test_what_is_neither_model_nor_run_is_refused(given: str, error: str) -> Non
 
 def test_run_without_layers_is_refused() -> None:
     Path("run", "ranks").mkdir(parents=True)
-    with pytest.raises(UsageError, match=r"^run: tells of no layers"):
+    with pytest.raises(UsageError, match=r"^run: contains no layers"):
         subject_of("run")

@@ -14,7 +14,7 @@ import yaml
 
 import numscope
 from numscope.cli import bisecting
-from numscope.cli.bisecting import Asked, Bisection, Verdict
+from numscope.cli.bisecting import Bisection, BisectionTask, BisectionVerdict
 from numscope.cli.command import main
 from numscope.cli.precision import _base
 from numscope.cli.precision_text import advice_lines, advice_table, verdict_lines
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (
             ["advise", "--recipe", "autocast", "s.py"],
-            "numscope precision advise: --recipe: got 'autocast', expected a recipe of fp8 or fp4",
+            "numscope precision advise: --recipe: got 'autocast', expected an fp8 or fp4 recipe",
         ),
         (["advise", "--max-flushed", "101", "s.py"], "numscope precision advise: --max-flushed: got '101', expected a percentage."),
         (["advise", "--steps", "0", "s.py"], "numscope precision advise: --steps: got '0', expected a whole number of at least 1."),
@@ -111,10 +111,10 @@ def test_command_that_is_told_is_the_one_that_was_given() -> None:
     script = Script("pack.train", ("--lr", "1 2"), True, ("torchrun", "--nproc-per-node", "2"))
     command = "torchrun --nproc-per-node 2 -m numscope run --recipe block --config 'o n.yaml' {}-m pack.train --lr '1 2'"
     told = advice_lines(advice_of(_measured({"fc": 150}), Limits()), script, "block", "o n.yaml")
-    assert told[-1] == f"o n.yaml: written. To train so: {command.format('')}"
-    verdict = Verdict("found", (("a", "fprop"),), low=math.inf)
-    told = verdict_lines(verdict, asked(script=script, recipe="block", features=("own.py",)), "o n.yaml")
-    assert told[-1] == f"o n.yaml: written. To train so: {command.format('--features own.py ')}"
+    assert told[-1] == f"o n.yaml: written. To train with it: {command.format('')}"
+    verdict = BisectionVerdict("found", (("a", "fprop"),), low=math.inf)
+    told = verdict_lines(verdict, task(script=script, recipe="block", features=("own.py",)), "o n.yaml")
+    assert told[-1] == f"o n.yaml: written. To train with it: {command.format('--features own.py ')}"
 
 
 # ------------------------------------------------------------------------- the search over runs that are planted, not run
@@ -149,19 +149,19 @@ class Planted:
         return Outcome((9.0, loss), 0.1, {} if kept else self.layers, {"h.1.fc": 0.3, "h.0.qkv": 0.0})
 
 
-def asked(**changes: object) -> Asked:
+def task(**changes: object) -> BisectionTask:
     given: dict[str, object] = {
         "script": Script("train.py", ("--lr", "1")), "recipe": "delayed", "base": {}, "features": (), "steps": 20, "runs": 40,
         "tolerance": 0.01, "repeats": 2, "seed": 0,
     }  # fmt: skip
-    return Asked(**{**given, **changes})  # type: ignore[arg-type]
+    return BisectionTask(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] | None = None, **changes: object) -> Verdict:
+def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] | None = None, **changes: object) -> BisectionVerdict:
     monkeypatch.setattr(bisecting, "run_trial", planted)
-    one = asked(**changes)
+    one = task(**changes)
     said = [] if said is None else said
-    return Bisection(one, Book(Path("b.trials"), one.about()), said.append, lambda text, number: None).run()
+    return Bisection(one, Book(Path("b.trials"), one.about()), said.append).run()
 
 
 def test_trial_is_given_a_place_that_a_script_which_changes_its_folder_still_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,24 +235,24 @@ def test_budget_that_runs_out_says_what_is_known_and_what_is_not(monkeypatch: py
     verdict = bisected(Planted({("h.2.qkv", "dgrad")}), monkeypatch, runs=5)
     assert (verdict.outcome, verdict.minimal, verdict.num_runs) == ("budget", False, 5)
     assert 0 < len(verdict.units) <= 18
-    assert verdict_lines(verdict, asked(runs=5), "b.yaml")[0] == (
-        f"The 5 runs did not suffice. The smallest set seen to cure so far has {len(verdict.units)} of 18; a smaller one may do."
+    assert verdict_lines(verdict, task(runs=5), "b.yaml")[0] == (
+        f"The 5 runs did not suffice. The smallest set that has cured so far has {len(verdict.units)} of 18; a smaller one may do."
     )
 
 
 def test_run_that_is_good_as_it_is_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = bisected(Planted(set()), monkeypatch)
     assert (verdict.outcome, verdict.units, verdict.num_runs) == ("within", (), 3)
-    assert verdict_lines(verdict, asked(), "b.yaml") == [
+    assert verdict_lines(verdict, task(), "b.yaml") == [
         "Nothing to find: under delayed the loss is +0 % from the run in high precision, within the tolerance of 1 %.",
-        "If the run is bad all the same, precision is not the cause, or 20 steps are too few to see it: --steps.",
+        "If the run is bad nevertheless, precision is not the cause, or 20 steps are too few to show it: see --steps.",
     ]
 
 
 def test_run_that_high_precision_does_not_cure_is_said_not_to_be_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = bisected(Planted(None), monkeypatch)
     assert (verdict.outcome, verdict.units, verdict.num_runs) == ("incurable", (), 4)
-    assert verdict_lines(verdict, asked(), "b.yaml") == [
+    assert verdict_lines(verdict, task(), "b.yaml") == [
         "Keeping all 18 GEMMs of 6 layers in high precision does not cure it: +100 % with, +100 % without (tolerance 1 %).",
         "The precision of these GEMMs is not the cause.",
     ]
@@ -261,8 +261,8 @@ def test_run_that_high_precision_does_not_cure_is_said_not_to_be_its_fault(monke
 def test_reference_that_is_not_finite_ends_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = bisected(Planted(set(), reference=math.inf), monkeypatch)
     assert (verdict.outcome, verdict.num_runs) == ("reference", 1)
-    assert verdict_lines(verdict, asked(), "b.yaml") == [
-        "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
+    assert verdict_lines(verdict, task(), "b.yaml") == [
+        "Even the run in high precision has a loss that is not finite: low precision is not the cause.",
         "To find the first bad number: numscope run train.py --lr 1",
     ]
 
@@ -272,7 +272,7 @@ def test_noise_of_the_reference_widens_the_tolerance(monkeypatch: pytest.MonkeyP
     assert verdict.outcome == "within"
     assert verdict.noise == pytest.approx(0.05)
     assert verdict.tolerance == pytest.approx(0.15)
-    assert verdict_lines(verdict, asked(), "b.yaml")[-1] == ("Repeated runs in high precision differ by 5 % by themselves: tolerance 15 %.")
+    assert verdict_lines(verdict, task(), "b.yaml")[-1] == ("Repeated runs in high precision differ by 5 %: tolerance 15 %.")
 
 
 def test_models_without_low_precision_have_nothing_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_configuration_without_a_sections_name_gets_its_files_and_means_the_same
 
 
 def test_verdict_as_json_has_no_number_that_json_lacks() -> None:
-    verdict = Verdict("found", (("a", "fprop"), ("b", "")), low=math.inf)
+    verdict = BisectionVerdict("found", (("a", "fprop"), ("b", "")), low=math.inf)
     told = json.loads(json.dumps(verdict.document(), allow_nan=False))
     assert told["drift"] == "inf" and told["drift_with_high_precision"] is None
     assert told["high_precision"] == [{"layer": "a", "gemm": "fprop"}, {"layer": "b", "gemm": None}]

@@ -124,7 +124,7 @@ def test_bisect_killed_and_begun_again_finds_the_layer_that_overflows_under_auto
     known = len(json.loads(state.read_text())["trials"])
     done = cli(*words)
     assert done.returncode == 0, done.stderr
-    assert f"bisect.trials: {known} runs of an earlier search are taken over" in done.stderr
+    assert f"bisect.trials: reusing {known} runs of an earlier search" in done.stderr
     found = json.loads(done.stdout)
     assert found["high_precision"] == [{"layer": "2", "gemm": None}]
     assert found["minimal"] and found["drift"] == "inf" and abs(found["drift_with_high_precision"]) <= 0.01

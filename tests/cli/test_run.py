@@ -71,7 +71,7 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
         (["run", "--json", "d", "s.py"], "numscope run: --json: got 'd', expected a file's path. It is a folder: add a file's name."),
         (
             ["run", "--log-dir", "s.py", "s.py"],
-            "numscope run: --log-dir: got 's.py', expected a folder, or a path where one can be made. It is a file.",
+            "numscope run: --log-dir: got 's.py', expected a folder, or a path where one can be created. It is a file.",
         ),
         (["s.py"], f"""numscope: got 's.py', expected one of {COMMANDS}. Did you mean 'numscope run s.py'?"""),
         (["rnu", "s.py"], f"""numscope: got 'rnu', expected one of {COMMANDS}. Did you mean 'run'?"""),

@@ -95,7 +95,7 @@ def test_statistic_that_some_rows_lack_is_empty_and_said(tmp_path: Path) -> None
     done = stats(tmp_path, "--by", "layer", "--stats", "exponent_histogram")
     assert [line.split()[-1] for line in done.stdout.splitlines()[1:]] == ["0:3", "-"]
     assert done.stderr == (
-        "numscope stats: exponent_histogram: left empty where not every layer and step of the group has the columns it needs.\n"
+        "numscope stats: exponent_histogram: left empty for groups in which some layer or step lacks the columns it needs.\n"
     )
 
 
@@ -125,7 +125,7 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
         ),
         (
             ["{run}", "--steps", "5"],
-            "numscope stats: --steps: given without --by, which it belongs to. In SQL, say it with SELECT and WHERE.\n",
+            "numscope stats: --steps: given without --by, which it needs. In SQL, use SELECT and WHERE.\n",
         ),
         (["{run}", "--by", "all", "SELECT 1"], "numscope stats: --by: given with SQL, expected one of them.\n"),
         (["{run}", "--json", "--csv"], "numscope stats: --csv: given with --json, expected one of them.\n"),

@@ -23,7 +23,7 @@ import nvdlfw_inspect.api as debug_api
 import numscope
 from numscope.config.schedule import Schedule
 from numscope.integrations.transformer_engine import collecting, feature_dirs, findings
-from numscope.integrations.transformer_engine.asked import next_step
+from numscope.integrations.transformer_engine.settings import next_step
 from numscope.records.errors import NonFiniteError, UsageError
 from tests.distributed.ranks import RankPool
 

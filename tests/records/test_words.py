@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from numscope.records.words import closest, nearest
+from numscope.records.words import closest, escape, nearest
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,12 @@ def test_nearest_names_the_known_words_that_are_like_the_word(word: object, most
 
 def test_closest_word_is_written_as_it_is_known() -> None:
     assert closest("linear", {"Linear": 1, "Conv2d": 2}) == ["Linear"]
+
+
+@given(st.text())
+def test_escaped_text_never_ends_a_line_and_keeps_what_prints(text: str) -> None:
+    shown = escape(text)
+    assert shown.isprintable()
+    assert len(shown.splitlines()) <= 1
+    if text.isprintable():
+        assert shown == text

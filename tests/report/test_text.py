@@ -10,7 +10,8 @@ from rich.console import Console
 
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason
 from numscope.records.site import Phase, Site
-from numscope.report.text import escape, one_line, print_finding, render
+from numscope.records.words import escape
+from numscope.report.text import one_line, print_finding, render
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = "/train/run/modeling_t5.py"

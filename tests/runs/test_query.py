@@ -12,7 +12,7 @@ import torch
 import numscope
 from numscope.records.errors import UsageError
 from numscope.runs.folder import find_run
-from numscope.runs.query import Rows, ask
+from numscope.runs.query import QueryResult, ask
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
 from numscope.summary.extras import EXPONENTS, format_extra
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def answer(folder: Path, sql: str) -> Rows:
+def answer(folder: Path, sql: str) -> QueryResult:
     return ask(find_run(folder), sql)
 
 

@@ -14,7 +14,7 @@ import pytest
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.guard import Guarded
+from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import BaseLogger, Logger
 from numscope.sinks.opening import describe_layers, open_sinks
 from numscope.sinks.protocol import LayerSink, Sink
@@ -136,7 +136,7 @@ def test_interrupt_passes_through_a_guard() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Guarded(Interrupted(), "It", lambda text, level: None).write([])
+        GuardedSink(Interrupted(), "It", lambda text, level: None).write([])
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_without_pyarrow_there_are_text_logs_and_one_sentence(tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     sentence = (
-        "numscope keeps no Parquet files of this run, only text logs: pyarrow is not installed. "
+        "numscope writes no Parquet files for this run, only text logs: pyarrow is not installed. "
         "For `numscope stats` and `numscope.load`: pip install 'numscope[runs]'."
     )
     assert done.stderr == f"{sentence}\n"

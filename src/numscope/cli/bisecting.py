@@ -1,4 +1,4 @@
-"""``numscope precision bisect``, once its words are read: the reference runs, the search, what is said of it and what is written."""
+"""The work of ``numscope precision bisect``: the reference runs, the search, and its result."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numscope.precision.search.drift import drift, noise
 from numscope.precision.search.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
 from numscope.records.files import write_atomically
 
-NOISE_MARGIN = 3  # how many times the reference's own noise a drift may be
+NOISE_MARGIN = 3  # a drift of up to this many times the reference's noise is tolerated
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be found out.
+class BisectionTask:
+    """What to find out.
 
     Args:
         base: the configuration of the low-precision run, sections by name; empty without one.
         steps: optimizer steps of each run.
-        runs: how many runs there may be, those of an interrupted search included.
-        tolerance: the largest drift of the loss that is no harm, as a part of the reference's loss.
-        repeats: how often the reference is run; what its runs differ by is noise.
+        runs: the most runs to make, including those of an interrupted search.
+        tolerance: the largest harmless drift of the loss, relative to the reference's loss.
+        repeats: how often the reference is run; the differences between its runs are noise.
     """
 
     script: Script
@@ -39,7 +39,7 @@ class Asked:
     seed: int | None
 
     def about(self) -> dict[str, Any]:
-        """What makes trials comparable."""
+        """The settings that runs must share to be comparable."""
         command = [self.script.target, *self.script.args]
         return {
             "command": command,
@@ -52,13 +52,13 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What came of it.
+class BisectionVerdict:
+    """The result.
 
     Args:
-        outcome: of the search; ``reference`` where the run in high precision is itself not finite; ``nothing`` where nothing is in low
-            precision; ``reference budget`` where the runs were used up before the search could begin.
-        drifts: of the low-precision run, and of the run with ``units`` kept high.
+        outcome: of the search; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in
+            low precision; ``reference budget``: the runs were used up before the search could begin.
+        low, cured: drift of the low-precision run, and of the run with ``units`` kept high.
     """
 
     outcome: str
@@ -75,12 +75,7 @@ class Verdict:
     trials: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-        numbers = {
-            name: value if math.isfinite(value) else None if math.isnan(value) else str(value)
-            for name in ("loss", "noise", "tolerance", "low", "cured")
-            for value in (getattr(self, name),)
-        }
+        """As JSON-ready values."""
         return {
             "outcome": self.outcome,
             "high_precision": [{"layer": layer, "gemm": gemm or None} for layer, gemm in self.units],
@@ -88,11 +83,11 @@ class Verdict:
             "num_gemms": self.num_gemms,
             "num_layers": self.num_layers,
             "num_runs": self.num_runs,
-            "reference_loss": numbers["loss"],
-            "reference_noise": numbers["noise"],
-            "tolerance": numbers["tolerance"],
-            "drift": numbers["low"],
-            "drift_with_high_precision": numbers["cured"],
+            "reference_loss": _number(self.loss),
+            "reference_noise": _number(self.noise),
+            "tolerance": _number(self.tolerance),
+            "drift": _number(self.low),
+            "drift_with_high_precision": _number(self.cured),
             "trials": list(self.trials),
         }
 
@@ -101,44 +96,43 @@ class Bisection:
     """Runs the trials that the search asks for.
 
     Args:
-        say: told a line for each run that is over.
-        stage: told what is sought, and how many runs have been made.
+        say: called with a line for each finished run and each new stage of the search.
     """
 
-    def __init__(self, asked: Asked, book: Book, say: Callable[[str], None], stage: Callable[[str, int], None]) -> None:
-        self._asked = asked
+    def __init__(self, task: BisectionTask, book: Book, say: Callable[[str], None]) -> None:
+        self._task = task
         self._book = book
         self._say = say
-        self._stage = stage
+        self._now = ""
         self._reference: tuple[float, ...] = ()
         self._low: Outcome = Outcome(())
-        self._tolerance = asked.tolerance
+        self._tolerance = task.tolerance
         self._drifts: dict[frozenset[Unit], float] = {}
         self._told: list[Mapping[str, Any]] = []
         self._num_units = 0
-        self._used: set[str] = set()  # trials of this search, those run now among them
+        self._used: set[str] = set()  # trials of this search, including those taken from an earlier one
         self._fresh: set[str] = set()
 
-    def run(self) -> Verdict:
+    def run(self) -> BisectionVerdict:
         """
         Raises:
-            TrialFailed: the script has no loss in the reference or in the low-precision run.
+            TrialFailed: the script computes no loss in the reference or in the low-precision run.
         """
-        asked = self._asked
+        task = self._task
         references: list[tuple[float, ...]] = []
         try:
-            for number in range(asked.repeats):
-                self._stage("the run in high precision", len(self._used))
+            for number in range(task.repeats):
+                self._stage("the run in high precision")
                 outcome = self._trial(f"reference {number}", self._reference_spec)
                 references.append(outcome.losses)
-                told = f"loss {_last(outcome.losses):.5g} after {outcome.length(asked.steps)}"
-                self._say(f"high precision, run {number + 1} of {asked.repeats}: {told}")
+                told = f"loss {_last(outcome.losses):.5g} after {outcome.length(task.steps)}"
+                self._say(f"high precision, run {number + 1} of {task.repeats}: {told}")
                 if not all(map(math.isfinite, outcome.losses)):
                     return self._verdict("reference")
             self._reference = references[0]
             spread = noise(references)
-            self._tolerance = max(asked.tolerance, NOISE_MARGIN * spread)
-            self._stage("the run as it is", len(self._used))
+            self._tolerance = max(task.tolerance, NOISE_MARGIN * spread)
+            self._stage("the run as it is")
             self._low = self._trial(_key(()), lambda place: self._kept_spec(place, ()))
         except OutOfBudget:
             return self._verdict("reference budget", references=references)
@@ -147,13 +141,18 @@ class Bisection:
         self._num_units = sum(map(len, self._low.layers.values()))
         suspects = sorted(self._low.suspects, key=lambda layer: -self._low.suspects[layer])
         suspects = [layer for layer in suspects if self._low.suspects[layer] > 0]
-        found = search(self._low.layers, self._cures, suspects=suspects, stage=lambda text: self._stage(text, len(self._used)))
+        found = search(self._low.layers, self._cures, suspects=suspects, stage=self._stage)
         return self._verdict(found.outcome, found, references)
 
-    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> Verdict:
+    def _stage(self, text: str) -> None:
+        if text != self._now:
+            self._now = text
+            self._say(f"now: {text}")
+
+    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> BisectionVerdict:
         units = found.units if found is not None else ()
         everything = frozenset((layer, gemm) for layer, gemms in self._low.layers.items() for gemm in gemms)
-        return Verdict(
+        return BisectionVerdict(
             outcome,
             units,
             found is not None and found.minimal,
@@ -183,20 +182,24 @@ class Bisection:
         )
         took = f"{outcome.seconds:.1f} s" if _key(kept) in self._fresh else "from before"
         what = f"{len(kept)} of {self._num_units} high"
-        self._say(f"run {len(self._used)} of {self._asked.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
+        self._say(f"run {len(self._used)} of {self._task.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
         return good
 
     def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
-        """Runs it, or knows it already; a script that ends before its first step has no loss, which one that diverges may do on purpose."""
+        """The outcome of a trial, which runs unless the book has it.
+
+        Args:
+            may_fail: a run that ends before its first step has an empty outcome: a script may stop on purpose when it diverges.
+        """
         known = self._book.known(key)
         if known is None:
-            if len(self._used) >= self._asked.runs:
+            if len(self._used) >= self._task.runs:
                 raise OutOfBudget
             self._fresh.add(key)
 
             def run(place: Path) -> Outcome:
                 try:
-                    return run_trial(self._asked.script, spec(place), place)
+                    return run_trial(self._task.script, spec(place), place)
                 except TrialFailed:
                     if may_fail:
                         return Outcome(())
@@ -207,24 +210,24 @@ class Bisection:
         return known
 
     def _reference_spec(self, place: Path) -> Spec:
-        """Nothing is converted, what the script converts is in high precision; its autocast is off where that is in question."""
-        asked = self._asked
-        if asked.recipe == AUTOCAST:
-            return Spec(str(place), autocast=False, seed=asked.seed, steps=asked.steps)
+        """A run that converts nothing and keeps what the script converts in high precision, or a run without the script's autocast."""
+        task = self._task
+        if task.recipe == AUTOCAST:
+            return Spec(str(place), autocast=False, seed=task.seed, steps=task.steps)
         layers = {"layer_name_regex_pattern": ".*"}
         everything = {"enabled": True, "layers": layers, "transformer_engine": {"disable_fp8_layer": {"enabled": True}}}
         config = self._write(place, {"high_precision": everything}, "the run in high precision")
-        return Spec(str(place), config=config, seed=asked.seed, steps=asked.steps)
+        return Spec(str(place), config=config, seed=task.seed, steps=task.steps)
 
     def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
         from numscope.precision.search.kept import sections
 
-        asked = self._asked
+        task = self._task
         order = {layer: number for number, layer in enumerate(self._low.layers)}
         units = sorted(kept, key=lambda unit: (order[unit[0]], unit[1]))
-        tree = {**asked.base, **sections(units, asked.base)}
+        tree = {**task.base, **sections(units, task.base)}
         config = self._write(place, tree, f"{len(kept)} kept in high precision") if tree else None
-        return Spec(str(place), asked.recipe, config=config, features=asked.features, seed=asked.seed, steps=asked.steps)
+        return Spec(str(place), task.recipe, config=config, features=task.features, seed=task.seed, steps=task.steps)
 
     @staticmethod
     def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:
@@ -240,7 +243,7 @@ def _key(kept: Sequence[Unit] | frozenset[Unit]) -> str:
 
 
 def _last(losses: Sequence[float]) -> float:
-    """The mean over the last half, which drifts are judged by."""
+    """The mean over the last half, from which drifts are computed."""
     half = losses[len(losses) // 2 :]
     return math.fsum(half) / len(half) if all(map(math.isfinite, half)) else math.nan
 

@@ -1,4 +1,4 @@
-"""The ``numscope`` command: its words, and how it refuses wrong ones."""
+"""The ``numscope`` command: its subcommands, and its errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ numscope.add_command(stats)
 
 
 def main() -> NoReturn:
-    """The console script's entry; also that of ``python -m numscope``."""
+    """Entry point of the console script and of ``python -m numscope``."""
     try:
         outcome = numscope.main(prog_name="numscope", standalone_mode=False)
     except click.ClickException as error:
@@ -45,16 +45,16 @@ def main() -> NoReturn:
         raise SystemExit(WRONG_USAGE) from None
     except click.Abort:
         raise SystemExit(130) from None
-    if callable(outcome):  # what is left to do once click is out of the way
+    if callable(outcome):  # what has to run outside of click
         outcome()
     raise SystemExit(outcome if isinstance(outcome, int) else 0)
 
 
 def explain(error: click.ClickException) -> str:
-    """A refusal in the house's form: where, what was got, what is expected, what to do."""
+    """A usage error in our form: where, what was given, what is expected, what to do."""
     command: click.Command = numscope
     where, words = "numscope", sys.argv[1:]
-    while words and isinstance(command, click.Group) and words[0] in command.commands:  # not every error knows its own command
+    while words and isinstance(command, click.Group) and words[0] in command.commands:  # not every error knows its command
         where, command = f"{where} {words[0]}", command.commands[words.pop(0)]
     word = next(iter(words), "")
     ctx = getattr(error, "ctx", None)

@@ -1,4 +1,4 @@
-"""``numscope config``: what a configuration says, before a run finds out."""
+"""``numscope config``: checks and explains a configuration before it is used in a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.tables import plain_table
-from numscope.cli.values import Whole
+from numscope.cli.values import WholeNumber
 from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.config.plan import Collect, Plan, Switch
+    from numscope.config.plan import Collect, Custom, Plan, Switch
     from numscope.config.schedule import Schedule
     from numscope.config.selection import Selection
     from numscope.records.layer import Layer
 
 WRONG = 2
-FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Statistics and features of your own; repeatable.")
+FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own statistics and features; repeatable.")
 
 
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Check or explain a configuration.")
@@ -31,41 +31,39 @@ def config() -> None:
     """Check or explain a configuration of statistics (YAML)."""
 
 
-@config.command(options_metavar="[options]", short_help="Say all that is wrong with it.")
+@config.command(options_metavar="[options]", short_help="Report all errors.")
 @click.argument("file", metavar="FILE")
 @FEATURES
 @click.pass_context
 def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
-    """Check a configuration: all that is wrong with it, a line each. Exit status: 0 when nothing is, else 2."""
+    """Check a configuration and print all errors, one per line. Exit status: 0 without errors, else 2."""
     plan = load(ctx, file, features)
     for note in plan.notes:
         click.echo(f"{file}: note: {note}")
     parts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
-    click.echo(f"{file}: in order ({', '.join(parts)}).")
+    click.echo(f"{file}: valid ({', '.join(parts)}).")
 
 
-@config.command(options_metavar="[options]", short_help="What is collected where and when, and what that costs.")
+@config.command(options_metavar="[options]", short_help="Show what is collected where and when, and its cost.")
 @click.argument("file", metavar="FILE")
-@click.option("--model", metavar="MODEL_OR_RUN", help="Whose layers: package.module:function, a transformers checkpoint, a run's folder.")
 @click.option(
-    "--tokens", type=Whole(), metavar="N", help="Tokens that one rank sees in a step, for the sizes of activations and gradients."
+    "--model", metavar="MODEL_OR_RUN", help="Where the layers come from: package.module:function, a transformers checkpoint, a run."
 )
 @click.option(
-    "--recipe", metavar="NAME", help="What the model's GEMMs run by where no switch says otherwise (as it was converted, else delayed)."
+    "--tokens", type=WholeNumber(1), metavar="N", help="Tokens per step and rank, to compute the sizes of activations and gradients."
 )
+@click.option("--recipe", metavar="NAME", help="Recipe of the model's GEMMs unless a switch changes it (as converted, else delayed).")
 @FEATURES
 @click.pass_context
 def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
     """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads; with precision switches
-    also what each layer's GEMMs run in.
+    also the formats of each layer's GEMMs.
     """
     plan = load(ctx, file, features)
     subject, resolved = None, None
     try:
         if recipe is not None and model is None:
-            raise UsageError("--recipe: got one without --model, expected a model whose GEMMs run by it. Add --model MODEL_OR_RUN.")
-        if tokens is not None and tokens < 1:
-            raise UsageError(f"--tokens: got {tokens}, expected at least 1.")
+            raise UsageError("--recipe: given without --model, expected a model whose GEMMs use it. Add --model MODEL_OR_RUN.")
         if model is not None:
             from numscope.cli.subject import subject_of
             from numscope.config import resolve
@@ -84,7 +82,7 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
 
 
 def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe: str | None) -> None:
-    """What each layer's GEMMs run in, where a switch or the question asks for it."""
+    """The formats of each layer's GEMMs, if a switch or ``recipe`` sets any."""
     from numscope.cli.plans import table_of
     from numscope.config.plan import PLAN_SWITCHES
 
@@ -101,7 +99,7 @@ def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe
 
 
 def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
-    """The plan of a file, and of files with features of the user's own; wrong ones end the command."""
+    """The plan of a configuration and of files with the user's own features. Errors end the command."""
     from numscope.config.planning import plan_of
 
     try:
@@ -112,13 +110,13 @@ def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
 
 
 def refuse(ctx: click.Context, error: UsageError) -> None:
-    """Ends the command with an error's lines as they are: each names its file."""
+    """End the command and print an error's lines unchanged: each names its file."""
     click.echo(str(error), err=True)
     ctx.exit(WRONG)
 
 
 def show(table: Table) -> None:
-    """Prints a table; where it goes to a file, as wide as it needs."""
+    """Print a table, in a file as wide as it needs."""
     from rich.console import Console
 
     console = Console() if sys.stdout.isatty() else Console(width=200, color_system=None)
@@ -131,35 +129,32 @@ def show(table: Table) -> None:
 def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> Table:
     from rich.text import Text
 
-    from numscope.config.plan import Custom
+    from numscope.cli.cost import cost_at_step
+    from numscope.config.plan import Collect, Switch
 
-    table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads a scheduled step")
-    collects = [(one, None) for one in plan.collects] if resolved is None else resolved.collects
-    for collect, layers in collects:
-        where = words_of(collect.selection) if layers is None else _names([layer.name for layer in layers])
-        cost = "unknown without --model"
-        if layers is not None and subject is not None:
-            from numscope.cli.cost import cost_at_step
-
-            cost = str(cost_at_step([(collect, layers)], subject, tokens))
-        stats = _names([asked.label for asked in collect.stats], 8) + _manner(collect)
-        row = (collect.section, collect.feature, where, ", ".join(collect.tensors), stats, steps_of(collect.schedule), cost)
-        table.add_row(*map(Text, row))
-    others: list[tuple[Switch | Custom, Sequence[Layer] | None]] = []
+    table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads per scheduled step")
+    parts: list[tuple[Collect | Switch | Custom, Sequence[Layer] | None]]
     if resolved is None:
-        others += [*((one, None) for one in plan.switches), *((one, None) for one in plan.customs)]
+        parts = [*((one, None) for one in plan.collects), *((one, None) for one in plan.switches), *((one, None) for one in plan.customs)]
     else:
-        others += [*resolved.switches, *resolved.customs]
-    for part, chosen in others:
-        tensors = part.tensors if isinstance(part, Custom) else part.settings.get("tensors") or ()
-        where = words_of(part.selection) if chosen is None else _names([layer.name for layer in chosen])
-        row = (part.section, part.feature, where, ", ".join(tensors), _settings(part.settings), steps_of(part.schedule), "")
+        parts = [*resolved.collects, *resolved.switches, *resolved.customs]
+    for part, layers in parts:
+        where = words_of(part.selection) if layers is None else _names([layer.name for layer in layers])
+        cost = ""
+        if isinstance(part, Collect):
+            tensors, what = part.tensors, _names([asked.label for asked in part.stats], 8) + _manner(part)
+            cost = "unknown without --model"
+            if layers is not None and subject is not None:
+                cost = str(cost_at_step([(part, layers)], subject, tokens))
+        else:
+            tensors, what = (part.settings.get("tensors") or ()) if isinstance(part, Switch) else part.tensors, _settings(part.settings)
+        row = (part.section, part.feature, where, ", ".join(tensors), what, steps_of(part.schedule), cost)
         table.add_row(*map(Text, row))
     return table
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    """What a switch is told beside its tensors: ``gemms fprop, wgrad``; statistics by their names alone."""
+    """A switch's settings without its tensors: ``gemms fprop, wgrad``; only the names of statistics."""
     if "stats" in settings:
         return _names([asked.label for asked in settings["stats"]], 8)
     said = {key: value for key, value in settings.items() if key != "tensors" and value is not None and value is not False}
@@ -171,9 +166,9 @@ def _manner(collect: Collect) -> str:
     if collect.merge is not None:
         said.append(f"also merged by {collect.merge}")
     if not collect.reduce:
-        said.append("each rank its own")
+        said.append("per rank")
     if collect.evaluation:
-        said.append("in evaluation too")
+        said.append("also in evaluation")
     return f" ({'; '.join(said)})" if said else ""
 
 
@@ -190,18 +185,16 @@ def _cost_lines(resolved: Resolved | None, subject: Subject | None, tokens: int 
     hint = ""
     if whole.num_unknown:
         hint = (
-            " Activations, outputs and their gradients need --tokens N."
-            if tokens is None
-            else " Unknown: layers without a width of their own."
+            " Activations, outputs and their gradients need --tokens N." if tokens is None else " Unknown: layers without their own width."
         )
     if further := _further_reads(collects):
-        hint += f" Beside that one read of each tensor, {_names(further)} read theirs again."
+        hint += f" In addition, {_names(further)} read their tensors once more."
     span = f"steps {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"step {steps[0]}"
-    return [f"reads: {whole} at a step when all are scheduled, {average} a step on average over {span}, on one rank.{hint}"]
+    return [f"reads: {whole} at a step that collects everything, {average} per step on average over {span}, on one rank.{hint}"]
 
 
 def _on_paper(resolved: Resolved) -> list[tuple[Collect, Sequence[Layer]]]:
-    """Statistics of casts that nobody makes: those read their tensors; what GEMMs cast they count as they cast it."""
+    """Statistics of casts on paper, which read their tensors. Casts that GEMMs make are counted as they are made, without a read."""
     if not any("stats" in switch.settings for switch, _ in resolved.switches):
         return []
     from numscope.config.plan import Collect
@@ -215,16 +208,15 @@ def _on_paper(resolved: Resolved) -> list[tuple[Collect, Sequence[Layer]]]:
 
 
 def _further_reads(collects: Sequence[tuple[Collect, Sequence[Layer]]]) -> list[str]:
-    """The statistics that the pass which all share does not give."""
-    from numscope.summary.statistics import STATISTICS
+    """The statistics that need more than the shared pass."""
+    from numscope.summary.statistics import STATISTICS, extra_of
 
-    asked = {one.label: STATISTICS.get(one.statistic) for collect, _ in collects for one in collect.stats}
-    own = {one.label: one.options for collect, _ in collects for one in collect.stats}
-    return [label for label, statistic in asked.items() if statistic is not None and statistic.extra(own[label]) is not None]
+    asked = {one.label: one for collect, _ in collects for one in collect.stats if one.statistic in STATISTICS}
+    return [label for label, one in asked.items() if extra_of(one) is not None]
 
 
 def words_of(selection: Selection) -> str:
-    """A selection in its own words."""
+    """A selection in words."""
     said = []
     if selection.names is not None:
         said.append(_names(list(selection.names)))
@@ -247,5 +239,5 @@ def steps_of(schedule: Schedule) -> str:
 
 
 def _names(names: list[str], most: int = 3) -> str:
-    """The first few, and how many there are."""
+    """The first few names and their number."""
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])}, … ({len(names)})"

@@ -1,4 +1,4 @@
-"""What a configuration's statistics cost: bytes that they read, at a step that is on the schedule and on average."""
+"""The cost of a configuration's statistics: the bytes that they read, at scheduled steps and on average."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numscope.config.plan import Collect
 from numscope.config.schedule import Schedule
 from numscope.records.layer import Layer
 
-_MOST_STEPS = 50_000  # that an average looks at
+_MOST_STEPS = 50_000  # in an average
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes, and how many tensors are of unknown size beside them."""
+    """Bytes, and the number of further tensors of unknown size."""
 
     known: float = 0.0
     num_unknown: int = 0
@@ -28,7 +28,7 @@ class Cost:
 
 
 def bytes_of(layer: Layer, tensor: str, subject: Subject, tokens: int | None) -> int | None:
-    """Bytes of a layer's tensor in one step on one rank; None where that is unknown."""
+    """Bytes of a layer's tensor in one step on one rank; None if unknown."""
     if (recorded := subject.read.get((layer.name, tensor))) is not None:
         return recorded
     if tensor in ("weight", "wgrad"):
@@ -40,14 +40,14 @@ def bytes_of(layer: Layer, tensor: str, subject: Subject, tokens: int | None) ->
 
 
 def cost_at_step(parts: Iterable[tuple[Collect, Sequence[Layer]]], subject: Subject, tokens: int | None) -> Cost:
-    """Bytes read at a step that all these are scheduled for; a tensor that several want is read once."""
+    """Bytes read at a step when all these parts are scheduled; a tensor wanted by several is read once."""
     sites = {(layer, tensor) for collect, layers in parts for layer in layers for tensor in collect.tensors}
     sizes = [bytes_of(layer, tensor, subject, tokens) for layer, tensor in sites]
     return Cost(sum(size for size in sizes if size is not None), sum(size is None for size in sizes))
 
 
 def average_cost(parts: Sequence[tuple[Collect, Sequence[Layer]]], subject: Subject, tokens: int | None) -> tuple[Cost, range]:
-    """Bytes read a step on average, and over which steps: from first to last, or, where some go on for ever, once all have begun."""
+    """Bytes read per step on average, and the steps averaged: from first to last, or one period after all endless parts have begun."""
     steps = window({collect.schedule for collect, _ in parts})
     active: dict[tuple[bool, ...], int] = {}
     for step in steps:
@@ -61,7 +61,7 @@ def average_cost(parts: Sequence[tuple[Collect, Sequence[Layer]]], subject: Subj
 
 
 def window(schedules: Iterable[Schedule]) -> range:
-    """The steps that say how often a plan reads."""
+    """The steps over which a plan's reads are averaged."""
     spans = [span for one in schedules for span in one.start_end_list or ((one.start_step, one.end_step),)]
     endless = [first for first, last in spans if last is None]
     if not endless:

@@ -6,14 +6,14 @@ import json
 
 import click
 
-from numscope.cli.values import Whole
+from numscope.cli.values import Real, WholeNumber
 from numscope.records.errors import UsageError
 
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """Names with commas in between."""
+    """Names separated by commas."""
 
     name = "NAME,NAME…"
 
@@ -21,27 +21,17 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         return tuple(word.strip() for word in str(value).split(",")) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
 
 
-class Number(click.ParamType):  # type: ignore[type-arg]
-    """A number; which ones are allowed is for the comparison to say."""
-
-    name = "X"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return float(str(value))
-        except ValueError:
-            self.fail(f"got {str(value)!r}, expected a number between 0 and 1, such as 1e-3.", param, ctx)
-
-
 @click.command(options_metavar="[options]", short_help="Find where two runs, or two steps, begin to differ.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
+@click.option("--noise", multiple=True, metavar="RUN", help="A run that should equal A: their differences are noise. Repeatable.")
 @click.option(
-    "--noise", multiple=True, metavar="RUN", help="A run that should equal A: what they differ is noise. May be given several times."
+    "--tolerance",
+    type=Real("a number between 0 and 1, such as 1e-3", 0, 1),
+    help="For all statistics, in place of what the runs' dtypes round; beside --noise, the least.",
 )
-@click.option("--tolerance", type=Number(), help="For all statistics, in place of what the runs' dtypes round; beside --noise, the least.")
-@click.option("--stats", type=Names(), help="Statistics to judge by (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
-@click.option("--top", type=Whole(), default=10, metavar="N", help="How many modules to list (10).")
+@click.option("--stats", type=Names(), help="Statistics to compare (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
+@click.option("--top", type=WholeNumber(), default=10, metavar="N", help="Number of modules to list (10).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, top: int, as_json: bool) -> int:
     """Compare the statistics of two runs over their common steps (A and B are run folders), or of two steps (both are RUN:STEP).

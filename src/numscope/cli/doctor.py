@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from numscope.cli.values import OutputFile, Real, Whole, _Value
+from numscope.cli.values import OutputFile, Real, WholeNumber, _Value
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -115,10 +115,10 @@ class JsonFile(_Value):
 @click.option("--baseline", type=JsonFile(), help="Compare with this earlier report (--json).")
 @click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
-@click.option("--nproc", type=Whole(), help="Ranks to start on this node (one per GPU, else 2).")
-@click.option("--nnodes", type=Whole(), help="Number of nodes; run this command on each, with the same --endpoint.")
+@click.option("--nproc", type=WholeNumber(), help="Ranks to start on this node (one per GPU, else 2).")
+@click.option("--nnodes", type=WholeNumber(), help="Number of nodes; run this command on each, with the same --endpoint.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
-@click.option("--node-rank", type=Whole(), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
+@click.option("--node-rank", type=WholeNumber(), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
 @click.pass_context
 def doctor(
     ctx: click.Context,

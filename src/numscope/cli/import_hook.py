@@ -1,4 +1,4 @@
-"""Calls back once a module has been imported, so that numscope need not import it first."""
+"""Calls a function once a module has been imported, so that numscope need not import it first."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from types import ModuleType
 
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
-    """Calls ``then`` right after the first import of a module, in the thread that imports it; at once if it stands already.
+    """Call ``then`` right after the first import of a module, in the importing thread; at once if it is imported already.
 
-    A script may set the environment that torch reads while it loads (OMP_NUM_THREADS, TORCH_LOGS): importing torch before the
+    A script can set environment variables that torch reads at import (OMP_NUM_THREADS, TORCH_LOGS), so importing torch before the
     script's first line would change the run.
     """
     if name in sys.modules:
@@ -22,9 +22,9 @@ def when_imported(name: str, then: Callable[[], None]) -> None:
 
 
 class _Doorbell(MetaPathFinder):
-    """Lets the other finders find the module, rings when it has been executed, and is gone by then.
+    """Lets the other finders find the module and calls ``then`` when it has been executed.
 
-    A module may be looked for, with ``importlib.util.find_spec``, long before it is imported, if ever: each spec rings.
+    ``importlib.util.find_spec`` can look for a module long before it is imported, if ever, so each spec calls ``then``.
     """
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""``numscope layers``: the layers of a model or a run, and what a configuration selects of them."""
+"""``numscope layers``: the layers of a model or a run, and those that a configuration selects."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from numscope.records.layer import Layer
 
 
-@click.command(options_metavar="[options]", short_help="List layers, and what a configuration selects.")
+@click.command(options_metavar="[options]", short_help="List layers, and those that a configuration selects.")
 @click.argument("subject", metavar="MODEL_OR_RUN")
-@click.option("--config", "file", metavar="FILE", help="Also show which section selects each layer.")
+@click.option("--config", "file", metavar="FILE", help="Also show the section that selects each layer.")
 @FEATURES
-@click.option("--containers", is_flag=True, help="List modules without parameters of their own too.")
+@click.option("--containers", is_flag=True, help="Also list modules without their own parameters.")
 @click.pass_context
 def layers(ctx: click.Context, subject: str, file: str | None, containers: bool, features: tuple[str, ...]) -> None:
-    """List the layers of a model or a run with their numbers as selections read them.
+    """List the layers of a model or a run, with the layer numbers that selections use.
 
     MODEL_OR_RUN is package.module:function, a transformers checkpoint's folder or name (no weights are read), or a run's folder.
 
-    Exit status: 2 when a section of the configuration selects nothing, or two sections contradict each other.
+    Exit status: 2 if a section of the configuration selects nothing, or two sections contradict each other.
     """
     from numscope.cli.subject import subject_of
     from numscope.config import resolve

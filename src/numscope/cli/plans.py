@@ -1,4 +1,4 @@
-"""What a configuration's switches make of each layer's GEMMs, as a table: layers by fprop, dgrad, wgrad."""
+"""The formats of each layer's GEMMs under a configuration's switches, as a table: layers by fprop, dgrad, wgrad."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from numscope.precision.gemm.plan import LayerPlan
     from numscope.precision.gemm.switching import Phase
 
-DEFAULT_RECIPE = "delayed"  # of fp8 training where nothing else is said
+DEFAULT_RECIPE = "delayed"
 _MOST_SPANS = 3
 
 
 def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
-    """A row a layer, or several where its plan changes with the steps.
+    """One row per layer, or several if its plan changes with the steps.
 
     Args:
-        resolved: on the model's layers.
-        subject: the layers that compute GEMMs, and what they are converted by.
-        recipe: that they are converted by; None: as they come, else by ``DEFAULT_RECIPE``.
+        resolved: the configuration on the model's layers.
+        subject: the layers that compute GEMMs, and their own plans if they are converted.
+        recipe: of the layers; None: their own, else ``DEFAULT_RECIPE``.
 
-    Raises: UsageError of a recipe that is not known.
+    Raises: UsageError if the recipe is unknown.
     """
     from rich.text import Text
 
@@ -42,8 +42,8 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
     switches = by_layer(resolved.switches)
     schedules = {switch.schedule for found in switches.values() for switch in found}
     steps, repeats = _steps(schedules), any(one.freq > 1 and _is_endless(one) for one in schedules)
-    last = steps.stop - len(window(schedules | {Schedule()}))  # what comes from here on comes again
-    known: dict[tuple[object, ...], list[tuple[Phase, list[tuple[int, int]]]]] = {}  # layers that are switched alike
+    last = steps.stop - len(window(schedules | {Schedule()}))  # from here on the plans repeat
+    known: dict[tuple[object, ...], list[tuple[Phase, list[tuple[int, int]]]]] = {}  # by equal switches
     table = plain_table("layer", "class", "steps", *GEMMS)
     for layer in subject.gemms:
         mine = switches.get(layer, [])
@@ -58,7 +58,7 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
 
 
 def _steps(schedules: set[Schedule]) -> range:
-    """From the first step to where all that changes has changed, and each period has come twice."""
+    """From the first step until everything that changes has changed, and each period has come twice."""
     steps = window(schedules | {Schedule()})
     return range(0, max(steps.stop + 1, 2 * len(steps) + steps.start))
 
@@ -69,7 +69,7 @@ def _is_endless(schedule: Schedule) -> bool:
 
 
 def _gemm(plan: LayerPlan, gemm: str, results: Mapping[str, How]) -> str:
-    """``e4m3fn delayed`` where both operands are alike, ``e5m2 delayed × e4m3fn delayed`` where not; ``→ …`` where the result is cast."""
+    """``e4m3fn delayed`` if both operands are alike, else ``e5m2 delayed × e4m3fn delayed``; with ``→ …`` if the result is cast."""
     from numscope.precision.gemm.switching import RESULTS
 
     words = ["high" if how is None else how.text() for (of, _), how in plan.items() if of == gemm]
@@ -78,10 +78,10 @@ def _gemm(plan: LayerPlan, gemm: str, results: Mapping[str, How]) -> str:
 
 
 def _words(spans: Sequence[tuple[int, int]], steps: range, repeats_from: int | None) -> str:
-    """``0-9, 12, …``: the first few spans; ``from 100``: the last one, where nothing changes any more.
+    """``0-9, 12, …``: the first few spans; ``from 100``: the last one, if nothing changes after it.
 
     Args:
-        repeats_from: what comes from this step on comes again and again; None: nothing does.
+        repeats_from: the step from which the plans repeat; None: they do not.
     """
     if spans == [(0, steps.stop - 1)]:
         return "all"

@@ -1,4 +1,4 @@
-"""``numscope precision``: which layers and GEMMs low precision harms, by measuring their operands or by trying."""
+"""``numscope precision``: finds the layers and GEMMs that low precision harms, by measuring their operands or by trial runs."""
 
 from __future__ import annotations
 
@@ -13,41 +13,32 @@ import click
 
 from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
-from numscope.cli.values import OutputFile, Real, Whole
+from numscope.cli.values import OutputFile, Real, WholeNumber
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
 if TYPE_CHECKING:
-    from numscope.cli.bisecting import Verdict
+    from numscope.cli.bisecting import BisectionVerdict
     from numscope.precision.search.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
-WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
-
-
-class Count(Whole):
-    """A whole number not below a least one."""
-
-    def __init__(self, least: int) -> None:
-        self._least = least
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        number = super().convert(value, param, ctx)
-        if number < self._least:
-            self.refuse(value, f"a whole number of at least {self._least}", param, ctx)
-        return number
+WORDS = {"allow_interspersed_args": False}  # all words after the script's name are the script's
 
 
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Find what low precision harms.")
 def precision() -> None:
-    """Find the layers and GEMMs that are to stay in high precision."""
+    """Find the layers and GEMMs that should stay in high precision."""
 
 
 precision.add_command(trial)
 
-_MODULE = click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
-_LAUNCH = click.option("--launch", metavar="WORDS", help='What starts the script\'s processes, such as "torchrun --nproc-per-node 2".')
-_SEED = click.option("--seed", type=Whole(), default=0, metavar="N", help="Of Python, NumPy and torch, set before the script begins (0).")
+_MODULE = click.option("-m", "is_module", is_flag=True, help="Run a module, as python -m does.")
+_LAUNCH = click.option(
+    "--launch", metavar="WORDS", help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".'
+)
+_SEED = click.option(
+    "--seed", type=WholeNumber(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
+)
 _TARGET = click.argument("target", metavar="train.py | -m module")
 _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
 
@@ -55,13 +46,13 @@ _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS�
 # ------------------------------------------------------------------------------------------------------------- advise
 
 
-@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Say which formats each operand could take.")
+@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
 @_MODULE
-@click.option("--steps", type=Count(1), default=8, metavar="N", help="Training steps to measure (8).")
+@click.option("--steps", type=WholeNumber(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
-@click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Least signal-to-noise ratio of a cast (20).")
+@click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Lowest signal-to-noise ratio of a cast (20).")
 @click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
-@click.option("--max-flushed", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may turn to zero (5).")
+@click.option("--max-flushed", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may flush to zero (5).")
 @click.option("--output", type=OutputFile(), default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_LAUNCH
@@ -83,21 +74,21 @@ def advise(
     seed: int,
 ) -> int:
     """Run a training script unchanged for a few steps, measure what casts would do to each operand of its linear layers, and write a YAML
-    that keeps those GEMMs in high precision which the recipe would harm.
+    that keeps the GEMMs in high precision that the recipe would harm.
 
-    Exit status: 0; 1 when the script has no step to measure; 2 for wrong usage.
+    Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
     from numscope.precision.search.advise import Limits, advice_of, merged
     from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
 
     if recipe == AUTOCAST:
-        raise click.UsageError(f"--recipe: got {recipe!r}, expected a recipe of fp8 or fp4: autocast's formats are in the table anyway.")
+        raise click.UsageError(f"--recipe: got {recipe!r}, expected an fp8 or fp4 recipe: autocast's formats are in the table anyway.")
     given = {"min_sqnr_db": min_sqnr, "max_saturated_pct": max_saturated, "max_flushed_pct": max_flushed}
     limits = Limits(**{name: value for name, value in given.items() if value is not None})
     script = _script(target, args, is_module, launch)
     with tempfile.TemporaryDirectory(prefix="numscope-") as folder:
         place = Path(folder) / "advise"
-        _note(f"{target}: {steps} steps are measured")
+        _note(f"{target}: measuring {steps} steps")
         try:
             found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
         except TrialFailed as error:
@@ -113,13 +104,13 @@ def advise(
     advice = advice_of(merged(found.numbers), limits)
     if not advice.num_gemms:
         why = f"{recipe} could not be measured in {found.length(steps)}"
-        more = "a step ends with the step of an optimizer of torch, and delayed scaling's first one does not count"
+        more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
         click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
         return NO_ANSWER
     if advice.high:
         from numscope.precision.search.kept import sections, text_of
 
-        head = (f"numscope precision advise: GEMMs that {recipe} fp8 would harm, by {advice.num_steps} steps of {Path(target).name}.",)
+        head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
     from numscope.cli.precision_text import advice_document, advice_lines, advice_table
 
@@ -134,25 +125,28 @@ def advise(
 # ------------------------------------------------------------------------------------------------------------- bisect
 
 
-@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Find by trying what has to stay in high precision.")
+@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Find by trial runs what has to stay in high precision.")
 @_MODULE
-@click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML): its switches stay as they are.")
-@recipe_option("What linear layers are converted to; autocast: the script's own autocast is the low precision (delayed).", "delayed")
-@click.option("--steps", type=Count(1), default=50, metavar="N", help="Training steps of each run (50).")
-@click.option("--runs", type=Count(3), default=40, metavar="N", help="The budget: how many runs at most (40).")
+@click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML); its switches are kept.")
+@recipe_option("Recipe of the linear layers (delayed); autocast: the script's own autocast is the low precision.", "delayed")
+@click.option("--steps", type=WholeNumber(1), default=50, metavar="N", help="Training steps of each run (50).")
+@click.option("--runs", type=WholeNumber(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
 @click.option(
     "--tolerance",
     type=Real("a number from 0, such as 0.01", 0),
     default=0.01,
     metavar="X",
-    help="Drift of the loss that is no harm (0.01).",
+    help="Harmless drift of the loss (0.01).",
 )
-@click.option("--repeats", type=Count(1), default=2, metavar="N", help="Runs in high precision, whose differences are noise (2).")
+@click.option("--repeats", type=WholeNumber(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
 @click.option(
-    "--output", type=OutputFile(), default="bisect.yaml", help="Where to write the YAML (bisect.yaml); trials go to a folder beside."
+    "--output",
+    type=OutputFile(),
+    default="bisect.yaml",
+    help="Where to write the YAML (bisect.yaml); the runs are kept in a folder next to it.",
 )
-@click.option("--fresh", is_flag=True, help="Forget the trials of an earlier search.")
-@click.option("--features", multiple=True, metavar="FILE|DIR", help="Features of your own that the configuration names; repeatable.")
+@click.option("--fresh", is_flag=True, help="Discard the runs of an earlier search.")
+@click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own features that the configuration names; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @_LAUNCH
 @_SEED
@@ -175,46 +169,44 @@ def bisect(
     launch: str | None,
     seed: int,
 ) -> int:
-    """Run a training script again and again for a few steps, and find the smallest set of layers and GEMMs which, kept in high precision,
-    brings its loss back to that of the run in high precision. Killed, it goes on where it was when it is started again.
+    """Run a training script repeatedly for a few steps and find the smallest set of layers and GEMMs that, kept in high precision, brings
+    its loss back to that of the run in high precision. A search that was killed continues when the command is repeated.
 
-    Exit status: 0 when such a set was found, or nothing is harmed; 1 when there is none, or the runs did not suffice; 2 for wrong usage.
+    Exit status: 0 if such a set was found or nothing is harmed; 1 if there is none or the runs did not suffice; 2 for wrong usage.
     """
-    from numscope.cli.bisecting import Asked, Bisection
+    from numscope.cli.bisecting import Bisection, BisectionTask
     from numscope.cli.precision_text import verdict_head, verdict_lines
-    from numscope.cli.progress import progress_of
     from numscope.precision.search.trials import Book, TrialFailed
 
     base = _base(config, features)
-    asked = Asked(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
+    task = BisectionTask(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
     folder = Path(output).with_suffix(".trials")
     try:
-        book = Book(folder, asked.about(), fresh=fresh)
+        book = Book(folder, task.about(), fresh=fresh)
     except UsageError as error:
         raise click.UsageError(str(error)) from None
     if book.num_resumed:
-        _note(f"{folder}: {book.num_resumed} runs of an earlier search are taken over")
-    with progress_of(runs) as progress:
-        try:
-            verdict = Bisection(asked, book, progress.say, progress.stage).run()
-        except TrialFailed as error:
-            click.echo(f"numscope precision bisect: {error}", err=True)
-            return NO_ANSWER
-        except KeyboardInterrupt:
-            _note(f"stopped; the runs made so far are in {folder}: the same command goes on with them")
-            raise
+        _note(f"{folder}: reusing {book.num_resumed} runs of an earlier search")
+    try:
+        verdict = Bisection(task, book, _note).run()
+    except TrialFailed as error:
+        click.echo(f"numscope precision bisect: {error}", err=True)
+        return NO_ANSWER
+    except KeyboardInterrupt:
+        _note(f"stopped; the finished runs are in {folder}: the same command continues with them")
+        raise
     if verdict.units:
         from numscope.precision.search.kept import sections, text_of
 
-        write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, asked)))
+        write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, task)))
     if as_json:
         click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
     else:
-        _show_verdict(verdict, verdict_lines(verdict, asked, output))
+        _show_verdict(verdict, verdict_lines(verdict, task, output))
     return 0 if verdict.outcome in ("found", "within") else NO_ANSWER
 
 
-def _show_verdict(verdict: Verdict, lines: list[str]) -> None:
+def _show_verdict(verdict: BisectionVerdict, lines: list[str]) -> None:
     from numscope.cli.config import show
     from numscope.cli.precision_text import verdict_table
 
@@ -225,7 +217,7 @@ def _show_verdict(verdict: Verdict, lines: list[str]) -> None:
 
 
 def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
-    """The configuration as sections by name: one without a name gets its file's, and chooses all layers where it chose none."""
+    """The configuration as sections by name. A section without a name gets its file's, and selects all layers if it selected none."""
     if config is None:
         return {}
     from numscope.config.dialects import translate

@@ -1,4 +1,4 @@
-"""What ``numscope precision`` says of what it found."""
+"""The results of ``numscope precision`` as text and JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from numscope.cli.bisecting import Asked, Verdict
+from numscope.cli.bisecting import BisectionTask, BisectionVerdict
 from numscope.precision.search.advise import Advice, Limits, Price, rows
 from numscope.precision.search.kept import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def advice_table(advice: Advice, recipe: str) -> list[str]:
-    """A line for each operand under its layer's name, so that a name of any length leaves it within 80 columns."""
+    """A line for each operand below its layer's name, so that the table fits in 80 columns with names of any length."""
     import click
 
     high: dict[str, list[str]] = {}
@@ -47,15 +47,15 @@ def _line(operand: str, takes: str, *numbers: str) -> str:
 
 
 def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> list[str]:
-    """What follows from the table."""
-    by = f"by {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
+    """The conclusions, below the table."""
+    by = f"measured over {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
     if not advice.high:
-        return [f"All {advice.num_gemms} GEMMs can take {recipe}, {by}: nothing is to be kept in high precision."]
+        return [f"All {advice.num_gemms} GEMMs can take {recipe} ({by}): none has to stay in high precision."]
     others = _would_take_current(advice)
-    hint = f" Of the operands that are too much, {others} would do with current scaling: see --recipe current." if others else ""
+    hint = f" {others} of the operands beyond the limits would do with current scaling: see --recipe current." if others else ""
     return [
-        f"{len(advice.high)} of {advice.num_gemms} GEMMs are to be kept in high precision under {recipe}, {by}.{hint}",
-        f"{output}: written. To train so: {_command(script, '--recipe', recipe, '--config', output)}",
+        f"{len(advice.high)} of {advice.num_gemms} GEMMs should stay in high precision under {recipe} ({by}).{hint}",
+        f"{output}: written. To train with it: {_command(script, '--recipe', recipe, '--config', output)}",
     ]
 
 
@@ -64,7 +64,7 @@ def _would_take_current(advice: Advice) -> int:
 
 
 def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) -> dict[str, Any]:
-    """As JSON has it; what is infinite (a cast that changes nothing) as text."""
+    """As JSON-ready values; infinity (of a cast that changes nothing) as text."""
     return {
         "recipe": recipe,
         "num_steps": advice.num_steps,
@@ -95,8 +95,8 @@ def _price(price: Price) -> dict[str, float | str | None]:
 # ------------------------------------------------------------------------------------------------------------- bisect
 
 
-def verdict_table(verdict: Verdict) -> Table:
-    """The layers and GEMMs that are to be kept in high precision."""
+def verdict_table(verdict: BisectionVerdict) -> Table:
+    """The layers and GEMMs that should stay in high precision."""
     from rich.text import Text
 
     from numscope.cli.tables import plain_table
@@ -110,8 +110,8 @@ def verdict_table(verdict: Verdict) -> Table:
     return table
 
 
-def verdict_lines(verdict: Verdict, asked: Asked, output: str) -> list[str]:
-    """What was found, in sentences."""
+def verdict_lines(verdict: BisectionVerdict, task: BisectionTask, output: str) -> list[str]:
+    """The result in sentences."""
     words = {
         "found": _found,
         "within": _within,
@@ -121,78 +121,76 @@ def verdict_lines(verdict: Verdict, asked: Asked, output: str) -> list[str]:
         "reference budget": _budget,
         "nothing": _nothing,
     }
-    lines = words[verdict.outcome](verdict, asked)
+    lines = words[verdict.outcome](verdict, task)
     if verdict.units:
-        features = (word for one in asked.features for word in ("--features", one))
-        command = _command(asked.script, "--recipe", asked.recipe, "--config", output, *features)
-        lines.append(f"{output}: written. To train so: {command}")
+        features = (word for one in task.features for word in ("--features", one))
+        command = _command(task.script, "--recipe", task.recipe, "--config", output, *features)
+        lines.append(f"{output}: written. To train with it: {command}")
     if verdict.noise > 0:
-        lines.append(
-            f"Repeated runs in high precision differ by {100 * verdict.noise:.3g} % by themselves: tolerance {_tolerance(verdict)}."
-        )
+        lines.append(f"Repeated runs in high precision differ by {100 * verdict.noise:.3g} %: tolerance {_tolerance(verdict)}.")
     return lines
 
 
-def verdict_head(verdict: Verdict, asked: Asked) -> Sequence[str]:
+def verdict_head(verdict: BisectionVerdict, task: BisectionTask) -> Sequence[str]:
     """The YAML's first lines."""
-    sure = "no single one can be left out" if verdict.minimal else "the runs did not suffice to find the smallest set"
+    sure = "none of them can be left out" if verdict.minimal else "the runs did not suffice to find the smallest set"
     return (
         f"numscope precision bisect: {len(verdict.units)} of {verdict.num_gemms} kept in high precision; {sure}.",
-        f"Loss under {asked.recipe}: {_signed(verdict.low)} without, {_signed(verdict.cured)} with it, of {verdict.loss:.5g} "
-        f"in high precision, at {asked.steps} steps.",
+        f"Loss under {task.recipe}: {_signed(verdict.low)} without, {_signed(verdict.cured)} with it, of {verdict.loss:.5g} "
+        f"in high precision, at {task.steps} steps.",
     )
 
 
-def _found(verdict: Verdict, asked: Asked) -> list[str]:
+def _found(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     count = len(verdict.units)
-    unit = "layers" if asked.recipe == AUTOCAST else "GEMMs"
+    unit = "layers" if task.recipe == AUTOCAST else "GEMMs"
     those = f"these {count} of {verdict.num_gemms} {unit}" if count > 1 else f"this one of {verdict.num_gemms} {unit}"
-    needed = "No single one of them can be left out" if count > 1 else "It can't be left out"
+    needed = "None of them can be left out" if count > 1 else "It can't be left out"
     return [
         f"With {those} in high precision the loss is {_signed(verdict.cured)} from the run in high precision; "
         f"without, {_signed(verdict.low)} (tolerance {_tolerance(verdict)}).",
-        f"{needed}: that was tried. {verdict.num_runs} runs of {asked.steps} steps.",
+        f"{needed}, as trial runs showed. {verdict.num_runs} runs of {task.steps} steps.",
     ]
 
 
-def _within(verdict: Verdict, asked: Asked) -> list[str]:
+def _within(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     return [
-        f"Nothing to find: under {asked.recipe} the loss is {_signed(verdict.low)} from the run in high precision, within the tolerance of "
+        f"Nothing to find: under {task.recipe} the loss is {_signed(verdict.low)} from the run in high precision, within the tolerance of "
         f"{_tolerance(verdict)}.",
-        f"If the run is bad all the same, precision is not the cause, or {asked.steps} steps are too few to see it: --steps.",
+        f"If the run is bad nevertheless, precision is not the cause, or {task.steps} steps are too few to show it: see --steps.",
     ]
 
 
-def _incurable(verdict: Verdict, asked: Asked) -> list[str]:
+def _incurable(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     what = (
-        f"all {verdict.num_layers} layers" if asked.recipe == AUTOCAST else f"all {verdict.num_gemms} GEMMs of {verdict.num_layers} layers"
+        f"all {verdict.num_layers} layers" if task.recipe == AUTOCAST else f"all {verdict.num_gemms} GEMMs of {verdict.num_layers} layers"
     )
     said = f"Keeping {what} in high precision does not cure it: {_signed(verdict.cured)} with, {_signed(verdict.low)} without"
-    if asked.recipe == AUTOCAST:
-        why = "What does harm is not in a layer's own call: autocast also casts what stands between layers (attention's products, losses)."
+    if task.recipe == AUTOCAST:
+        why = "The cause is not in a layer's own call: autocast also casts operations between layers (attention's products, losses)."
     else:
         why = "The precision of these GEMMs is not the cause."
     return [f"{said} (tolerance {_tolerance(verdict)}).", why]
 
 
-def _reference(verdict: Verdict, asked: Asked) -> list[str]:
+def _reference(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     return [
-        "The run in high precision has itself a loss that is not finite: low precision is not the cause.",
-        f"To find the first bad number: {_command(asked.script)}",
+        "Even the run in high precision has a loss that is not finite: low precision is not the cause.",
+        f"To find the first bad number: {_command(task.script)}",
     ]
 
 
-def _budget(verdict: Verdict, asked: Asked) -> list[str]:
+def _budget(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
     so_far = (
-        f"The smallest set seen to cure so far has {len(verdict.units)} of {verdict.num_gemms}; a smaller one may do."
+        f"The smallest set that has cured so far has {len(verdict.units)} of {verdict.num_gemms}; a smaller one may do."
         if verdict.units
-        else "No set has been seen to cure so far."
+        else "No set has cured so far."
     )
-    return [f"The {asked.runs} runs did not suffice. {so_far}", "The same command with a larger --runs goes on from here."]
+    return [f"The {task.runs} runs did not suffice. {so_far}", "The same command with a larger --runs continues from here."]
 
 
-def _nothing(verdict: Verdict, asked: Asked) -> list[str]:
-    if asked.recipe == AUTOCAST:
+def _nothing(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
+    if task.recipe == AUTOCAST:
         return ["No model with layers was called: there is nothing to keep in high precision."]
     return ["No layer computes in low precision: the script's models have no linear layer, or its configuration disables them all."]
 
@@ -201,11 +199,11 @@ def _signed(away: float) -> str:
     return f"{100 * away:+.3g} %" if math.isfinite(away) else "unknown" if math.isnan(away) else "not finite, or it ended early"
 
 
-def _tolerance(verdict: Verdict) -> str:
+def _tolerance(verdict: BisectionVerdict) -> str:
     return f"{100 * verdict.tolerance:.3g} %"
 
 
 def _command(script: Script, *options: str) -> str:
-    """How the script itself is run under these options."""
+    """The command that runs the script with these options."""
     begin = (*script.launcher, "-m", "numscope") if script.launcher else ("numscope",)
     return shlex.join((*begin, "run", *options, *(("-m",) if script.is_module else ()), script.target, *script.args))

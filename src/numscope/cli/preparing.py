@@ -1,4 +1,4 @@
-"""What is done to a script's models before their first forward: their linear layers converted, or chosen layers kept out of autocast."""
+"""Prepares a script's models before their first forward: converts linear layers, or keeps chosen layers out of autocast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from numscope.config.plan import Plan
     from numscope.plugins.guarded import Paths
 
-RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # here too: torch must not be loaded before the script's first line
+RECIPES = (
+    "delayed",
+    "current",
+    "rowwise",
+    "block",
+    "mxfp8",
+    "nvfp4",
+)  # also here, because torch must not be loaded before the script's first line
 
 
 def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -29,11 +36,11 @@ def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[.
 def preparation(
     recipe: str | None, config: str | os.PathLike[str] | Mapping[str, Any] | None, features: Paths = ()
 ) -> Callable[[nn.Module], None] | None:
-    """What to do to each model of a script, once, before its first forward; None: nothing.
+    """A function to call with each model of a script, once, before its first forward; None if there is nothing to do.
 
     Args:
-        recipe: what linear layers are converted to; ``autocast``: they stay as they are, and the layers that the plan disables fp8 of
-            compute outside of the script's autocast. Layers that the script has converted by itself keep their recipe.
+        recipe: of the linear layers; ``autocast``: they are not converted, and layers whose fp8 the plan disables compute outside of the
+            script's autocast. Layers that the script converts by itself keep their recipe.
         config, features: the run's configuration, and the files with features that it names.
     """
     if recipe is None:
@@ -47,14 +54,14 @@ def preparation(
 
     def is_ours(name: str, module: nn.Module) -> bool:
         state = state_of(module)
-        return state is None or state.recipe.is_high  # modules of ours are born so
+        return state is None or state.recipe.is_high  # as our own modules are at first
 
     def prepare(model: nn.Module) -> None:
         try:
             convert(model, recipe, layers=is_ours)
         except UsageError:
             raise
-        except Exception as error:  # a run that was to be fp8 must not go on as if it were
+        except Exception as error:  # a run that should use fp8 must not continue without it
             raise UsageError(f"--recipe {recipe}: {type(model).__name__} can't be converted: {type(error).__name__}: {error}") from error
 
     return prepare

@@ -11,7 +11,7 @@ import click
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import recipe_option
 from numscope.cli.torchwatch import TorchWatch
-from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, Whole
+from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, WholeNumber
 from numscope.config.environment import switched_on
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
 from numscope.records.errors import UsageError
@@ -38,9 +38,9 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 )
 @click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
 @click.option("--trace", type=Batches(), metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
-@click.option("--abort-after", type=Whole(), help="Stop after this batch, counted from 0.")
-@click.option("--frames", type=Whole(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
-@click.option("--max-scaler-skips", type=Whole(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
+@click.option("--abort-after", type=WholeNumber(), help="Stop after this batch, counted from 0.")
+@click.option("--frames", type=WholeNumber(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
+@click.option("--max-scaler-skips", type=WholeNumber(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
 @click.option("--json", type=OutputFile(), help="Write the findings to this file, for other programs.")
 @click.option("--log-dir", type=OutputFolder(), help="Keep the run's records in this folder.")
 @click.argument("target", metavar="train.py | -m module")

@@ -1,4 +1,4 @@
-"""``numscope stats``: a run's numbers, by SQL or merged by groups."""
+"""``numscope stats``: a run's statistics, by SQL or merged by groups."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
+from numscope.cli.values import WholeNumber
 from numscope.records.errors import UsageError
-from numscope.sinks.names import one_line
+from numscope.records.words import escape
 
 USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|name|type|tensor|all|REGEX [options]'
-MAX_FOLDED = 200  # rows of a table that is made to fit the terminal
+MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
 DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct", "num_nan", "num_inf")
 
 
@@ -22,11 +23,11 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 @click.option(
     "--by",
     metavar="layer|name|type|tensor|all|REGEX",
-    help="Merge by layer (all of one number), whole name, class, tensor, or part of a name.",
+    help="Merge by layer (number), whole name, class, tensor, or part of a name.",
 )
-@click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all that there are.")
-@click.option("--steps", metavar="A-B", help="Only steps A to B, both included; A-, -B and A alone are understood.")
-@click.option("--every-steps", type=click.IntRange(min=1), metavar="N", help="Merge each N steps rather than all; 1: each step by itself.")
+@click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all available.")
+@click.option("--steps", metavar="A-B", help="Only steps A to B, inclusive; also A-, -B or A.")
+@click.option("--every-steps", type=WholeNumber(1), metavar="N", help="Merge every N steps separately; 1: each step.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.argument("run", metavar="RUN")
@@ -43,7 +44,7 @@ def stats(
 ) -> None:
     """Query a run's statistics by SQL over the view "stats", or merge them exactly by groups of layers and steps.
 
-    RUN is the folder that the run was given as its log_dir. Without SQL and --by: what the run holds.
+    RUN is the run's log_dir. Without SQL and --by: an overview of the run.
 
     \b
     numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
@@ -78,13 +79,13 @@ def _result(
     if by is None:
         for option, value in (("--stats", names), ("--steps", steps), ("--every-steps", every_steps)):
             if value is not None:
-                raise UsageError(f"{option}: given without --by, which it belongs to. In SQL, say it with SELECT and WHERE.")
+                raise UsageError(f"{option}: given without --by, which it needs. In SQL, use SELECT and WHERE.")
     from numscope.runs.folder import find_run
     from numscope.runs.query import ask
 
     run = find_run(given)
     for name in run.broken:
-        click.echo(f"numscope stats: {name} is no whole Parquet file and is left out.", err=True)
+        click.echo(f"numscope stats: {name} is not a complete Parquet file and is ignored.", err=True)
     if by is not None:
         return _grouped(run, by, names, _bounds(steps), every_steps)
     if sql is not None:
@@ -115,11 +116,11 @@ def _grouped(
         chosen = [name.strip() for name in names.split(",")]
     groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
     if not groups:
-        click.echo("numscope stats: the run has nothing of these layers at these steps.", err=True)
+        click.echo("numscope stats: the run has no statistics of these layers at these steps.", err=True)
     missing = lacking(groups)
     if missing:
         click.echo(
-            f"numscope stats: {', '.join(missing)}: left empty where not every layer and step of the group has the columns it needs.",
+            f"numscope stats: {', '.join(missing)}: left empty for groups in which some layer or step lacks the columns it needs.",
             err=True,
         )
     columns = ("group", "tensor", "first_step", "last_step", "rows", "numel", *chosen)
@@ -144,7 +145,7 @@ def _bounds(steps: str | None) -> tuple[int | None, int | None]:
 
 
 def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows as objects; nan and infinities as the strings "nan", "inf", "-inf", as in all of numscope's JSON."""
+    """Rows as objects; nan and infinities are the strings "nan", "inf", "-inf", as in all of numscope's JSON."""
     from numscope.records.finding import plain
 
     if not rows:
@@ -159,7 +160,7 @@ def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def _plain(value: Any) -> float | str:
     from decimal import Decimal
 
-    return float(value) if isinstance(value, Decimal) else str(value)  # what SQL calls 1.5
+    return float(value) if isinstance(value, Decimal) else str(value)  # 1.5 in SQL is a decimal
 
 
 def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -172,12 +173,12 @@ def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     is_number = [any(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
-    head = [one_line(name) for name in columns]
-    cells = [[one_line(_shown(value)) for value in row] for row in rows]
+    head = [escape(name) for name in columns]
+    cells = [[escape(_shown(value)) for value in row] for row in rows]
     if sys.stdout.isatty() and len(rows) <= MAX_FOLDED:
         _fold_table(head, cells, is_number)
         return
-    # Into a pipe or a file a table is as wide as it is: there is no line to fit.
+    # In a pipe or a file a table can have any width.
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     for line in (head, *cells):
         padded = (c.rjust(w) if right else c.ljust(w) for c, w, right in zip(line, widths, is_number, strict=True))
@@ -203,7 +204,7 @@ def _fold_table(head: Sequence[str], cells: Sequence[Sequence[str]], is_number: 
 
 
 def _bands(head: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool], width: int) -> list[list[int]]:
-    """Columns in parts that fit a width without breaking a number; each part begins with the texts that the table begins with."""
+    """Groups of columns that fit a width without breaking numbers; each group repeats the text columns at the table's beginning."""
     widths = [
         min(max(map(len, column)), width if number else width // 4) + 2 for *column, number in zip(head, *cells, is_number, strict=True)
     ]
@@ -222,7 +223,7 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.6g}"  # for the eye; JSON and CSV have all digits
+        return f"{value:.6g}"  # JSON and CSV have all digits
     if isinstance(value, list):
         from numscope.sinks.textlog import text_of
 

@@ -1,4 +1,4 @@
-"""MODEL_OR_RUN: the layers that a word on the command line stands for, and how large their tensors are, where that is known."""
+"""MODEL_OR_RUN: the layers that a word on the command line stands for, and the sizes of their tensors as far as known."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from numscope.precision.gemm.plan import LayerPlan
 
 EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
-_GEMM_CLASSES = ("Linear", "Conv1D", "LayerNormLinear", "LayerNormMLP")  # all that a run tells of a layer is its class's name
-_NORM = ".layer_norm"  # the part of a fused module that is no GEMM
+_GEMM_CLASSES = ("Linear", "Conv1D", "LayerNormLinear", "LayerNormMLP")  # a run stores only the name of a layer's class
+_NORM = ".layer_norm"  # the part of a fused module that is not a GEMM
 _ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What there is to choose layers from.
+    """Layers to select from.
 
     Args:
         layers: in the model's order.
-        widths: by layer's name, last dimensions of its input and its output; None where it has no such dimension.
-        read: by (layer's name, tensor), the bytes that a run read of it on one rank at a step.
-        gemms: the layers that compute GEMMs: fp8 recipes and switches act on these.
-        plans: of those that the model comes with converted.
+        widths: by layer's name, the last dimensions of its input and output; None if it has none.
+        read: by (layer's name, tensor), the bytes that a run read of it on one rank in a step.
+        gemms: the layers that compute GEMMs, on which fp8 recipes and switches act.
+        plans: of layers that are already converted.
     """
 
     layers: list[Layer]
@@ -93,7 +93,7 @@ def _model(given: str, folder: Path) -> nn.Module:
 
 
 def _from_factory(given: str) -> nn.Module:
-    """What ``package.module:function`` makes, on the meta device (no memory, no time) unless the function can't do that."""
+    """The model that ``package.module:function`` makes, on the meta device (which takes no memory or time) if the function can do that."""
     import torch
     from torch import nn
 
@@ -121,7 +121,7 @@ def _from_factory(given: str) -> nn.Module:
 
 
 def _from_transformers(given: str, folder: Path) -> nn.Module:
-    """The architecture on the meta device; no weights are read, no code of a checkpoint is run."""
+    """The architecture on the meta device. No weights are read, and no code of the checkpoint is run."""
     if not folder.is_dir() and (os.sep in given[:1] or given.startswith(".")):
         raise UsageError(f"{given}: no such folder, expected {EXPECTED}.")
     try:
@@ -149,7 +149,7 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
 
 
 def _of_run(folder: Path) -> Subject:
-    """The layers that its ranks told of, each rank's last attempt; a pipeline's ranks have different ones."""
+    """The layers of each rank's last attempt; ranks of a pipeline have different layers."""
     attempts: dict[int, int] = {}
     for path in (folder / "ranks").glob("rank*-*.json"):
         if match := re.fullmatch(r"rank(\d+)-(\d+)\.json", path.name):
@@ -159,7 +159,7 @@ def _of_run(folder: Path) -> Subject:
         for layer in _told(folder / "ranks" / f"rank{rank}-{attempt}.json"):
             layers.setdefault(layer.name, layer)
     if not layers:
-        raise UsageError(f"{folder}: tells of no layers, expected the folder of a run that had a config and began a step.")
+        raise UsageError(f"{folder}: contains no layers, expected the folder of a run that had a configuration and began a step.")
     gemms = [layer for layer in layers.values() if layer.cls in _GEMM_CLASSES and layer.weights and not layer.name.endswith(_NORM)]
     return Subject(list(layers.values()), read=_read_bytes(folder), gemms=gemms)
 
@@ -172,11 +172,11 @@ def _told(path: Path) -> Iterator[Layer]:
             layer = {key: value for key, value in one.items() if key in known}
             yield Layer(**{**layer, "weights": tuple(layer.get("weights", ()))})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: can't be read ({error}), expected what a run writes.") from None
+        raise UsageError(f"{path}: can't be read ({error}), expected a file written by a run.") from None
 
 
 def _read_bytes(folder: Path) -> dict[tuple[str, str], int]:
-    """From the recorded numbers of elements; nothing where there are none, or no DuckDB."""
+    """From the recorded numbers of elements; nothing without them or without DuckDB."""
     try:
         import duckdb
     except ImportError:

@@ -1,4 +1,4 @@
-"""The kinds of values that options take; each refusal says what was got and what is expected."""
+"""Types of option values; each error says what was given and what is expected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numscope.records.words import nearest
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """A kind of value whose refusals read alike."""
+    """A type of values with errors of one form."""
 
     def refuse(self, value: object, expected: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
         self.fail(f"got {str(value)!r}, expected {expected}.", param, ctx)
@@ -45,20 +45,26 @@ class OneOf(_Value):
         return str(value)
 
 
-class Whole(_Value):
-    """A whole number; how small it may be is for WatchOptions to say."""
+class WholeNumber(_Value):
+    """A whole number, at least ``least`` if given."""
 
     name = "N"
 
+    def __init__(self, least: int | None = None) -> None:
+        self._least = least
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            return int(str(value))
+            number = int(str(value))
         except ValueError:
             self.refuse(value, "a whole number", param, ctx)
+        if self._least is not None and number < self._least:
+            self.refuse(value, f"a whole number of at least {self._least}", param, ctx)
+        return number
 
 
 class Real(_Value):
-    """A finite number between two, which ``what`` says in words."""
+    """A number within bounds; ``what`` describes it."""
 
     name = "X"
 
@@ -76,7 +82,7 @@ class Real(_Value):
 
 
 class OutputFile(_Value):
-    """A file to write; its folder must stand, so that the run does not end in a refusal."""
+    """A file to write; its folder must exist, so that the run does not end with an error."""
 
     name = "FILE"
 
@@ -90,12 +96,12 @@ class OutputFile(_Value):
 
 
 class OutputFolder(_Value):
-    """A folder to write into; it is made when it is missing."""
+    """A folder to write into; it is created if missing."""
 
     name = "DIR"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         path = Path(str(value))
         if path.exists() and not path.is_dir():
-            self.refuse(value, "a folder, or a path where one can be made. It is a file", param, ctx)
+            self.refuse(value, "a folder, or a path where one can be created. It is a file", param, ctx)
         return str(path)

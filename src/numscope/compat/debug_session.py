@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.compat.handed import Handed, Scalar
+from numscope.compat.given import GivenTensors, Scalar
 from numscope.config.options import WatchOptions
 from numscope.distributed.agree import rank, spread
 from numscope.inspect.inspector import Inspector
@@ -63,13 +63,13 @@ class Session(optimizer_probe.StepListener):
         self._calls_when_stepped = -1
         self._collected: dict[tuple[str, str, int], bool] = {}
         self._watch: AutoWatch | None = None
-        self._handed: Handed | None = None
+        self._given: GivenTensors | None = None
         if config is not None and config != "":
             watching = WatchOptions.of(config=config, log_dir=os.fspath(log_dir), on_nonfinite=None, **options)
             self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file)
-            self._handed = Handed(self.recorder)
+            self._given = GivenTensors(self.recorder)
             self._watch = AutoWatch(watching, recorder=self.recorder)
-            self._watch.elsewhere = self._handed.unmatched
+            self._watch.elsewhere = self._given.unmatched
             self._watch.__enter__()
             optimizer_probe.listen(self)
         atexit.register(self.close)  # scripts forget end_debug; the step at work is written all the same
@@ -148,10 +148,10 @@ class Session(optimizer_probe.StepListener):
         self, layer: str, tensor_name: str, tensor: Tensor, *, skip_reduction: bool, group: Any, iteration: int | None
     ) -> dict[str, Scalar]:
         """Statistics of a tensor under a layer's and a tensor's name, as the configuration asks; also into the logs."""
-        if self._handed is None or self.recorder is None:
+        if self._given is None or self.recorder is None:
             return {}
         step = self.step_number if iteration is None else iteration
-        found = self._handed.log(
+        found = self._given.log(
             layer, tensor_name, tensor, step=step, group=None if skip_reduction else group or self.group(layer) or _everybody(),
             write=not self._is_collected(layer, tensor_name),
         )  # fmt: skip
@@ -219,7 +219,7 @@ class Session(optimizer_probe.StepListener):
             if self.recorder is not None:
                 stack.callback(self.recorder.close)
             if watch is not None and self.recorder is not None:
-                if not watch.scopes and not (self._handed and self._handed.unmatched):
+                if not watch.scopes and not (self._given and self._given.unmatched):
                     self.recorder.say("no model was called: there are no statistics", logging.WARNING)
                 stack.callback(watch.finish)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from numscope.compat import debug_session as sessions
 from numscope.compat.catalog import explained, feature_names
 from numscope.compat.debug_session import Config
-from numscope.compat.handed import Scalar
+from numscope.compat.given import Scalar
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 

@@ -41,7 +41,7 @@ class Words:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
-class Part(BaseModel):
+class SchemaPart(BaseModel):
     """Any part: unknown keys are errors, and nothing is converted (``"10"`` is not a number)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -145,7 +145,7 @@ def _types(value: object) -> tuple[str, ...] | None:
     return found
 
 
-class Layers(Part):
+class Layers(SchemaPart):
     """Which layers a section is for."""
 
     layer_name_regex_pattern: Annotated[Any, PlainValidator(_regex)] = None
@@ -240,7 +240,7 @@ def _fp8_stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
     return _asked(value, "a list of statistics such as [underflows_pct, overflows_pct]", read)
 
 
-class Blockwise(Part):
+class Blockwise(SchemaPart):
     """Options of ``max_blockwise_dynamic_range``."""
 
     block_size: int = Field(32, ge=1, le=MAX_BLOCK_SIZE, description=f"a whole number of elements from 1 to {MAX_BLOCK_SIZE}")
@@ -255,7 +255,7 @@ class Blockwise(Part):
         return value
 
 
-OPTIONS: dict[str, type[Part]] = {"max_blockwise_dynamic_range": Blockwise}
+OPTIONS: dict[str, type[SchemaPart]] = {"max_blockwise_dynamic_range": Blockwise}
 
 
 def for_tensor(asked: Asked, tensor: str) -> Asked:
@@ -268,7 +268,7 @@ def for_tensor(asked: Asked, tensor: str) -> Asked:
 # --------------------------------------------------------------------------------------------------------- features
 
 
-class Feature(Part):
+class Feature(SchemaPart):
     """Any feature."""
 
     enabled: bool = Field(description="true or false")

@@ -19,7 +19,7 @@ _STATE = "megatron.core.parallel_state"
 _BETWEEN = ("core_attention", "q_layernorm", "k_layernorm", "activation_func")
 
 
-def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> Layout | None:
+def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> ParallelLayout | None:
     """The layout of a model that is made of Megatron's modules; None of any other, and before its groups exist.
 
     Args:
@@ -28,10 +28,10 @@ def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> 
     state = sys.modules.get(_STATE)
     if state is None or not state.is_initialized() or not any(_is_megatrons(module) for module in model.modules()):
         return None
-    return Layout(model, state, several or _several)
+    return ParallelLayout(model, state, several or _several)
 
 
-class Layout:
+class ParallelLayout:
     """The tensor- and data-parallel groups of one model, and over which of them each tensor lies spread or copied.
 
     Data parallelism includes context parallelism: both give each rank data of its own.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numscope.distributed.agree import find_ddp, spread
 from numscope.distributed.copies import Copies, Groups
-from numscope.distributed.megatron import Layout, layout_of
+from numscope.distributed.megatron import ParallelLayout, layout_of
 
 Kind = Literal["data", "parameter", "gradient"]
 Members = tuple[int, ...]  # global ranks, ascending
@@ -47,7 +47,7 @@ class Places:
         self._data: Groups = ()
         self._ddp: Any = None
         self._ddp_groups: Groups = ()
-        self._layout: Layout | None = None  # of Megatron's modules, which say nothing by their tensors
+        self._layout: ParallelLayout | None = None  # of Megatron's modules, which say nothing by their tensors
         self._cache: dict[Any, Groups] = {}
 
     @property

@@ -20,6 +20,7 @@ from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
+from numscope.records.words import escape
 from numscope.version import __version__
 
 SCHEMA = 2  # of the JSON; increases when a key changes its meaning or is removed
@@ -116,13 +117,6 @@ def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
         "results": [{**as_json(result), "name": result.phase.label} for result in examined.results],
         "measured": measured(examined),
     }
-
-
-def escape(text: str) -> str:
-    """The text with unprintable characters escaped: line breaks, colors, bells, direction marks."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
 def render(verdict: Verdict, examined: Examined) -> RenderableType:

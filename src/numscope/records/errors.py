@@ -1,4 +1,4 @@
-"""What numscope raises. Each message says where, what was got, what was expected, and what to do."""
+"""The errors that numscope raises. A message says where, what was given, what was expected, and what to do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class NumscopeError(Exception):
-    """Any error that numscope raises on purpose."""
+    """Base of all errors that numscope raises."""
 
 
 class AbortAfter(NumscopeError):
-    """The batch that ``abort_after`` names is over; the run ends as it was asked to."""
+    """The batch named by ``abort_after`` is over; the run ends as requested."""
 
     exit_status = 0
 
@@ -26,7 +26,7 @@ class AbortAfter(NumscopeError):
 
 
 class UsageError(NumscopeError, ValueError):
-    """A wrong argument; the message names it, what it may be, and the nearest right one."""
+    """A wrong argument; the message names it, the valid values, and the nearest one."""
 
     exit_status = 2
 
@@ -35,7 +35,7 @@ class NonFiniteError(NumscopeError, ValueError):
     """A nan or inf escaped into the loss, a gradient, a weight or the optimizer's state.
 
     Args:
-        finding: what was found; ``str(error)`` holds its ``file:line`` where the replay showed one.
+        finding: what was found; ``str(error)`` contains its ``file:line`` if the replay found one.
     """
 
     exit_status = 3

@@ -1,16 +1,18 @@
-"""Finished observations in plain Python values: what sinks and reports get."""
+"""Findings in plain Python values, for reports and files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from numscope.records.site import Phase, Site
 
 
 class Reason(str, Enum):  # StrEnum needs Python 3.11
-    """Why an operation made a non-finite value; a closed set."""
+    """Why an operation made a non-finite value."""
 
     __str__ = str.__str__
 
@@ -40,10 +42,7 @@ class Kind(str, Enum):  # StrEnum needs Python 3.11
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """One tensor's health in plain numbers; extrema are over the finite elements and None where there is none.
-
-    ``abs_min`` is the smallest non-zero magnitude.
-    """
+    """One tensor's health. Extrema are over the finite elements, None if there are none; ``abs_min`` is the smallest non-zero magnitude."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -65,7 +64,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a frame: a tensor's numbers, or a note on what stood there instead ("None", "not a tensor")."""
+    """One line of a frame: a tensor's numbers, or a note on another value ("None", "not a tensor")."""
 
     slot: str
     numbers: Numbers | None
@@ -74,7 +73,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one module call (or its gradients, or an optimizer's step) showed."""
+    """The tensors of one module call, its gradients, or an optimizer's step."""
 
     module: str
     cls: str
@@ -96,12 +95,12 @@ class Culprit:
     """The operation a finding comes from.
 
     Args:
-        op: operator without overload, as torch names it: ``aten.sqrt``; with ``phase`` backward, the backward op.
+        op: operator without overload, as torch names it: ``aten.sqrt``; in backward, the backward operator.
         phase: when the op ran.
-        module: qualified name of the innermost module at work; "" outside all.
-        file, line, code: the innermost line of the user's (or a model library's) code that made the op run — for a
-            backward op the *forward* line it belongs to. ``file`` is an absolute path; ``line`` counts from 1, 0 if unknown.
-        reason: out of the closed set.
+        module: qualified name of the innermost running module; "" outside all modules.
+        file, line, code: the innermost line of the user's or a model library's code that ran the op; for a backward op its *forward*
+            line. ``file`` is an absolute path; ``line`` counts from 1, 0 if unknown.
+        reason: why the value is not finite.
         detail: the numbers that show the reason, one sentence.
         advice: what to do, one or two sentences.
         inputs: the operands, as they were before the op ran.
@@ -129,12 +128,12 @@ class Finding:
 
     Args:
         step: optimizer step, counted from 0 since the watch began.
-        batch: outermost forward call, counted from 0, as the guide counts batches.
+        batch: outermost forward call, counted from 0.
         phase, site: where it was first seen.
-        rank: the rank it began on (0 without torch.distributed).
-        kind: nan, inf, or one of the slower faults.
+        rank: the rank where it began (0 without torch.distributed).
+        kind: nan, inf, or a fault over several steps.
         contained: it never reached the loss, a gradient, a weight or the optimizer's state.
-        culprit: None when the replay did not show it again.
+        culprit: None if the replay did not reproduce it.
         replay: "reproduced", or why there is no culprit.
         frames: the last frames, oldest first, ending at the first bad one.
     """
@@ -154,7 +153,7 @@ class Finding:
     note: str = ""
 
     def headline(self) -> str:
-        """One line: what, when, where, and the culprit's op with its file:line."""
+        """One line: what, when, where, and the culprit's operator with its file:line."""
         where = f"{self.kind.value} in {self.site} ({self.phase.value}) at step {self.step}, rank {self.rank}"
         if self.culprit is None:
             return f"{where}; culprit unknown: {self.replay}"
@@ -165,11 +164,8 @@ class Finding:
 
 def plain(value: Any) -> Any:
     """A record as JSON-ready dicts, lists, strings and numbers. Non-finite floats become the strings "nan", "inf", "-inf"."""
-    import dataclasses
-    import math
-
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -183,39 +179,21 @@ def plain(value: Any) -> Any:
 
 def parse_finding(data: dict[str, Any]) -> Finding:
     """A finding from what ``plain`` made of it, as another rank sends it."""
+    found: Finding = _parse(Finding, data)
+    return found
 
-    def numbers(d: dict[str, Any] | None) -> Numbers | None:
-        return None if d is None else Numbers(**{**d, "shape": tuple(d["shape"])})
 
-    def operands(items: list[dict[str, Any]]) -> tuple[Operand, ...]:
-        return tuple(Operand(o["name"], numbers(o["numbers"]), o["value"]) for o in items)
-
-    c = data["culprit"]
-    culprit = None
-    if c is not None:
-        culprit = Culprit(
-            **{
-                **c,
-                "phase": Phase(c["phase"]),
-                "reason": Reason(c["reason"]),
-                "inputs": operands(c["inputs"]),
-                "outputs": operands(c["outputs"]),
-                "stack": tuple((f, n, fn, code) for f, n, fn, code in c["stack"]),
-            }
-        )
-    frames = tuple(
-        Frame(f["module"], f["cls"], Phase(f["phase"]), tuple(Line(li["slot"], numbers(li["numbers"]), li["note"]) for li in f["lines"]))
-        for f in data["frames"]
-    )
-    site = Site(**{**data["site"], "phase": Phase(data["site"]["phase"])})
-    return Finding(
-        **{
-            **data,
-            "phase": Phase(data["phase"]),
-            "kind": Kind(data["kind"]),
-            "site": site,
-            "culprit": culprit,
-            "frames": frames,
-            "numbers": numbers(data["numbers"]),
-        }
-    )
+def _parse(kind: Any, data: Any) -> Any:
+    """A value of a type of this file's records from what ``plain`` made of it."""
+    arguments = [argument for argument in get_args(kind) if argument is not type(None)]
+    if data is None:
+        return None
+    if get_origin(kind) is UnionType:
+        return _parse(arguments[0], data)
+    if get_origin(kind) is tuple:
+        kinds = arguments[:1] * len(data) if arguments[-1] is Ellipsis else arguments
+        return tuple(map(_parse, kinds, data))
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: _parse(hints[name], value) for name, value in data.items()})  # type: ignore[operator]
+    return kind(data) if issubclass(kind, Enum) else data

@@ -30,9 +30,9 @@ class Format:
         has_inf: has infinities.
         has_nan: has NaN.
         signed: has negative numbers.
-        signed_zero: tells -0 from +0.
-        has_zero: has a zero; e8m0 has none, its smallest code is 2^-127.
-        torch_name: attribute of ``torch`` that is the dtype of codes; None where torch has none with one element a code.
+        signed_zero: distinguishes -0 from +0.
+        has_zero: has a zero; e8m0 has none: its smallest number is 2^-127.
+        torch_name: attribute of ``torch`` that is the dtype of codes; None if torch has no dtype with one code per element.
 
     Attributes that follow from these:
         min_exponent: of the smallest normal number, as a power of two.
@@ -63,7 +63,7 @@ class Format:
     limit_overflows: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Reckoned once and kept as plain numbers: a compiler that traces a cast then need not follow their arithmetic.
+        # Computed once and stored as plain numbers, so that a compiler that traces a cast need not follow their arithmetic.
         min_exponent = (1 if self.has_zero else 0) - self.bias
         max_exponent = math.frexp(self.max)[1] - 1
         last_quantum = math.ldexp(1.0, max_exponent - self.fraction_bits if self.exponent_bits else 0)
@@ -82,7 +82,7 @@ class Format:
 
 # Source: OCP 8-bit Floating Point Specification 1.0 (e4m3fn, e5m2), OCP Microscaling Formats 1.0 (e8m0, fp6, fp4), Noune et al. 2022,
 # "8-bit numerical formats for deep neural networks" (fnuz), IEEE 754-2019 (binary16, binary32). bf16 and tf32 are fp32 with a
-# shorter fraction. int8 is symmetric: -128 is never made, so that negation is exact.
+# shorter fraction. int8 is symmetric: it excludes -128, so that negation is exact.
 _LIST = (
     Format("e4m3fn", 8, 4, 3, 7, 448.0, has_inf=False, has_nan=True, torch_name="float8_e4m3fn"),
     Format("e5m2", 8, 5, 2, 15, 57344.0, has_inf=True, has_nan=True, torch_name="float8_e5m2"),
@@ -100,7 +100,7 @@ _LIST = (
 )
 FORMATS: dict[str, Format] = {form.name: form for form in _LIST}
 
-# Other names for them, lower case. Torch's own (float8_e4m3fn, torch.bfloat16) come from torch_name.
+# Other names in lower case. Torch's own (float8_e4m3fn, torch.bfloat16) come from torch_name.
 _ALIASES = {
     "e4m3": "e4m3fn", "fp8": "e4m3fn", "fp8e4m3": "e4m3fn", "fp8_e4m3": "e4m3fn", "fp8_e4m3fn": "e4m3fn", "float8_e4m3": "e4m3fn",
     "mxfp8": "e4m3fn", "mxfp8e4m3": "e4m3fn", "mxfp8_e4m3": "e4m3fn", "mxfp8e5m2": "e5m2", "mxfp8_e5m2": "e5m2",
@@ -125,11 +125,11 @@ def format_of(name: str | Format, where: str = "format") -> Format:
 
     Args:
         name: a key of ``FORMATS`` or another name in use (``e4m3`` is the fn one, ``FP8E4M3``, ``torch.float8_e5m2``), in any case; a
-            ``Format`` is returned as it is; anything else, such as a torch dtype, is known by its text.
-        where: begins the error's message.
+            ``Format`` is returned unchanged; anything else, such as a torch dtype, is converted to text.
+        where: beginning of the error message.
 
     Raises:
-        UsageError: of a name that no format has.
+        UsageError: no format has the name.
     """
     if isinstance(name, Format):
         return name

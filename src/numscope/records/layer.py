@@ -1,4 +1,4 @@
-"""A layer as selections know it."""
+"""Layers as selections see them, and their GEMMs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ GEMMS: Final = ("fprop", "dgrad", "wgrad")  # y = x Wᵀ, dx = dy W, dW = dyᵀ 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A module as selections know it.
+    """A module as selections see it.
 
     Args:
-        name: the one it was given (its ``name`` attribute), else its qualified name, else ``Layer_1``.
+        name: its ``name`` attribute, else its qualified name, else ``Layer_1``.
         cls: class name.
         qualified: its qualified name in the model.
-        weights: its own parameters' names without biases, such as ``("weight",)``.
-        numel_weights: elements of these together.
+        weights: names of its own parameters without biases, such as ``("weight",)``.
+        numel_weights: number of elements of these.
         weight_bytes: their bytes.
-        owns_parameters: whether it has parameters of its own; one that has not is a container or a function.
+        owns_parameters: whether it has its own parameters; a module without is a container or a function.
     """
 
     name: str

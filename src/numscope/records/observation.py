@@ -1,4 +1,4 @@
-"""A finished observation: what sinks write, rules read and runs keep."""
+"""Observations, which sinks write, rules read and runs store."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Histogram = Sequence[float]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One site's numbers of one step, merged over its calls, micro-batches and, where they were reduced, ranks.
+    """One site's numbers of one step, merged over its calls, micro-batches and, if reduced, ranks.
 
     Args:
-        step: training step, counted from 0 (or from where the run said that it begins).
-        layer: its name: the one that was given to it, else its qualified name.
-        cls: the layer's class; "" where several layers were merged.
-        tensor: one of ``TENSORS``; ``weight[in_proj_weight]`` where a layer's weight has another name.
-        dtype: of the tensor, as ``float32``; "" where several were merged.
-        order: place in the step: sites in the order in which they were seen first; -1 where that says nothing.
+        step: training step, counted from 0 or the run's first step.
+        layer: its given name, else its qualified name.
+        cls: the layer's class; "" if several layers were merged.
+        tensor: one of ``TENSORS``; ``weight[in_proj_weight]`` if a layer's weight has another name.
+        dtype: of the tensor, such as ``float32``; "" if several were merged.
+        order: place in the step: sites in the order in which they were seen first; -1 if undefined.
         rank: this process's global rank.
-        ranks: how many ranks' parts it holds.
-        calls: how many tensors were merged on this rank.
-        fields: a summary's stored fields by name; they merge by the summary's laws.
-        extras: further columns that merge, by name; see ``summary/extras.py``. Plug-ins' numbers are among them as they are.
-        values: the statistics asked for, under the names that were asked; a histogram is a sequence of counts.
-        mine: whether this rank is the one that writes it to files; the other ranks that it was merged over have it too, for their loggers.
+        ranks: number of ranks merged.
+        calls: number of tensors merged on this rank.
+        fields: a summary's stored fields by name, merged by the summary's laws.
+        extras: further mergeable columns by name, see ``summary/extras.py``, and plug-ins' numbers.
+        values: the requested statistics by their requested names; a histogram is a sequence of counts.
+        mine: whether this rank writes it to files; the other merged ranks have it too, for their loggers.
     """
 
     step: int
@@ -53,5 +53,5 @@ class Observation:
 
     @property
     def name(self) -> str:
-        """``<layer>_<tensor>``, to which logs add the statistic's name."""
+        """``<layer>_<tensor>``, to which logs append the statistic's name."""
         return f"{self.layer}_{self.tensor}"

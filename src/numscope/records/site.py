@@ -19,14 +19,14 @@ class Phase(str, Enum):  # StrEnum needs Python 3.11
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place where tensors are seen, step after step.
+    """A place where tensors are seen, step after step.
 
     Args:
-        module: qualified name within the watched model, wrappers' segments stripped; "" is the model itself.
+        module: qualified name in the watched model, without wrappers' segments; "" is the model.
         cls: the module's class name.
-        phase: when in the step.
-        slot: which tensor of it: ``weight``, ``input[0]``, ``output``, ``output[0][1]``, ``output[logits]``,
-            for gradients ``grad output`` and ``grad weight``.
+        phase: part of the step.
+        slot: the tensor: ``weight``, ``input[0]``, ``output``, ``output[0][1]``, ``output[logits]``, and for gradients ``grad output`` and
+            ``grad weight``.
     """
 
     module: str
@@ -39,7 +39,7 @@ class Site:
         return f"{name} ({self.cls}) {self.slot}" if self.cls else f"{name} {self.slot}"
 
 
-# Containers that users put around a model; their attribute names are no part of a module's name.
+# Containers around a model, whose attribute names are not part of a module's name.
 # Each is (segment, names of the wrapper classes that own it): a user's own submodule called "module" keeps its name.
 WRAPPER_SEGMENTS: dict[str, frozenset[str]] = {
     "_orig_mod": frozenset({"OptimizedModule"}),

@@ -1,4 +1,4 @@
-"""Suggestions for mistyped words."""
+"""Words in messages: suggestions for mistyped ones, and text from models and files made printable."""
 
 from __future__ import annotations
 
@@ -17,3 +17,10 @@ def nearest(word: object, known: Iterable[str], most: int = 1) -> str:
     """`` Did you mean 'rms'?`` with a space before it, or nothing if no known word is like the word."""
     found = closest(word, known, most)
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def escape(text: str) -> str:
+    """The text with unprintable characters escaped: it can neither end a line nor color or turn it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,4 +1,4 @@
-"""Where findings go: the terminal, a JSON file, a folder with a file a rank."""
+"""Delivers findings to the terminal, a JSON file, and a folder with one file per rank."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.records.finding import Finding, Frame
+from numscope.records.words import escape
 from numscope.report.frames import HEADER, batch_line, finding_text, frame_text
 from numscope.report.json import write_findings
-from numscope.report.text import NUM_FRAMES, escape, one_line, print_finding
+from numscope.report.text import NUM_FRAMES, one_line, print_finding
 
 log = logging.getLogger("numscope")
 
 
 @dataclass(slots=True)
 class _Share:
-    """What models that are watched at the same time write to the same files: a later one must not write over an earlier one's findings."""
+    """What models watched at the same time write to the same files: a later one must not overwrite an earlier one's findings."""
 
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -34,10 +35,10 @@ _shares: dict[tuple[str | None, str | None], _Share] = {}
 
 
 class Delivery:
-    """Tells of findings as they come and writes the files at the end.
+    """Reports findings as they come and writes the files at the end.
 
     Args:
-        json: file for all findings; on other ranks than 0 the rank is put before its suffix.
+        json: file for all findings; on ranks other than 0 the rank is inserted before its suffix.
         log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``.
         rank: this process's.
     """
@@ -52,9 +53,9 @@ class Delivery:
         self._share.open += 1
 
     def finding(self, finding: Finding) -> None:
-        """Report a finding: in full on the rank it began on, one line elsewhere."""
+        """Report a finding: in full on the rank where it began, in one line elsewhere."""
         if finding.rank == self._rank:
-            if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all of them scroll by above it
+            if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all are printed above it
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
                 print(f"\n{frames}\n", file=sys.stderr)
             print_finding(finding, file=sys.stderr)
@@ -63,11 +64,11 @@ class Delivery:
         self._share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
 
     def contained(self, finding: Finding) -> None:
-        """Note what went nowhere, quietly; with its line where the script skipped a batch for it."""
+        """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
         log.log(logging.WARNING if finding.note else logging.INFO, "%s", one_line(finding))
 
     def event(self, step: int, text: str) -> None:
-        """Note what is no finding."""
+        """Log an event that is not a finding."""
         log.info("step %d: %s", step, text)
 
     def trace(self, batch: int, frames: Sequence[Frame]) -> None:
@@ -79,12 +80,12 @@ class Delivery:
     def close(
         self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
     ) -> None:
-        """Write the files, with what other models had to tell that are watched at the same time."""
+        """Write the files, together with what models watched at the same time had to report."""
         share = self._share
         share.open -= 1
         if not share.open:
             _shares.pop(self._files, None)
-        share.models.insert(0, self._model)  # the last one watched is closed first
+        share.models.insert(0, self._model)  # the last model watched is closed first
         share.findings[:0] = findings
         share.contained[:0] = contained
         share.events = sorted({*share.events, *events})
@@ -106,7 +107,7 @@ class Delivery:
                 if share.text:
                     with open(os.path.join(self._log_dir, f"report-rank{self._rank}.txt"), "w", encoding="utf-8") as file:
                         file.write("\n".join(share.text))
-        except Exception as error:  # the run must not end by it
+        except Exception as error:  # must not end the run
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
 
 

@@ -1,46 +1,27 @@
-"""Frames as text, in the format of the underflow/overflow guide: one line a tensor, ``abs min  abs max  metadata``.
+"""Frames as text, in the format of the underflow/overflow guide: one line per tensor, ``abs min  abs max  metadata``.
 
-The only place that formats these lines; ``compat/underflow_overflow.py`` prints the same ones.
+Only this file formats these lines, also those of ``compat/underflow_overflow.py``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Any
 
 from numscope.records.finding import Finding, Frame, Line
 from numscope.records.site import Phase
 
-PREFIX = " " * 17  # as wide as the two numbers and the blank between them
+PREFIX = " " * 17  # the width of two numbers and a blank
 HEADER = f"{'abs min':8} {'abs max':8} metadata"
 
 
-class Health(Protocol):
-    """What a line needs to know of a tensor; both ``record.Numbers`` and ``summary.state.Summary`` have it."""
+def magnitudes(health: Any) -> tuple[float, float]:
+    """The smallest and the largest magnitude, equal to ``tensor.abs().min()`` and ``.max()``.
 
-    @property
-    def numel(self) -> int: ...
-    @property
-    def num_nan(self) -> int: ...
-    @property
-    def num_pos_inf(self) -> int: ...
-    @property
-    def num_neg_inf(self) -> int: ...
-    @property
-    def num_zero(self) -> int: ...
-    @property
-    def abs_min(self) -> float | None: ...
-    @property
-    def abs_max(self) -> float | None: ...
-
-
-def magnitudes(health: Health) -> tuple[float, float]:
-    """The smallest and the largest magnitude as ``tensor.abs().min()`` and ``.max()`` give them.
-
-    Unlike the summary's extrema, zeros and infinities count and one nan makes both nan.
+    Unlike a summary's extrema, they include zeros and infinities, and one nan makes both nan.
 
     Args:
-        health: of a tensor with at least one element.
+        health: the ``Numbers`` or the ``Summary`` of a tensor with at least one element.
 
     Returns:
         ``(abs min, abs max)``.
@@ -63,27 +44,27 @@ def magnitudes(health: Health) -> tuple[float, float]:
 
 
 def magnitude_line(low: object, high: object, slot: str) -> str:
-    """One tensor's line; ``low`` and ``high`` are anything that formats as ``8.2e``: a float, an int, a tensor of one element."""
+    """One tensor's line. ``low`` and ``high`` can be anything that formats as ``8.2e``: a float, an int, a tensor of one element."""
     return f"{low:8.2e} {high:8.2e} {slot}"
 
 
 def note_line(note: str, slot: str) -> str:
-    """The line of something that has no magnitudes: ``None``, ``not a tensor``, ``empty``."""
+    """The line of a value without magnitudes: ``None``, ``not a tensor``, ``empty``."""
     return f"{note:>17} {slot}"
 
 
 def module_line(module: str, cls: str) -> str:
-    """A frame's first line; the watched model itself has the empty name."""
+    """A frame's first line; the watched model has the empty name."""
     return f"{PREFIX} {module} {cls}"
 
 
 def head_line(frame: Frame) -> str:
-    """A frame's first line; one that belongs to no module (the loss) is called by its phase."""
+    """A frame's first line; a frame without a module (the loss) is named after its phase."""
     return module_line(frame.module, frame.cls) if frame.module or frame.cls else f"{PREFIX} ({frame.phase.value})"
 
 
 def batch_line(batch: int) -> str:
-    """The line that announces a batch, and the two empty ones before it."""
+    """The line that announces a batch, after two empty lines."""
     return f"\n\n{PREFIX} *** Starting batch number={batch} ***"
 
 
@@ -97,7 +78,7 @@ def line_text(line: Line) -> str:
 
 
 def frame_text(frame: Frame) -> str:
-    """A frame in the guide's format: the module, then one line a tensor."""
+    """A frame in the guide's format: the module, then one line per tensor."""
     return "\n".join([head_line(frame), *map(line_text, frame.lines)])
 
 
@@ -107,7 +88,7 @@ def is_bad(line: Line) -> bool:
 
 
 def report_head(batch: int, num_frames: int, words: str = "forward frames") -> list[str]:
-    """The three lines that stand above the frames of a report."""
+    """The three lines above the frames of a report."""
     return [f"Detected inf/nan during batch_number={batch}", f"Last {num_frames} {words}:", HEADER]
 
 
@@ -115,7 +96,7 @@ def finding_text(finding: Finding) -> str:
     """The guide's report of a finding: its last frames, oldest first, ending at the first bad one.
 
     Returns:
-        Text without a final newline; the word "forward" is left out when a frame of backward or of the optimizer is among them.
+        Text without a final newline; the word "forward" is left out if the frames include one of backward or the optimizer.
     """
     forward_only = all(frame.phase is Phase.FORWARD for frame in finding.frames)
     words = "forward frames" if forward_only else "frames"

@@ -1,4 +1,4 @@
-"""Findings as a JSON file; ``docs/json.md`` describes it, ``schema.json`` beside this file checks it."""
+"""Findings as a JSON file, described in ``docs/json.md`` and checked by ``schema.json``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from numscope.records.files import write_atomically
 from numscope.records.finding import Finding, plain
 
-# Grows by one when a reader of the version before would misread the file; a key that is added is no such change.
+# Incremented when a reader of the previous version would misread the file; added keys do not count.
 SCHEMA_VERSION = 1
 
 
 def document(findings: Sequence[Finding], contained: Sequence[Finding], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``write_findings`` writes, as plain dicts, lists, strings and numbers.
+    """What ``write_findings`` writes, as dicts, lists, strings and numbers.
 
     Args:
-        findings: what escaped, in order.
-        contained: what was non-finite and went nowhere.
+        findings: values that escaped, in order.
+        contained: non-finite values that reached nothing.
         meta: facts on the run, by name.
     """
     return {
@@ -37,13 +37,13 @@ def write_findings(
     """Write the findings of a run as JSON. A reader never sees half a file.
 
     Args:
-        path: the file; folders on the way to it are made.
-        findings: what escaped, in order.
-        contained: what was non-finite and went nowhere.
-        meta: facts on the run, by name; what JSON does not know is written as its ``str``.
+        path: the file; missing folders are created.
+        findings: values that escaped, in order.
+        contained: non-finite values that reached nothing.
+        meta: facts on the run, by name; values that JSON lacks are written as their ``str``.
 
     Raises:
-        OSError: the file cannot be written; the one that stood there is untouched.
+        OSError: the file cannot be written; the old file is untouched.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

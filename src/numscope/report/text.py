@@ -1,6 +1,6 @@
-"""A finding as a report to read in a terminal: what is bad, the line at fault, why, what to do, and the frames up to it.
+"""A finding as a report in a terminal: what is bad, the line at fault, why, what to do, and the frames up to it.
 
-Names and code come from models and files: they are shown as they are, never read as markup, and what would steer a terminal is escaped.
+Names and code come from models and files: they are never read as markup, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Numbers, Operand
+from numscope.records.words import escape
 from numscope.report import frames as frames_text
 
-NUM_FRAMES = 4  # of those that the finding holds
+NUM_FRAMES = 4  # of the finding's frames
 NUM_CALLERS = 3
 CONTEXT_LINES = 2
 _BAD = "bold red"
@@ -31,7 +32,7 @@ def print_finding(finding: Finding, file: TextIO | None = None, width: int | Non
 
     Args:
         finding: what to report.
-        file: where to; stderr if not given. Colors only on a terminal.
+        file: stderr if not given. Colors are used only on a terminal.
         width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
     """
     file = sys.stderr if file is None else file
@@ -40,12 +41,12 @@ def print_finding(finding: Finding, file: TextIO | None = None, width: int | Non
         console.print(render(finding), crop=False)
     text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
     encoding = getattr(file, "encoding", None) or "utf-8"
-    file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # a pipe in ASCII must not end the training
+    file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # an ASCII pipe must not end the training
     file.flush()
 
 
 def one_line(finding: Finding) -> str:
-    """A finding in one line, for logs and for notes on what was contained."""
+    """A finding in one line, for logs."""
     where = f"{finding.site} ({finding.phase.value}) at step {finding.step}, rank {finding.rank}"
     if finding.contained:
         line = f"contained: {finding.kind.value} in {where}; "
@@ -58,13 +59,6 @@ def one_line(finding: Finding) -> str:
     else:
         line = finding.headline()
     return escape(line)
-
-
-def escape(text: str) -> str:
-    """The text with everything that a terminal would not print written as its escape: line breaks, colors, bells, direction marks."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def render(finding: Finding) -> RenderableType:
@@ -113,17 +107,17 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
 
 
 def _callers(culprit: Culprit) -> Sequence[tuple[str, int, str, str]]:
-    """Who called the line at fault, innermost first; of many, the innermost ones and the outermost, which is the user's script."""
+    """The callers of the line at fault, innermost first; of many, the innermost ones and the outermost, which is the user's script."""
     stack = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
     return stack if len(stack) <= NUM_CALLERS else [*stack[: NUM_CALLERS - 1], stack[-1]]
 
 
 def _source(culprit: Culprit) -> RenderableType:
-    """The line at fault between its neighbors; alone where the file has gone or says something else by now."""
+    """The line at fault between its neighbors; alone if the file is gone or has changed."""
     try:
         linecache.checkcache(culprit.file)
         lines = linecache.getlines(culprit.file)
-    except (OSError, ValueError):  # no such name in this file system
+    except (OSError, ValueError):  # not a name in this file system
         lines = []
     first = culprit.code.strip().split("\n")[0].strip()
     text = _long(Text())
@@ -184,13 +178,13 @@ def _frames(finding: Finding) -> list[RenderableType]:
 
 
 def _bad_line(frame: Frame, finding: Finding) -> int | None:
-    """Which line of the last frame to point at: the finding's own slot, or else the first bad one."""
+    """The line of the last frame to point at: the finding's own slot, else the first bad one."""
     bad = [i for i, line in enumerate(frame.lines) if frames_text.is_bad(line)]
     return next((i for i in bad if frame.lines[i].slot == finding.site.slot), bad[0] if bad else None)
 
 
 def _long(text: Text) -> Text:
-    """Text whose lines the terminal wraps, not we: a path in two halves can be neither clicked nor copied."""
+    """Text that only the terminal wraps: a path in two halves can be neither clicked nor copied."""
     text.no_wrap, text.overflow = True, "ignore"
     return text
 

@@ -15,7 +15,7 @@ from numscope.runs.align import ObservedLayer, align
 from numscope.runs.difference import Calibration, Diff, DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
 from numscope.runs.divergence import STATS
 from numscope.runs.query import by_name
-from numscope.runs.source import Source
+from numscope.runs.side import Side
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -58,28 +58,28 @@ def compare(
         raise UsageError(f"tolerance: got {tolerance}, expected a number between 0 and 1: divergences are relative.")
     if top < 1:
         raise UsageError(f"top: got {top}, expected a whole number of at least 1.")
-    sources = {"a": Source.parse("A", a, "a"), "b": Source.parse("B", b, "b")}
-    if (sources["a"].step is None) != (sources["b"].step is None):
-        lone = sources["b" if sources["a"].step is None else "a"]
+    sides = {"a": Side.parse("A", a, "a"), "b": Side.parse("B", b, "b")}
+    if (sides["a"].step is None) != (sides["b"].step is None):
+        lone = sides["b" if sides["a"].step is None else "a"]
         raise UsageError(f"{lone.where}: got {lone.given!r}, a step of one side alone, expected RUN:STEP for both or for none.")
     for i, run in enumerate(noise):
         name = f"noise{i}"
-        sources[name] = Source.parse("noise", run, name)
-        if (sources[name].step is None) != (sources["a"].step is None):
+        sides[name] = Side.parse("noise", run, name)
+        if (sides[name].step is None) != (sides["a"].step is None):
             raise UsageError(f"noise: got {run!r} to compare with {a!r}, expected a step for both or for none.")
     con = duckdb.connect()
     try:
-        for name, source in sources.items():
-            divergence.load(con, name, source.run)
-        return _compare(con, sources, tuple(noise), tolerance, tuple(stats), top)
+        for name, side in sides.items():
+            divergence.load(con, name, side.run)
+        return _compare(con, sides, tuple(noise), tolerance, tuple(stats), top)
     finally:
         con.close()
 
 
 def _compare(
-    con: DuckDBPyConnection, sources: dict[str, Source], noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...], top: int
+    con: DuckDBPyConnection, sides: dict[str, Side], noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...], top: int
 ) -> Diff:
-    steps_only = _match_steps(con, "steps", sources["a"], sources["b"])
+    steps_only = _match_steps(con, "steps", sides["a"], sides["b"])
     alignment = align(_layers(con, "a"), _layers(con, "b"))
     if not alignment.pairs:
         raise UsageError(
@@ -92,13 +92,13 @@ def _compare(
     dtypes = (_working_dtype(con, "a"), _working_dtype(con, "b"))
     kind: Calibration = "dtype" if tolerance is None else "tolerance"
     tolerances = divergence.default_tolerances(divergence.coarser(*dtypes))
-    two_steps = sources["a"].step is not None and sources["a"].run.path == sources["b"].run.path
+    two_steps = sides["a"].step is not None and sides["a"].run.path == sides["b"].run.path
     calibrated = False
     if noise:
         kind, calibrated = "noise", True
-        _calibrate_by_runs(con, [source for name, source in sources.items() if name != "b"])
+        _calibrate_by_runs(con, [side for name, side in sides.items() if name != "b"])
     elif two_steps and tolerance is None:
-        calibrated = _calibrate_by_earlier(con, sources)
+        calibrated = _calibrate_by_earlier(con, sides)
         kind = "earlier steps" if calibrated else "steps"
     if tolerance is not None:
         tolerances = dict.fromkeys(STATS, tolerance)
@@ -112,8 +112,8 @@ def _compare(
     first = next(iter(_differences(con, stats, f"WHERE severity > 1 {order} LIMIT 1")), None)
     names = {p.a: p.b for p in alignment.pairs}
     return Diff(
-        a=sources["a"].given,
-        b=sources["b"].given,
+        a=sides["a"].given,
+        b=sides["b"].given,
         dtypes=dtypes,
         calibration=kind,
         noise=noise,
@@ -160,20 +160,20 @@ def _table(con: DuckDBPyConnection, name: str, pairs: Sequence[tuple[object, obj
         )
 
 
-def _match_steps(con: DuckDBPyConnection, name: str, a: Source, b: Source) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _match_steps(con: DuckDBPyConnection, name: str, a: Side, b: Side) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Makes the table of steps to compare; the steps that only one side has."""
-    sides = {side: _column(con, f"SELECT DISTINCT step FROM {side} ORDER BY step") for side in {a.table, b.table}}
-    for source in (a, b):
-        if source.step is not None and source.step not in sides[source.table]:
-            near = sorted(sides[source.table], key=lambda step: abs(step - (source.step or 0)))[:5]
+    steps = {table: _column(con, f"SELECT DISTINCT step FROM {table} ORDER BY step") for table in {a.table, b.table}}
+    for side in (a, b):
+        if side.step is not None and side.step not in steps[side.table]:
+            near = sorted(steps[side.table], key=lambda step: abs(step - (side.step or 0)))[:5]
             raise UsageError(
-                f"{source.where}: got step {source.step}, expected one that {source.run.path!r} holds; the nearest are "
+                f"{side.where}: got step {side.step}, expected one that {side.run.path!r} holds; the nearest are "
                 f"{', '.join(map(str, sorted(near)))}."
             )
     if a.step is not None:
         _table(con, name, [(a.step, b.step)])
         return (), ()
-    here, there = sides[a.table], sides[b.table]
+    here, there = steps[a.table], steps[b.table]
     common = sorted(set(here) & set(there))
     if not common:
         raise UsageError(
@@ -184,7 +184,7 @@ def _match_steps(con: DuckDBPyConnection, name: str, a: Source, b: Source) -> tu
     return tuple(s for s in here if s not in set(common)), tuple(s for s in there if s not in set(common))
 
 
-def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Source]) -> None:
+def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Side]) -> None:
     """Takes for noise what these runs, the first of them A, differ from each other, every two of them."""
     layers = _layers(con, "a")
     _table(con, "noise_layers", [(layer.name, layer.name) for layer in layers])
@@ -199,9 +199,9 @@ def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Source]) -> None:
     divergence.calibrate(con, "limits", "noise_pairs", cumulative=runs[0].step is None)
 
 
-def _calibrate_by_earlier(con: DuckDBPyConnection, sources: dict[str, Source]) -> bool:
+def _calibrate_by_earlier(con: DuckDBPyConnection, sides: dict[str, Side]) -> bool:
     """Takes for noise what each step of the run changed on the one before, up to the earlier of the two steps."""
-    last = min(sources["a"].step or 0, sources["b"].step or 0)
+    last = min(sides["a"].step or 0, sides["b"].step or 0)
     steps = _column(con, "SELECT DISTINCT step FROM a WHERE step <= ? ORDER BY step", last)[-NUM_EARLIER_PAIRS - 1 :]
     if len(steps) < 2:
         return False

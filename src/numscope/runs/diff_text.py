@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from numscope.report.text import escape
+from numscope.records.words import escape
 from numscope.runs.difference import Diff, SiteDifference
 
 _BAD = "bold red"

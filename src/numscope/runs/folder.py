@@ -14,7 +14,7 @@ _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ParquetPart:
     """One Parquet file of a run: what one rank wrote at one flush of one attempt."""
 
     path: str
@@ -33,7 +33,7 @@ class Run:
     """
 
     path: str
-    parts: tuple[Part, ...]
+    parts: tuple[ParquetPart, ...]
     broken: tuple[str, ...] = ()
 
     @property
@@ -57,7 +57,7 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
         raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {_instead(path)}")
     statistics = os.path.join(path, STATISTICS)
     found = split_merged(os.listdir(statistics))[0] if os.path.isdir(statistics) else []
-    parts = [Part(os.path.join(statistics, part.name), part.rank, part.attempt) for part in found]
+    parts = [ParquetPart(os.path.join(statistics, part.name), part.rank, part.attempt) for part in found]
     broken = tuple(os.path.basename(part.path) for part in parts if not _is_whole(part.path))
     parts = [part for part in parts if os.path.basename(part.path) not in broken]
     if not parts:

@@ -24,7 +24,7 @@ RAW = "raw"  # without the derived columns
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class QueryResult:
     """A result: its columns' names, and its rows as Python values."""
 
     columns: tuple[str, ...]
@@ -56,15 +56,15 @@ def connect(run: Run) -> DuckDBPyConnection:
     return connection
 
 
-def ask(run: Run, sql: str) -> Rows:
+def ask(run: Run, sql: str) -> QueryResult:
     """The result of one query over the view ``stats``.
 
     Raises: UsageError for what is no single SELECT, and for what DuckDB refuses, with the nearest columns.
     """
 
-    def rows(connection: DuckDBPyConnection) -> Rows:
+    def rows(connection: DuckDBPyConnection) -> QueryResult:
         result = _execute(connection, sql)
-        return Rows(tuple(column[0] for column in result.description or ()), result.fetchall())
+        return QueryResult(tuple(column[0] for column in result.description or ()), result.fetchall())
 
     return reading(run, rows)
 

@@ -1,4 +1,4 @@
-"""The debug log: layers' names, configurations and decisions, a file a rank."""
+"""The debug log: layers' names, configurations and decisions, one file per rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import TextIO
 
 from numscope.records.errors import UsageError
-from numscope.sinks.names import one_line
+from numscope.records.words import escape
 
 FILE = "debug_logs/globalrank-{rank}.log"
 
@@ -16,17 +16,17 @@ log = logging.getLogger("numscope")
 
 
 class DebugLog:
-    """``<log_dir>/debug_logs/globalrank-<r>.log``: a line each, with time and level.
+    """``<log_dir>/debug_logs/globalrank-<r>.log``: one line per message, with time and level.
 
-    Whatever it is told also goes to the logger ``numscope`` of Python's logging, whose warnings appear on stderr unless
-    the program says otherwise. A job that restarts appends.
+    Messages also go to the logger ``numscope`` of Python's logging, whose warnings appear on stderr unless the program configures it
+    otherwise. A job that restarts appends.
 
     Args:
         log_dir: None: no file.
-        file: its place in there.
+        file: its path in ``log_dir``.
 
-    Raises: UsageError where the file can't be made. An error later closes the file, is told once, and harms nobody.
-    *Cost:* one write a line: it is for decisions, not for steps.
+    Raises: UsageError if the file can't be created. A later error closes the file and is logged once.
+    *Cost:* one write per line: it is for decisions, not for steps.
     """
 
     def __init__(self, log_dir: str | os.PathLike[str] | None, rank: int, file: str = FILE) -> None:
@@ -35,13 +35,13 @@ class DebugLog:
             self._file = open_to_append(os.path.join(log_dir, file.format(rank=rank)), log_dir)
 
     def say(self, text: str, level: int = logging.INFO) -> None:
-        """Write one line; the further lines of a longer text are indented under it."""
+        """Write one line; further lines of a longer text are indented below it."""
         log.log(level, "%s", text)
         if self._file is None:
             return
         now = time.time()
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-        body = "\n    ".join(map(one_line, text.rstrip("\n").expandtabs(4).split("\n")))
+        body = "\n    ".join(map(escape, text.rstrip("\n").expandtabs(4).split("\n")))
         try:
             self._file.write(f"{stamp},{int(now % 1 * 1000):03d} - {logging.getLevelName(level)} - {body}\n")
         except OSError as error:
@@ -49,7 +49,7 @@ class DebugLog:
             log.error("numscope stops its debug log: %s: %s", type(error).__name__, error)
 
     def close(self) -> None:
-        """Let go of the file; what is told later goes to Python's logging only."""
+        """Close the file; later messages go only to Python's logging."""
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -59,9 +59,9 @@ class DebugLog:
 
 
 def open_to_append(path: str, log_dir: str | os.PathLike[str], buffering: int = 1) -> TextIO:
-    """A log file in a folder of its own under ``log_dir``, both made where missing; ``buffering`` is ``open``'s: 1 for lines.
+    """Open a log file below ``log_dir``, creating missing folders; ``buffering`` is that of ``open``: 1 for lines.
 
-    Raises: UsageError, which names ``log_dir``.
+    Raises: UsageError that names ``log_dir``.
     """
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

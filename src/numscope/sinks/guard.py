@@ -1,4 +1,4 @@
-"""A sink that fails harms nobody: it is left out from then on, and that is said once."""
+"""A failing sink is disabled and logged once; training goes on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numscope.sinks.protocol import LayerSink, Sink
 Say = Callable[[str, int], None]
 
 
-class Guarded:
-    """Passes everything to a sink until the sink raises; then says so once and passes nothing more.
+class GuardedSink:
+    """Passes everything to a sink until the sink raises; then logs the error once and passes nothing more.
 
     Args:
-        name: what the sentence calls it.
-        say: takes the sentence and its level of Python's logging.
+        name: of the sink in the log.
+        say: takes a message and its level of Python's logging.
     """
 
     def __init__(self, sink: Sink, name: str, say: Say) -> None:
@@ -44,6 +44,6 @@ class Guarded:
             return
         try:
             method(*args)
-        except Exception as error:  # also the user's own logger's: whatever it is, the run goes on
+        except Exception as error:  # whatever it is, also in the user's own logger: the run goes on
             self.failed = True
             self._say(f"{self.name} is off from here on: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)

@@ -1,4 +1,4 @@
-"""Loggers of the user's own: anything with ``log_scalar``."""
+"""The user's own loggers: anything with ``log_scalar``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numscope.records.observation import Observation
 
 @runtime_checkable
 class Logger(Protocol):
-    """What a logger of one's own must have."""
+    """What a logger must have."""
 
     def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None: ...
 
 
 class BaseLogger(ABC):
-    """The reference to derive a logger from: only ``log_scalar`` is needed.
+    """A base class for loggers: only ``log_scalar`` is required.
 
     Example:
         >>> class Printed(BaseLogger):
@@ -32,7 +32,7 @@ class BaseLogger(ABC):
         Args:
             name: ``<layer>_<tensor>_<stat>``.
             iteration: the training step, from 0.
-            kwargs: nothing today; take and ignore them, so that later versions can say more.
+            kwargs: nothing today; accept and ignore them, so that later versions can pass more.
         """
 
     def flush(self) -> None:
@@ -45,10 +45,7 @@ class BaseLogger(ABC):
 
 
 class LoggerSink:
-    """Gives each statistic to a logger; those that do not exist and histograms are left out.
-
-    Its ``flush`` and ``close`` are called where it has them.
-    """
+    """Passes each statistic to a logger, except undefined values and histograms. Calls its ``flush`` and ``close`` if it has them."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
@@ -61,11 +58,12 @@ class LoggerSink:
                     log_scalar(f"{seen.name}_{label}", value, seen.step)
 
     def flush(self) -> None:
-        flush = getattr(self._logger, "flush", None)
-        if callable(flush):
-            flush()
+        self._call("flush")
 
     def close(self) -> None:
-        close = getattr(self._logger, "close", None)
-        if callable(close):
-            close()
+        self._call("close")
+
+    def _call(self, name: str) -> None:
+        method = getattr(self._logger, name, None)
+        if callable(method):
+            method()

@@ -17,19 +17,19 @@ from numscope.sinks.guard import Say
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
-MAX_WAITING = 64  # batches under way before a step waits for the oldest
+MAX_WAITING = 64  # batches in flight before a step waits for the oldest
 MAX_KEY = 250
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 class MlflowSink:
-    """Logs the metric ``numscope/<layer>_<tensor>_<stat>``; histograms are left out, MLflow has no such metric.
+    """Logs the metric ``numscope/<layer>_<tensor>_<stat>``, without histograms, which MLflow lacks.
 
-    Metrics are sent from threads of MLflow's; a failure is known with a later batch or at the end.
+    Metrics are sent from a thread; a failure shows with a later batch or at the end.
 
     Args:
-        run_id: the run to log to; None: the active run at the first write, else one of our own, which does not become the active one.
+        run_id: the run to log to; None: the run active at the first write, else a new one, which does not become active.
     """
 
     def __init__(self, run_id: str | None = None) -> None:
@@ -37,12 +37,12 @@ class MlflowSink:
         self._is_ours = False
         self._client: Any = None
         self._waiting: deque[Future[Any]] = deque()
-        # One thread of our own: MLflow's asynchronous logging has ten, which deliver steps in any order.
+        # MLflow's own asynchronous logging has ten threads, which deliver steps in any order.
         self._thread = ThreadPoolExecutor(1, "numscope-mlflow")
 
     @classmethod
     def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> MlflowSink | None:
-        """What ``loggers=["mlflow"]`` means: rank 0 logs, other ranks if they have a run."""
+        """The meaning of ``loggers=["mlflow"]``: rank 0 logs, and other ranks that have a run."""
         import mlflow
 
         if rank != 0 and mlflow.active_run() is None:
@@ -69,7 +69,7 @@ class MlflowSink:
             self._waiting.popleft().result()
 
     def flush(self) -> None:
-        """Batches are under way by themselves."""
+        """Does nothing: batches are sent as they come."""
 
     def close(self) -> None:
         while self._waiting:
@@ -87,7 +87,7 @@ class MlflowSink:
             if self._run_id is None and active is not None:
                 self._run_id = active.info.run_id
         if self._run_id is None:
-            # MLflow's own rule for where a run goes when nothing was said; a fluent start_run would take the script's place.
+            # MLflow's default experiment. A fluent start_run would become the script's active run.
             experiment = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
             self._run_id = self._client.create_run(experiment).info.run_id
             self._is_ours = True
@@ -96,7 +96,7 @@ class MlflowSink:
 
 
 def metric_key(name: str) -> str:
-    """A key that MLflow takes, also a file name in its file store: ``weight[a]`` turns into ``weight.a``, other signs into ``_``."""
+    """A key that MLflow accepts, also as a file name: ``weight[a]`` becomes ``weight.a``, other characters ``_``."""
     key = PREFIX + _REFUSED.sub("_", _BRACKETS.sub(r".\1", name))
     if len(key) > MAX_KEY:
         key = f"{key[: MAX_KEY - 17]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

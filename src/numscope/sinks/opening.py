@@ -1,4 +1,4 @@
-"""Opens the sinks that a run asked for."""
+"""Opens the sinks of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.guard import Guarded
+from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import Logger, LoggerSink
 from numscope.sinks.protocol import Sink
 from numscope.sinks.textlog import TextLog
@@ -31,18 +31,18 @@ def open_sinks(
     run: Mapping[str, Any],
     log: DebugLog | None = None,
 ) -> list[Sink]:
-    """The sinks of one process, each guarded: one that fails is left out from then on, and that is said once.
+    """The sinks of one process, each guarded: a failing sink is disabled and logged once.
 
     Args:
         log_dir: folder for the statistics log and the run's Parquet files; None: neither.
-        tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It stays the caller's: it is flushed, never closed.
+        tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It is flushed but never closed.
         loggers: objects with ``log_scalar``, sinks, or the names ``"wandb"`` and ``"mlflow"``.
         text: whether statistics also go to the text log.
-        text_file: its place in ``log_dir``.
-        run: what ``run.json`` says of the run, plain JSON values by name: versions, command line, configuration, world size.
-        log: where decisions and failures are said; None: Python's logging alone.
+        text_file: its path in ``log_dir``.
+        run: facts on the run for ``run.json``, JSON values by name.
+        log: of decisions and failures; None: Python's logging alone.
 
-    Raises: UsageError for a folder that can't be written to and for what is no logger.
+    Raises: UsageError for a folder that can't be written to and for anything that is not a logger.
     """
     log = log or DebugLog(None, rank)
     sinks: list[tuple[str, Sink]] = []
@@ -66,13 +66,13 @@ def open_sinks(
             sinks.append((f"The sink {type(logger).__name__}", logger))
         else:
             sinks.append((f"The logger {type(logger).__name__}", LoggerSink(logger)))
-    return [Guarded(sink, name, log.say) for name, sink in sinks]
+    return [GuardedSink(sink, name, log.say) for name, sink in sinks]
 
 
 def describe_layers(sinks: Iterable[Sink], layers: Sequence[Mapping[str, Any]]) -> None:
-    """Tell the sinks which layers this rank has, all that are known so far: each as plain JSON values by name."""
+    """Pass this rank's layers known so far to the sinks, each as JSON values by name."""
     for sink in sinks:
-        if isinstance(sink, Guarded):
+        if isinstance(sink, GuardedSink):
             sink.describe(layers)
 
 
@@ -101,7 +101,7 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         importlib.import_module("pyarrow")
     except ImportError:
         log.say(
-            "numscope keeps no Parquet files of this run, only text logs: pyarrow is not installed. "
+            "numscope writes no Parquet files for this run, only text logs: pyarrow is not installed. "
             "For `numscope stats` and `numscope.load`: pip install 'numscope[runs]'.",
             logging.WARNING,
         )

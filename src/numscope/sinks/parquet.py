@@ -1,4 +1,4 @@
-"""A run's numbers for later: Parquet parts that pandas, Polars, DuckDB and Spark read as they are."""
+"""A run's numbers as Parquet files, which pandas, Polars, DuckDB and Spark read directly."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ FLUSH_S = 30.0
 FLUSH_CELLS = 1 << 20  # numbers held at most: 8 MiB
 
 
-_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # of this process, until they are closed
+_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # of this process
 
 
 class ParquetSink:
-    """``<log_dir>/statistics/rank<r>-<attempt>-<n>.parquet``: one row a site and step, a part a flush; see ``parts.py``.
+    """``<log_dir>/statistics/rank<r>-<attempt>-<n>.parquet``: one row per site and step, one part per flush; see ``parts.py``.
 
-    Stored are a summary's fields and the extra columns, from which every statistic derives; statistics of several layers together are not
-    stored, since they derive too. A part is written aside and renamed, so the folder reads whenever the run is killed, and what a
-    killed run loses is the last ``flush_s`` seconds.
+    A row has a summary's fields and the extra columns, from which every statistic derives; so do statistics of several layers together,
+    which are not stored. A part is written under another name and renamed, so the folder is readable whenever the run is killed, and a
+    killed run loses the last ``flush_s`` seconds.
 
     Args:
         flush_s: seconds after which a part is written.
-        flush_cells: numbers after which one is written earlier.
+        flush_cells: numbers after which a part is written earlier.
 
     Raises: OSError, ImportError.
-    *Cost:* about a microsecond a row and step; a part of 2^20 numbers takes some tens of milliseconds.
+    *Cost:* about a microsecond per row and step; a part of 2^20 numbers takes some tens of milliseconds.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ParquetSink:
         flush_cells: int = FLUSH_CELLS,
     ) -> None:
         import pyarrow.compute
-        import pyarrow.parquet  # noqa: F401  # now rather than within a training step: it takes a fifth of a second
+        import pyarrow.parquet  # noqa: F401  # now rather than in a training step: it takes a fifth of a second
 
         self._rank = rank
         self._flush_s = flush_s
@@ -61,7 +61,7 @@ class ParquetSink:
             self.folder = RunFolder(log_dir, rank, run)
             clear_remains(self.folder.statistics, rank)
             self._parts = Parts(self.folder.statistics, rank, self.folder.attempt)
-        else:  # two models of one process: a further attempt would take the place of the first one's
+        else:  # two models of one process: a second attempt would replace the first
             self.folder, self._parts = beside.folder, beside._parts
         _open.add(self)
         self._sites: dict[tuple[str, str, str, str], int] = {}
@@ -75,7 +75,7 @@ class ParquetSink:
         milliseconds = int(time.time() * 1000)
         sites, places, whole, fields = self._sites, self._places, self._whole, self._fields
         for seen in observations:
-            if not (seen.mine and seen.cls and seen.fields):  # without a class: merged from others that are stored
+            if not (seen.mine and seen.cls and seen.fields):  # without a class: merged from rows that are stored
                 continue
             if seen.extras:
                 for name, value in seen.extras.items():
@@ -93,8 +93,8 @@ class ParquetSink:
             self.write_part()
 
     def write_part(self) -> None:
-        """Write what is held as one part."""
-        if not self._places or os.getpid() != self._owner:  # a fork's copy is the parent's to write
+        """Write the rows held as one part."""
+        if not self._places or os.getpid() != self._owner:  # the parent of a fork writes them
             return
         self._parts.write(self._table(), len(self._fields) + self._held)
         self._clear()
@@ -144,21 +144,21 @@ _ABSENT = float("nan")  # an extremum is never nan
 
 
 class _Extra:
-    """One extra column: numbers, or lists of numbers, of the rows that have it."""
+    """One extra column: the numbers, or lists of numbers, of rows that have it."""
 
     def __init__(self, is_list: bool) -> None:
         self._is_list = is_list
         self.clear()
 
     def clear(self) -> None:
-        self._places = array("i")  # a row: which of the values is its own, from 1; 0: none
+        self._places = array("i")  # for each row the number of its value, from 1; 0: none
         self._values = array("d")
         self._ends = array("i", [0])
 
     def append(self, row: int, value: float | Histogram) -> int:
-        """Give a row its value.
+        """Add a row's value.
 
-        Returns: how many numbers that were.
+        Returns: how many numbers it has.
         """
         missing = row - len(self._places)
         if missing > 0:
@@ -185,7 +185,7 @@ class _Extra:
 
 
 def _words(words: Sequence[str]) -> Any:
-    """The words as an Arrow array; ``pyarrow.array`` would import pandas, if it is there, within a training step."""
+    """The words as an Arrow array; ``pyarrow.array`` would import pandas, if installed, in a training step."""
     import pyarrow as pa
 
     coded = [word.encode("utf-8", "backslashreplace") for word in words]
@@ -194,7 +194,7 @@ def _words(words: Sequence[str]) -> Any:
 
 
 def _arrow(kind: Any, numbers: array[Any]) -> Any:
-    """The numbers as an Arrow array, not copied."""
+    """The numbers as an Arrow array, without a copy."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])

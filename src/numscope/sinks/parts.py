@@ -1,4 +1,4 @@
-"""The Parquet files of one rank's attempt: written aside and renamed, and small ones merged, so that a month's run is no month's files."""
+"""The Parquet files of one rank's attempt: replaced whole, and merged if small, so that a run of a month has few files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from numscope.records.files import replacing
 
-SMALL_CELLS = 1 << 17  # numbers in a part that is still merged
-NUM_MERGED = 32  # small parts in a row that become one
-ABANDONED_S = 3600.0  # age from which a file that was never renamed is a killed process's
+SMALL_CELLS = 1 << 17  # a part with fewer numbers is merged with others
+NUM_MERGED = 32  # consecutive small parts become one
+ABANDONED_S = 3600.0  # age from which a temporary file belongs to a killed process
 
-# What a dictionary keeps small; the other numbers hardly repeat.
+# Columns that a dictionary makes small; the other numbers rarely repeat.
 REPEATED = ("layer", "cls", "tensor", "dtype", "step", "ord", "rank", "attempt", "ranks", "calls", "time")
 
 _NAME = re.compile(r"rank(\d+)-(\d+)-(\d+)(?:-(\d+))?\.parquet")
@@ -23,7 +23,7 @@ _NAME = re.compile(r"rank(\d+)-(\d+)-(\d+)(?:-(\d+))?\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """What a part's file name tells: whose it is, and the first and last of the flushes that it holds."""
+    """The parts of a file name: rank, attempt, and the first and last flush in the file."""
 
     name: str
     rank: int
@@ -33,15 +33,15 @@ class PartName:
 
     @classmethod
     def parse(cls, name: str) -> PartName | None:
-        """None for what is no part."""
+        """None if the name is not a part's."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(name, int(match[1]), int(match[2]), int(match[3]), int(match[4] or match[3]))
 
 
 def split_merged(names: Iterable[str]) -> tuple[list[PartName], list[PartName]]:
-    """Parts in the order in which they were written, and apart from them those whose rows a merged part holds already.
+    """The parts in the order of writing, and separately those whose rows a merged part already contains.
 
-    The latter are there only where a process was killed between making a merged part and removing what it was made of.
+    The latter exist only if a process was killed between writing a merged part and removing its sources.
     """
     found = sorted(
         (part for name in names if (part := PartName.parse(name))), key=lambda part: (part.rank, part.attempt, part.first, -part.last)
@@ -56,7 +56,7 @@ def split_merged(names: Iterable[str]) -> tuple[list[PartName], list[PartName]]:
 
 
 def clear_remains(folder: str, rank: int) -> None:
-    """Remove what killed attempts of a rank left behind: files that were never renamed, parts whose rows a merged part holds."""
+    """Remove the remains of a rank's killed attempts: temporary files, and parts whose rows a merged part contains."""
     names = [name for name in os.listdir(folder) if name.lstrip(".").startswith(f"rank{rank}-")]
     remains = [part.name for part in split_merged(names)[1]]
     for name in names:
@@ -77,23 +77,23 @@ class _Small:
 
 
 class Parts:
-    """Writes parts ``rank<r>-<attempt>-<n>.parquet``; merged ones are named by the first and last that they hold.
+    """Writes parts ``rank<r>-<attempt>-<n>.parquet``; merged parts are named by their first and last number.
 
     Args:
-        folder: where they stand.
-        rank, attempt: which rank's, and which of its attempts.
+        folder: of the parts.
+        rank, attempt: the rank, and which of its attempts.
 
-    *Cost:* a part of 2^20 numbers takes some 40 ms; ``NUM_MERGED`` small parts are followed by their merging, of 2^22 numbers at most.
+    *Cost:* a part of 2^20 numbers takes some 40 ms; merging ``NUM_MERGED`` small parts reads and writes at most 2^22 numbers.
     """
 
     def __init__(self, folder: str, rank: int, attempt: int) -> None:
         self._folder = folder
         self._prefix = f"rank{rank}-{attempt}"
         self._next = 0
-        self._small: list[_Small] = []  # the last parts in a row that are small
+        self._small: list[_Small] = []  # the latest consecutive small parts
 
     def write(self, table: Any, num_cells: int) -> None:
-        """Write a table as the next part, and merge small ones when there are enough."""
+        """Write a table as the next part, and merge small parts if there are enough."""
         number = self._next
         self._next += 1
         self._put(table, number, number)
@@ -115,7 +115,7 @@ class Parts:
         merged = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths], promote_options="default")
         first, last = chosen[0].first, chosen[-1].last
         self._put(merged.unify_dictionaries().combine_chunks(), first, last)
-        for path in paths:  # killed before the last is gone, see `split_merged`
+        for path in paths:  # if killed before the last is gone, see `split_merged`
             os.unlink(path)
         del self._small[-len(chosen) :]
         self._note(_Small(chosen[0].level + 1, first, last, sum(part.num_cells for part in chosen)))

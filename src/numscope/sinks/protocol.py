@@ -1,4 +1,4 @@
-"""What a sink is: anything that takes observations out of the run."""
+"""The protocol of sinks, which take observations out of the run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from numscope.records.observation import Observation
 
 @runtime_checkable
 class Sink(Protocol):
-    """Takes observations out of the run: into files, a dashboard, a program of the user's own."""
+    """Takes observations out of the run: into files, a dashboard, a user's program."""
 
     def write(self, observations: Sequence[Observation]) -> None:
-        """Take one scheduled step's observations; called once a scheduled step, on the thread that trains.
+        """Take the observations of one scheduled step; called once per scheduled step, on the training thread.
 
-        Those with ``mine`` False are written by another rank: what all ranks write to together (files) leaves them out.
+        Observations with ``mine`` False are written by another rank; sinks that all ranks share (files) skip them.
         """
 
     def flush(self) -> None:
-        """Called after each scheduled step's ``write``: hand on what is due. What is held back is a sink's own choice until ``close``."""
+        """Called after each scheduled step's ``write``: pass on what is due. A sink may hold observations back until ``close``."""
 
     def close(self) -> None:
-        """Hand on everything and let go; called once, nothing comes after it."""
+        """Pass on everything and release resources; called once, as the last call."""
 
 
 @runtime_checkable
 class LayerSink(Sink, Protocol):
-    """A sink that also wants to know which layers this rank has."""
+    """A sink that also takes the layers of this rank."""
 
     def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
-        """Take the layers of this rank, all that are known so far: each as plain JSON values by name."""
+        """Take the layers of this rank known so far, each as JSON values by name."""

@@ -1,7 +1,7 @@
-"""A run's folder: what ran (``run.json``), what each rank is (``ranks/``), and which attempt this is.
+"""A run's folder: the command and configuration (``run.json``), facts on each rank (``ranks/``), and the attempt.
 
-A job that restarts into the same folder is normal, so nothing is ever overwritten: each start of a rank is an *attempt*, numbered from 1,
-taken by creating its file exclusively.
+Jobs often restart into the same folder, so nothing is overwritten: each start of a rank is an *attempt*, numbered from 1, taken by
+creating its file exclusively.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RunFolder:
     """The folder of one run as one rank of it sees it.
 
     Args:
-        log_dir: the folder; made where missing.
+        log_dir: the folder; created if missing.
         rank: this process's.
-        run: what ``run.json`` says beside versions, the command line and the start: plain JSON values. The command line is kept without
-            the values of options that sound like secrets; of the environment nothing is kept.
+        run: facts for ``run.json`` besides versions, the command line and the start: JSON values. The command line is stored without
+            the values of options that sound like secrets; the environment is not stored.
 
     Raises: OSError.
     """
@@ -55,7 +55,7 @@ class RunFolder:
             "pid": os.getpid(),
             "layers": [],
         }
-        self._layers: dict[int, list[dict[str, Any]]] = {}  # by who describes them
+        self._layers: dict[int, list[dict[str, Any]]] = {}  # by caller
         self.attempt = self._take_attempt()
         self._note_run(run)
 
@@ -65,10 +65,10 @@ class RunFolder:
         return os.path.join(self.path, STATISTICS)
 
     def describe(self, layers: Sequence[Mapping[str, Any]], whose: int = 0) -> None:
-        """Keep the layers that this rank has: ranks of a pipeline have different ones.
+        """Store the layers of this rank: ranks of a pipeline have different ones.
 
         Args:
-            whose: where several write to the folder, which of them says so.
+            whose: the caller, if several sinks write to the folder.
         """
         self._layers[whose] = [dict(layer) for layer in layers]
         self._rank_facts["layers"] = [layer for told in self._layers.values() for layer in told]
@@ -89,7 +89,7 @@ class RunFolder:
                 attempt += 1
 
     def _note_run(self, run: Mapping[str, Any]) -> None:
-        """Rank 0 writes ``run.json``, another rank only where there is none (a watch on that rank alone)."""
+        """Rank 0 writes ``run.json``, another rank only if there is none (a watch on that rank alone)."""
         path = os.path.join(self.path, RUN_FILE)
         if self.rank != 0 and os.path.exists(path):
             return
@@ -109,7 +109,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The attempts that ``run.json`` tells of; none where it is missing or is not ours."""
+    """The attempts in ``run.json``; none if it is missing or not ours."""
     try:
         with open(os.path.join(folder, RUN_FILE), encoding="utf-8") as file:
             attempts = json.load(file)["attempts"]
@@ -119,14 +119,14 @@ def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Of numscope, Python and, where it is there, torch."""
+    """Versions of numscope, Python and, if loaded, torch."""
     torch = sys.modules.get("torch")  # not imported for this
     known = {"numscope": __version__, "python": platform.python_version()}
     return known if torch is None else {**known, "torch": str(torch.__version__)}
 
 
 def without_secrets(command: str | Sequence[str]) -> str | list[str]:
-    """A command line whose options that sound like secrets (``--api-key``, ``--hf_token=…``) have lost their values."""
+    """A command line without the values of options that sound like secrets (``--api-key``, ``--hf_token=…``)."""
     if isinstance(command, str):
         return " ".join(_hide(command.split(" ")))
     return _hide(list(command))

@@ -1,4 +1,4 @@
-"""TensorBoard: scalars, and exponent histograms, by the writer that the run already has."""
+"""TensorBoard: scalars and exponent histograms, through the run's own writer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numscope.sinks.textlog import FIRST_EXPONENT
 
 
 class TensorBoardSink:
-    """Gives statistics to TensorBoard under the tag ``<layer>_<tensor>_<stat>``.
+    """Writes statistics to TensorBoard under the tag ``<layer>_<tensor>_<stat>``.
 
     A histogram shows how often each binary exponent occurs: its axis is the exponent, log2 of the magnitude, and the bin of exponent e
     reaches from e to e + 1. The axis is not the magnitude itself: TensorBoard draws bins of equal width, and magnitudes span 76 decades.
 
     Args:
-        writer: ``torch.utils.tensorboard.SummaryWriter``, tensorboardX's, or one with their ``add_scalar`` (and
-            ``add_histogram_raw``, without which histograms are left out). It stays its owner's: flushed, never closed.
+        writer: ``torch.utils.tensorboard.SummaryWriter``, tensorboardX's, or an object with their ``add_scalar`` (and
+            ``add_histogram_raw`` for histograms). It is flushed but never closed.
 
-    Raises: UsageError for what has no ``add_scalar``.
+    Raises: UsageError for an object without ``add_scalar``.
     """
 
     def __init__(self, writer: Any) -> None:
@@ -40,7 +40,7 @@ class TensorBoardSink:
                     self._add_histogram(f"{seen.name}_{label}", value, seen.step)
 
     def flush(self) -> None:
-        """The writer flushes by its own clock (every two minutes): a flush waits for the disk."""
+        """Does nothing: the writer flushes every two minutes, and a flush waits for the disk."""
 
     def close(self) -> None:
         flush = getattr(self._writer, "flush", None)
@@ -54,7 +54,7 @@ class TensorBoardSink:
             return
         first, last = bins[0][0], bins[-1][0]
         shown = [float(count) for count in counts[first - FIRST_EXPONENT : last + 1 - FIRST_EXPONENT]]
-        # TensorBoard takes the right edges of the bins; the left edge of the first one comes from `min`.
+        # TensorBoard takes the right edges of the bins; the left edge of the first bin comes from `min`.
         edges = [float(exponent + 1) for exponent in range(first, last + 1)]
         add(
             tag,

@@ -1,4 +1,4 @@
-"""Weights & Biases: statistics beside the run's own metrics."""
+"""Weights & Biases: statistics alongside the run's own metrics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ STEP = f"{PREFIX}step"
 
 
 class WandbSink:
-    """Logs ``numscope/<layer>_<tensor>_<stat>`` against ``numscope/step``; histograms as Weights & Biases' own, over binary exponents.
+    """Logs ``numscope/<layer>_<tensor>_<stat>`` against ``numscope/step``; histograms as ``wandb.Histogram`` over binary exponents.
 
-    What the run logs itself is left alone: a step's statistics join the row that the run is filling and leave it to the run to end it;
-    only if the run has not ended a row since the last ones do they end it themselves.
+    The run's own rows stay as they are: a step's statistics join the row that the run is filling, and the run ends it. Only if the run has
+    not ended a row since the last statistics do they end it.
 
     Args:
-        run: a run of ``wandb.init``; it stays its owner's. None: the process's run at the first write, else one of our own.
-        folder: where a run of our own keeps its files.
+        run: a run of ``wandb.init``, which is not finished here. None: the process's run at the first write, else a new one.
+        folder: for the files of a new run.
     """
 
     def __init__(self, run: Any = None, folder: str | os.PathLike[str] | None = None) -> None:
@@ -30,11 +30,11 @@ class WandbSink:
         self._folder = folder
         self._is_ours = False
         self._is_told = False
-        self._filling: int | None = None  # the row that our last statistics joined
+        self._filling: int | None = None  # the row that the last statistics joined
 
     @classmethod
     def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> WandbSink | None:
-        """What ``loggers=["wandb"]`` means: rank 0 logs, other ranks if they have a run."""
+        """The meaning of ``loggers=["wandb"]``: rank 0 logs, and other ranks that have a run."""
         import wandb
 
         if rank != 0 and wandb.run is None:
@@ -57,14 +57,14 @@ class WandbSink:
         self._filling = None if self._is_ours else run.step
 
     def flush(self) -> None:
-        """The library sends by its own clock, in a process of its own."""
+        """Does nothing: the library sends from its own process."""
 
     def close(self) -> None:
         if self._is_ours:
             self._run.finish()
 
     def _opened(self) -> Any:
-        if self._run is None:  # not earlier: a run of ours would take the place of the one that the script is about to begin
+        if self._run is None:  # not earlier: our run would replace one that the script is about to begin
             import wandb
 
             self._run = wandb.run
@@ -84,5 +84,5 @@ def _histogram(counts: Sequence[float]) -> Any:
     from numscope.sinks.textlog import FIRST_EXPONENT
 
     edges = list(range(FIRST_EXPONENT, FIRST_EXPONENT + len(counts) + 1))
-    both: Any = ([int(count) for count in counts], edges)  # its types ask for arrays, its code for sequences
+    both: Any = ([int(count) for count in counts], edges)  # its types require arrays, its code sequences
     return wandb.Histogram(np_histogram=both)

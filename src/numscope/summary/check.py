@@ -1,4 +1,4 @@
-"""A look at one value in the middle of a user's own code."""
+"""A check of one value in a user's own code."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _log = logging.getLogger("numscope")
 
 
 def check(tensor: Tensor, context: str = "") -> bool:
-    """Whether the tensor holds a nan or inf; if so, one warning of the logger ``numscope`` says how many and where the caller stands.
+    """Whether the tensor contains a nan or inf; if so, the logger ``numscope`` warns how many and where the caller is.
 
-    Without any logging set up, Python prints that warning on stderr.
+    If logging is not configured, Python prints the warning on stderr.
 
     Args:
-        tensor: any; what cannot be read (meta, no tensor at all) holds nothing bad.
-        context: words for the report, such as ``after layer_norm``.
+        tensor: any value; one that cannot be read (a meta tensor, not a tensor) counts as clean.
+        context: words for the warning, such as ``after layer_norm``.
 
     Returns:
-        True when a nan or inf is there.
+        True if there is a nan or inf.
 
     *Cost:* one pass over memory; a host sync for a tensor on a device.
     """
@@ -33,7 +33,7 @@ def check(tensor: Tensor, context: str = "") -> bool:
         if not found.num_nan + found.num_pos_inf + found.num_neg_inf:
             return False
         what = describe(tensor)
-    except Exception as error:  # never the user's training for a look at it
+    except Exception as error:  # a check must not end the training
         _log.debug("check: %s", error)
         return False
     caller = sys._getframe(1)

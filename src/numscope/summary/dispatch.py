@@ -1,6 +1,6 @@
-"""The one chooser: any tensor, the fastest backend that can read it, never an exception.
+"""Chooses the fastest backend that can read a tensor, and never raises in observation.
 
-Reading is invisible to what runs around it: no autograd graph, no random number, no autocast, no torch function or dispatch mode sees it.
+Reading leaves the surrounding code unaffected: no autograd graph, random state, autocast, torch function or dispatch mode sees it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
     Args:
         tensor: any.
         block: float64[N, 16], contiguous, on the tensor's device.
-        block_address: ``block.data_ptr()``, which the caller asks for once.
+        block_address: ``block.data_ptr()``, which callers cache.
         row: index into the block.
         groups: which fields to compute.
 
     Returns:
-        Whether the tensor could be summarized; ``describe`` says what it is if not.
+        Whether the tensor could be summarized.
 
-    *Cost:* one pass over memory; besides, 0.6 µs for a contiguous tensor in CPU memory, 3 µs for a transposed one, 20 µs for what must be
-    unwrapped or copied first. No host sync.
+    *Cost:* one pass over memory; in addition 0.6 µs for a contiguous tensor in CPU memory, 3 µs for a transposed one, 20 µs for one that
+    must be unwrapped or copied first. No host sync.
     """
     kind = type(tensor)
     if (kind is Tensor or kind is Parameter) and _native_observe is not None and not _function_mode_on():
@@ -61,17 +61,17 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
 
 
 def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, rows: Sequence[int], groups: int) -> list[bool]:
-    """Merge many tensors' summaries, each into its row of one block: one native call, threads balanced over the whole batch.
+    """Merge many tensors' summaries, each into its row of one block: one native call, with threads balanced over the whole batch.
 
     Args:
-        tensors, rows: as many of one as of the other.
+        tensors, rows: of equal length.
         block, block_address, groups: as for ``observe``.
 
     Returns:
         For each tensor whether it could be summarized.
     """
     done = [True] * len(tensors)
-    packed: list[int] = []  # four numbers a tensor
+    packed: list[int] = []  # four numbers per tensor
     others = []
     plain_calls = _native is not None and not _function_mode_on()
     for i, tensor in enumerate(tensors):
@@ -99,11 +99,11 @@ def summarize(tensor: Tensor, groups: int = Groups.ALL) -> Summary:
     """The summary of one tensor.
 
     Args:
-        tensor: any whose elements can be read.
+        tensor: any tensor whose elements can be read.
         groups: which fields to compute.
 
     Raises:
-        UsageError: of what is no tensor, or one whose elements can't be read (meta, fake, quantized).
+        UsageError: not a tensor, or a tensor whose elements can't be read (meta, fake, quantized).
 
     *Cost:* one pass over memory, and a host sync for a tensor on a device.
     """
@@ -114,7 +114,7 @@ def summarize(tensor: Tensor, groups: int = Groups.ALL) -> Summary:
             readable = plain(tensor)
             block = reference.empty_block(1, readable.device)
             _observe_plain(readable, block, block.data_ptr(), 0, groups)
-        except (TypeError, RuntimeError) as error:  # RuntimeError: what torch answers to an operation that a kind of tensor lacks
+        except (TypeError, RuntimeError) as error:  # RuntimeError: from operations that a kind of tensor lacks
             raise UsageError(f"summarize: got {describe(tensor)}, expected a tensor whose elements can be read.") from error
         return Summary.from_row(block[0].tolist())
 
@@ -160,14 +160,14 @@ def _observe_with_triton(tensor: Tensor, row: Tensor, groups: int) -> bool:
             with torch.cuda.device(tensor.device):
                 triton.observe_into(tensor.contiguous(), row, groups)
             return True
-    except Exception as error:  # not installed, no compiler, a device without this dtype: raised before anything is written
+    except Exception as error:  # not installed, no compiler, or a device without this dtype; raised before anything is written
         _log.warning("triton does not summarize %s here, torch does: %s", tensor.dtype, error)
     _triton_refuses.add(tensor.dtype)
     return False
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill a stretch of memory without gap or overlap, in whatever order: the order does not matter to a summary."""
+    """Whether the elements fill a range of memory without gaps or overlaps, in any order: a summary does not depend on the order."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1:

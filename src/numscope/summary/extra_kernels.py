@@ -1,4 +1,4 @@
-"""A tensor's extra columns: native code for CPU memory, torch for the rest. Like summaries, reading is invisible to what runs around it."""
+"""Computes a tensor's extra columns: natively in CPU memory, else with torch. Reading leaves the surrounding code unaffected."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def observe_extras(tensor: Tensor, cells: Tensor, layout: Layout) -> bool:
     Args:
         tensor: any.
         cells: float64[layout.width], contiguous, on the tensor's device; starts as ``layout.empty()``.
-        layout: extras whose source is not a tensor are passed over.
+        layout: extras whose source is not a tensor are skipped.
 
     Returns:
         Whether the tensor could be read.
 
-    *Cost:* docs/statistics.md has the times. Besides, 2 µs a call for a contiguous tensor in CPU memory, 15 µs for others; no sync.
+    *Cost:* see docs/statistics.md; in addition 2 µs per call for a contiguous tensor in CPU memory, 15 µs for others; no sync.
     """
     if not layout.packed:
         return True
@@ -67,7 +67,7 @@ def _observe_plain(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
             extra_reference.observe_into(tensor, cells, layout)
         return
     if tensor.dtype not in _NATIVE:
-        # fp8 and integers: seldom asked for, so a copy does
+        # fp8 and integers are rare, so a copy is good enough
         tensor = tensor.to(torch.float32 if tensor.is_floating_point() and tensor.element_size() == 1 else torch.float64)
     _observe_native(tensor.contiguous(), cells, layout)
 

@@ -1,6 +1,6 @@
-"""Extra columns in plain torch: the oracle of the native kernel, and the backend on devices.
+"""Extra columns in plain torch: the reference for the native kernel, and the backend on devices.
 
-*Cost:* for each format some twenty passes over memory in float64, for each block shape some ten in the tensor's own dtype; no host sync.
+*Cost:* per format some twenty passes over memory in float64, per block shape some ten in the tensor's own dtype; no host sync.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def observe_into(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
     """Merge a tensor's extra columns into cells.
 
     Args:
-        tensor: strided, real; of any shape but for blocks: these are of its two-dimensional view, last dimension by all others.
+        tensor: strided and real, of any shape; blocks are of its two-dimensional view, last dimension by all others.
         cells: float64[layout.width] on the tensor's device.
-        layout: extras whose source is not a tensor are passed over.
+        layout: extras whose source is not a tensor are skipped.
     """
     if tensor.numel() == 0:
         return
@@ -51,9 +51,9 @@ def observe_into(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
 
 
 def scale_of(tensor: Tensor, form: Format) -> Tensor:
-    """The scale that takes a tensor's largest finite magnitude to a format's maximum: float64[] that holds a float32.
+    """The scale that maps a tensor's largest finite magnitude to a format's maximum: float64[] with the value of a float32.
 
-    It is 1 of a tensor of zeros, and kept within float32's normal numbers.
+    It is 1 for a tensor of zeros, and clamped to float32's normal numbers.
     """
     amax = torch.stack([_finite(piece).abs().amax() for piece in torch.split(tensor.reshape(-1), PIECE)]).amax()
     scale = (form.max / amax).clamp(_FLOAT32.smallest_normal, _FLOAT32.max).to(torch.float32).to(torch.float64)
@@ -61,13 +61,13 @@ def scale_of(tensor: Tensor, form: Format) -> Tensor:
 
 
 def _finite(piece: Tensor) -> Tensor:
-    """Elements as float64, zeros for those that are not finite."""
+    """The elements as float64, with zeros for those that are not finite."""
     x = _readable(piece).to(torch.float64)
     return torch.where(torch.isfinite(x), x, 0.0)
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    # fp8 has no direct way to float64 on every device, nor extrema; float32 holds all of it
+    # not every device can cast fp8 to float64 or compute its extrema; float32 represents all of it
     return tensor.to(torch.float32) if tensor.element_size() == 1 and tensor.is_floating_point() else tensor
 
 
@@ -76,7 +76,7 @@ def _exponents(piece: Tensor) -> Tensor:
     exponent = (torch.frexp(x).exponent + 126).clamp(0, NUM_EXPONENTS - 1)  # frexp's significand is below 1
     exponent = torch.where(x == 0, 0, exponent)
     exponent = torch.where(torch.isfinite(x), exponent, NUM_EXPONENTS).to(torch.int16)
-    # Sorting counts without atomics, whose order deterministic mode forbids, and without bincount's wait for the device.
+    # Sorting counts without atomics, which deterministic mode forbids, and without the sync of bincount.
     edges = torch.arange(NUM_EXPONENTS + 1, device=x.device, dtype=torch.int16)
     return torch.searchsorted(exponent.sort().values, edges).diff().to(torch.float64)
 
@@ -102,7 +102,7 @@ def _block_range(rows: Tensor, size: int, orientations: int) -> Tensor:
     magnitude = _readable(rows)
     magnitude = magnitude.abs() if magnitude.is_floating_point() else magnitude.to(torch.float64).abs()
     widest = torch.zeros((), dtype=torch.float64, device=rows.device)
-    # as many whole bands of blocks at a time as make a piece
+    # in bands of whole blocks, about a piece at a time
     for band in torch.split(magnitude, max(1, PIECE // (size * rows.shape[1])) * size):
         high = torch.where(torch.isfinite(band), band, 0.0)
         low = torch.where(high == 0, math.inf, high)

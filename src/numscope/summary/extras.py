@@ -1,7 +1,12 @@
-"""Further columns beside a summary's row: exponent histograms, what-if casts, block ranges, weight dynamics. Plain data.
+"""Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data.
 
+<<<<<<< HEAD
 Like a row, an extra is float64 *cells* that merge: by adding, or by taking the larger. Cells that take the larger are never negative,
 except in a plug-in's statistic. So the empty cell is zero, or minus infinity there. A ``Layout`` says which cells a site has.
+=======
+Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum. Cells that merge by maximum are never negative, so
+zero is the empty value of every cell. A ``Layout`` describes the cells of a site.
+>>>>>>> c9f01bc (summary in plain English)
 """
 
 from __future__ import annotations
@@ -23,13 +28,13 @@ MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
 
 @dataclass(frozen=True, slots=True)
 class PaperCast:
-    """A cast of a tensor on paper: to which format, and how.
+    """A cast on paper: only its errors are computed.
 
     Args:
-        name: as statistics are prefixed.
-        format: what is cast to.
-        scaled: cast with the tensor's own scale (the format's maximum / amax), and saturating; else as it is, and overflowing to infinity.
-        code: what the kernel knows it by; mirrors csrc/extras.h.
+        name: prefix of its statistics.
+        format: target of the cast.
+        scaled: with the tensor's own scale (the format's maximum / amax) and saturating; else unscaled and overflowing to infinity.
+        code: its number in the kernel; mirrors csrc/extras.h.
     """
 
     name: str
@@ -48,17 +53,17 @@ CASTS: dict[str, PaperCast] = {
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Cells that one kernel, or one look at an update, fills together.
+    """Cells that are filled together.
 
     Args:
-        key: names it among all extras.
+        key: its name among all extras.
         columns: name of each column.
-        widths: cells of each column; a column of several is a list where it is named.
-        is_max: for each cell whether it merges to the larger value; else it adds.
-        source: who fills it: a tensor's values, what an optimizer does to a weight, a plug-in, a cast made on paper, or the cast that
-            a layer's GEMM made of its operand.
-        kind: which kernel.
-        settings: what that kernel is told.
+        widths: number of cells of each column; a column of several cells is a list by name.
+        is_max: for each cell whether it merges by maximum; else by addition.
+        source: what it describes: a tensor's values, an optimizer's update of a weight, a plug-in's numbers, a cast on paper, or the cast
+            that a layer's GEMM makes of its operand.
+        kind: of kernel.
+        settings: arguments of the kernel.
     """
 
     key: str
@@ -90,13 +95,13 @@ DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, source="update",
 
 
 def format_extra(name: str) -> Extra:
-    """What a cast to a format would do to a tensor: how many elements it loses at either end, and the sum of its squared errors.
+    """The effect of a cast to a format: the numbers of underflows and overflows, and the sum of squared errors.
 
     Args:
         name: a key of ``CASTS``.
 
     Raises:
-        UsageError: of a format that is not known.
+        UsageError: the format is unknown.
     """
     if name not in CASTS:
         raise UsageError(f"format: got {name!r}, expected one of {', '.join(CASTS)}.")
@@ -105,15 +110,15 @@ def format_extra(name: str) -> Extra:
 
 
 def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = True) -> Extra:
-    """The widest dynamic range that any block of a tensor has, in powers of two.
+    """The largest dynamic range of any block of a tensor, in powers of two.
 
     Args:
         block_size: elements along a block's side.
         dims: 1 for blocks of ``block_size`` neighbors, 2 for squares.
-        both_orientations: of one-dimensional blocks those along the rows and those along the columns; else along the rows alone.
+        both_orientations: one-dimensional blocks along rows and along columns; else only along rows.
 
     Raises:
-        UsageError: of settings out of their range.
+        UsageError: a setting is out of range.
     """
     if isinstance(block_size, bool) or not isinstance(block_size, int) or not 1 <= block_size <= MAX_BLOCK_SIZE:
         raise UsageError(f"block_size: got {block_size!r}, expected a whole number from 1 to {MAX_BLOCK_SIZE}.")
@@ -133,10 +138,10 @@ def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = Tru
 
 @dataclass(frozen=True)
 class Layout:
-    """Which cells a site has beside its row, in which order.
+    """The cells that a site has in addition to its row, in order.
 
     Args:
-        extras: those wanted; what comes twice counts once.
+        extras: duplicates count once.
     """
 
     extras: tuple[Extra, ...] = ()
@@ -161,7 +166,7 @@ class Layout:
 
     @cached_property
     def is_max(self) -> tuple[bool, ...]:
-        """For each cell whether it merges to the larger value; else it adds."""
+        """For each cell whether it merges by maximum; else by addition."""
         return tuple(larger for extra in self.extras for larger in extra.is_max)
 
     @cached_property
@@ -175,7 +180,7 @@ class Layout:
 
     @cached_property
     def packed(self) -> array[int]:
-        """What the native kernel reads: kind, first cell and two settings of each extra of a tensor's values."""
+        """The native kernel's input: kind, first cell and two settings of each extra of a tensor's values."""
         packed = array("q")
         for extra in self.extras:
             if extra.source == "tensor":
@@ -185,7 +190,7 @@ class Layout:
 
     @cached_property
     def has_casts(self) -> bool:
-        """Whether some extra is of a cast made on paper."""
+        """Whether an extra describes a cast on paper."""
         return any(extra.source == "cast" for extra in self.extras)
 
     def empty(self) -> list[float]:
@@ -193,7 +198,7 @@ class Layout:
         return [cell for extra in self.extras for cell in extra.empty]
 
     def merge(self, a: Sequence[float], b: Sequence[float]) -> list[float]:
-        """Two sites' cells as one's."""
+        """Two sites' cells merged."""
         return [(x if x > y else y) if larger else x + y for x, y, larger in zip(a, b, self.is_max, strict=True)]
 
     def named(self, cells: Sequence[float]) -> dict[str, float | list[float]]:
@@ -210,7 +215,7 @@ class Layout:
         return named
 
     def from_named(self, named: Mapping[str, Any]) -> list[float]:
-        """The cells that ``named`` made; a column that is absent or None is empty."""
+        """The inverse of ``named``; a column that is absent or None is empty."""
         cells: list[float] = []
         empty = self.empty()
         for column, width in zip(self.columns, self.widths, strict=True):

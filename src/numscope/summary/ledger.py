@@ -1,7 +1,7 @@
-"""Rows on the tensors' own devices, read by the host when a step is over.
+"""Rows on the tensors' own devices, read by the host at the end of a step.
 
-Observing writes into a row on the device where the tensor lies and waits for nothing. ``read`` is the one place where the host waits:
-on CPU the rows are host memory already; from another device each block comes over in one copy.
+Observing writes into a row on the tensor's device without waiting. Only ``read`` makes the host wait: rows on the CPU are host memory
+already; from another device each block is copied at once.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class _Block:
 
 
 class Ledger:
-    """A step's observations: ``observe`` gives a handle at once, ``numbers`` its numbers after ``read``.
+    """A step's observations: ``observe`` returns a handle at once, ``numbers`` its numbers after ``read``.
 
     Args:
-        groups: which fields of a summary the rows get.
-        capacity: rows to begin with, per device.
+        groups: the fields of a summary to compute.
+        capacity: initial number of rows per device.
 
     Attributes:
         lock: held by whoever writes: threads may share a model.
         before_reset: called before the rows are forgotten, where somebody else has handles of them.
 
-    *Cost:* an observation on CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
+    *Cost:* an observation on the CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
     """
 
     def __init__(self, groups: Groups = Groups.HEALTH, capacity: int = 512) -> None:
@@ -98,23 +98,23 @@ class Ledger:
 
     @property
     def num_observed(self) -> int:
-        """Observations since the ledger was made, those of steps that were forgotten included."""
+        """Observations since the ledger was created, including those of forgotten steps."""
         return self._num_past + len(self._meta)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take, over all devices."""
+        """Bytes of the rows on all devices."""
         return sum(b.capacity * ROW_BYTES for b in self._blocks.values())
 
     @property
     def on_host(self) -> bool:
-        """Whether every row lies in host memory, so that reading costs no sync."""
+        """Whether every row is in host memory, so that reading needs no sync."""
         return all(block.device.type == "cpu" for block in self._blocks.values())
 
     def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
         """Summarize a tensor of any shape and dtype into a row of its device; ``shape``: told in its numbers instead of its own.
 
-        Returns: a handle for ``numbers``; ``UNOBSERVED`` where the tensor has no numbers to see (meta, fake, …).
+        Returns: a handle for ``numbers``; ``UNOBSERVED`` for a tensor without readable numbers (meta, fake, …).
         """
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter:
@@ -159,7 +159,7 @@ class Ledger:
         self._seen.clear()
 
     def _block_of(self, device: torch.device, capacity: int = 0) -> _Block | None:
-        """A device's block, made when it is first asked for; None for one that holds no numbers."""
+        """A device's block, created at first use; None for the meta device."""
         block = self._blocks.get(device)
         if block is None and device.type != "meta":
             block = self._blocks[device] = _Block(device, max(capacity, self._capacity))
@@ -168,7 +168,7 @@ class Ledger:
         return block
 
     def rewrite(self, handle: int, tensor: Tensor) -> bool:
-        """Observe a tensor into a handle's own row again, as for a weight after its update. False: it lies elsewhere now."""
+        """Observe a tensor again into a handle's row, as for a weight after its update. False: it is on another device now."""
         block, row, _, _ = self._meta[handle]
         if block.device != tensor.device:
             return False
@@ -178,7 +178,7 @@ class Ledger:
         return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
 
     def empty(self, handle: int) -> None:
-        """Make a handle's row empty, as if nothing had been seen."""
+        """Empty a handle's row, as if nothing had been seen."""
         block, row, _, _ = self._meta[handle]
         block.clear(row, 1)
 
@@ -247,7 +247,7 @@ class Ledger:
         return taken
 
     def rewrite_many(self, handles: list[int], tensors: list[Tensor]) -> None:
-        """``rewrite`` for lists, one native call a device."""
+        """``rewrite`` for lists, with one native call per device."""
         groups: dict[_Block, tuple[list[Tensor], list[int]]] = {}
         self._num_past += len(handles)
         for handle, tensor in zip(handles, tensors, strict=True):
@@ -268,14 +268,14 @@ class Ledger:
                 block.num_read = len(block.handles)
 
     def bad(self) -> list[int]:
-        """Handles of the rows that hold a nan or an inf, in the order of observation. Call ``read`` first."""
+        """Handles of the rows with a nan or an inf, in the order of observation. Call ``read`` first."""
         found: list[int] = []
         for block in self._blocks.values():
             found += [block.handles[row] for row in block.bad()]
         return sorted(found)
 
     def row(self, handle: int) -> list[float]:
-        """One row as it stands. Call ``read`` first."""
+        """One row. Call ``read`` first."""
         block, row, _, _ = self._meta[handle]
         numbers: list[float] = block.host[row].tolist()
         return numbers

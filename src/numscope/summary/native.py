@@ -37,12 +37,12 @@ _said = False
 
 
 def available() -> bool:
-    """Whether the kernel was built; says once in the log where it was not."""
+    """Whether the kernel was built; if not, logs it once."""
     global _said
     if module is None and not _said:
         _said = True
         logging.getLogger("numscope").warning(
             "the native kernel was not built (no C++ compiler at install time?): tensors are summarized by torch, some 30 times slower. "
-            "Install a C++ compiler and reinstall numscope to get it."
+            "Install a C++ compiler and reinstall numscope."
         )
     return module is not None

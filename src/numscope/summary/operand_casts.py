@@ -1,8 +1,8 @@
-"""Statistics of casts: the cells that casting fills, and what follows from them.
+"""Statistics of casts: the cells that casting fills, and the statistics computed from them.
 
-Of the casts that a layer's GEMMs made of their operands: exact, because counted where the operand is quantized and with the scale it was
-quantized with; nothing is cast for them. A tensor that several GEMMs take in one form (an activation, by one scale for forward and
-backward) is cast once and counts once. And of casts made on paper, by current and by block scales.
+Statistics of the casts that a layer's GEMMs make of their operands are exact: they are counted during quantization with its own scale,
+and no further cast is made. A tensor that several GEMMs take in one form (an activation, by one scale for forward and backward) is cast
+once and counts once. Other statistics are of casts on paper, with current or block scales.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWWISE = _extra("operand")
 COLUMNWISE = _extra("operand_columnwise")
 EXTRAS = {"rowwise": ROWWISE, "columnwise": COLUMNWISE}
 
-# Casts made on paper, of tensors as they are; numscope/precision/gemm/on_paper.py makes them.
+# Casts on paper of unconverted tensors, made by numscope/precision/gemm/on_paper.py.
 ON_PAPER: dict[str, str] = {
     "fp8_current_scaling": "cast to e4m3 by the tensor's own scale 448 / amax",
     "fp8_block_scaling": "cast to e4m3 by a power of two for each 1 × 128, of weights each 128 × 128",
@@ -40,12 +40,12 @@ ON_PAPER: dict[str, str] = {
     "nvfp4": "cast to e2m1 by an e4m3 scale for each 1 × 16, of weights each 16 × 16, under one of the tensor",
 }
 PAPER_EXTRAS = {key: _extra(key, "cast") for key in ON_PAPER}
-# The same of the operand transposed; of one scale for a whole tensor it would be the same cast.
+# The same for the transposed operand; with one scale for a whole tensor it would be the same cast.
 PAPER_COLUMNWISE = {key: _extra(f"{key}_columnwise", "cast") for key in ON_PAPER if key != "fp8_current_scaling"}
 
 
 def way_of(statistic: str) -> str | None:
-    """The key in ``ON_PAPER`` of a statistic of a cast on paper; None of another statistic."""
+    """The key in ``ON_PAPER`` of a cast's statistic; None for another statistic."""
     return next((key for key in ON_PAPER if statistic.startswith(f"{key}_")), None)
 
 
@@ -54,13 +54,13 @@ def on_paper(key: str, options: Any) -> Extra:
 
     Args:
         key: of ``ON_PAPER``.
-        options: ``(("orientation", "columnwise"),)``: of the operand as a GEMM has it that takes it transposed.
+        options: ``(("orientation", "columnwise"),)``: of the operand as a GEMM takes it transposed.
     """
     return PAPER_COLUMNWISE.get(key, PAPER_EXTRAS[key]) if dict(options).get("orientation") == "columnwise" else PAPER_EXTRAS[key]
 
 
 def turned(key: str, value: Callable[[Any, Mapping[str, Any]], Any], options: Any) -> Callable[[Any, Mapping[str, Any]], Any]:
-    """What makes a statistic of a cast on paper from the columns that its options choose."""
+    """The function that computes a statistic of a cast on paper from the columns that its options select."""
     here, there = PAPER_EXTRAS[key].columns, on_paper(key, options).columns
     if here == there:
         return value
@@ -86,7 +86,7 @@ def _scale_inv_max(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
 def _scale_inv_min(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
     def value(summary: Any, extras: Mapping[str, Any]) -> Value:
         largest = extras.get(column)
-        return struct.unpack("f", struct.pack("f", 1.0 / largest))[0] if largest else None  # float32, as the inverse itself is
+        return struct.unpack("f", struct.pack("f", 1.0 / largest))[0] if largest else None  # float32, like the inverse itself
 
     return value
 

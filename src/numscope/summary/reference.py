@@ -1,6 +1,6 @@
-"""Summaries in plain torch: the oracle, and the backend wherever no other fits.
+"""Summaries in plain torch: the reference, and the backend if no other applies.
 
-*Cost:* some twenty passes over memory in float64, no host sync (but coalescing a sparse tensor syncs on CUDA).
+*Cost:* some twenty passes over memory in float64; no host sync (but coalescing a sparse tensor syncs on CUDA).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from numscope.summary.state import EMPTY_ROW, Groups
 
-PIECE = 1 << 20  # elements summarized at a time: float64 copies of a whole large tensor would multiply its memory
+PIECE = 1 << 20  # elements summarized at a time: float64 copies of a large tensor would take several times its memory
 
 
 def observe_into(tensor: Tensor, row: Tensor, groups: int = Groups.ALL) -> None:
     """Merge a tensor's summary into a row.
 
-    A complex number is two elements. A sparse tensor's implied zeros are elements like any other. Integers are taken as float64 numbers,
-    which is exact up to 2^53. A boolean is 0 or 1.
+    A complex number is two elements. A sparse tensor's implied zeros are elements. Integers are converted to float64, exactly up to 2^53.
+    A boolean is 0 or 1.
 
     Args:
         tensor: any shape, layout (strided, COO, CSR, CSC, BSR, BSC) and real or complex dtype; not quantized, not meta.
@@ -27,7 +27,7 @@ def observe_into(tensor: Tensor, row: Tensor, groups: int = Groups.ALL) -> None:
         groups: which fields to compute.
 
     Raises:
-        TypeError: of a dtype that holds no numbers one by one (quantized, packed).
+        TypeError: the dtype does not store numbers one by one (quantized, packed).
     """
     values, num_implied_zeros = _stored_values(tensor.detach())
     if values.is_complex():
@@ -58,7 +58,7 @@ _SMALLEST_NORMAL: dict[torch.dtype, float] = {
     **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)},
     **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float8_e4m3fn, torch.float8_e5m2)},
     **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)},
-    torch.float8_e8m0fnu: 0.0,  # powers of two alone: nothing is subnormal
+    torch.float8_e8m0fnu: 0.0,  # only powers of two: nothing is subnormal
     **{dtype: 0.0 for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
     **{dtype: 0.0 for dtype in (torch.uint16, torch.uint32, torch.uint64)},
 }
@@ -72,7 +72,7 @@ def _merge_zeros(row: Tensor, count: int) -> None:
 
 
 def _merge_dense(values: Tensor, row: Tensor, groups: int) -> None:
-    # fp8 has no direct way to float64 on every device; float32 holds all of it
+    # not every device can cast fp8 to float64; float32 represents all of it
     exact = values.to(torch.float32) if values.element_size() == 1 and values.is_floating_point() else values
     x = exact.to(torch.float64)
     finite = torch.isfinite(x)

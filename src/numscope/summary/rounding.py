@@ -1,4 +1,4 @@
-"""Rounding to a number format's grid, in torch operations: the one place for it, of what-if casts and of quantization."""
+"""Rounding to a number format's grid in torch operations, for casts on paper and for quantization."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["rounded"]
 
 
 def rounded(x: Tensor, form: Format, stochastic: bool = False, generator: torch.Generator | None = None) -> Tensor:
-    """Numbers rounded to a format's grid, were its exponents unbounded above.
+    """Numbers rounded to a format's grid, as if its exponents were unbounded above.
 
     Args:
         x: float32 or float64, any shape.
-        form: whose grid.
-        stochastic: to either neighbor, with the chance that makes the mean exact (to 2^-24 of their distance) and never moves what is on
-            the grid; else to the nearest, ties to the even significand (of e8m0 therefore up).
+        form: the format.
+        stochastic: to either neighbor, with probabilities that make the mean exact (to 2^-24 of their distance); numbers on the grid stay.
+            Else to the nearest, ties to the even significand (with e8m0 therefore up).
         generator: of the random numbers.
 
     Returns:
-        The dtype and shape of ``x``; NaN and infinities stay. Of a format without zero what is below its smallest number is that number,
-        and what is negative, -0 apart, is NaN.
+        The dtype and shape of ``x``; NaN and infinities stay. With a format without zero, numbers below its smallest number become that
+        number, and negative numbers except -0 become NaN.
 
     *Cost:* some six passes over memory; formats with float32's range are rounded in float64. No host sync.
     """
     if form.name == "fp32" and x.dtype is torch.float32:
         return x
-    # Of a format whose smallest numbers are float32's subnormals the grid is reckoned with in float64.
+    # A format whose smallest numbers are subnormal in float32 is rounded in float64.
     wide = x.dtype is torch.float64 or form.min_exponent - form.fraction_bits < -126
     y = x.to(torch.float64) if wide else x
     integer, fraction_bits, bias = (torch.int64, 52, 1023) if wide else (torch.int32, 23, 127)
@@ -40,7 +40,7 @@ def rounded(x: Tensor, form: Format, stochastic: bool = False, generator: torch.
         magnitude = steps.abs()
         lower = magnitude.floor()
         chance = torch.rand(y.shape, generator=generator, dtype=y.dtype, device=y.device)
-        # A comparison rather than floor(magnitude + chance): that sum rounds, and would move a number that is on the grid.
+        # A comparison rather than floor(magnitude + chance): that sum rounds and would move numbers on the grid.
         steps = torch.copysign(lower + (chance < magnitude - lower), y)
     else:
         steps = torch.round(steps)

@@ -1,7 +1,7 @@
-"""A tensor's summary: fixed-layout numbers, merged by exact laws.
+"""A tensor's summary: numbers in a fixed layout that merge exactly.
 
-A *row* is ``ROW_WIDTH`` float64 numbers in the order of ``FIELDS``: what kernels fill, ledgers hold and copies move. Counts are exact in
-float64 up to 2^53 elements. A ``Summary`` is one finished row in plain Python numbers.
+A *row* is ``ROW_WIDTH`` float64 numbers in the order of ``FIELDS``, as filled by kernels and stored in ledgers. Counts are exact in float64
+up to 2^53 elements. A ``Summary`` is one row in Python numbers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ EMPTY_ROW: tuple[float, ...] = (0.0,) * 6 + (math.inf, -math.inf, math.inf, -mat
 
 
 class Groups(IntFlag):
-    """Which fields a pass computes; a field of a group left out keeps its unit value.
+    """Fields that a pass computes; fields of other groups keep their unit value.
 
-    Health is computed whatever is asked: sums run over the finite elements, so a pass must know them.
+    Health is always computed: sums are over the finite elements, which a pass must know.
     """
 
     HEALTH = 1  # counts and extrema
@@ -40,18 +40,18 @@ DERIVED = (
 class Summary:
     """One tensor's numbers, or those of several tensors merged.
 
-    Counts are over all elements, all else is over the finite ones; a complex number is two elements, its real and its imaginary part.
-    Extrema are None where no finite element is (``abs_min``, the smallest non-zero magnitude, where none is non-zero); ``num_subnormal``
-    counts subnormals of the tensor's own dtype. Sums are accumulated in float64; those of a float64 tensor may overflow (its fourth powers
+    Counts are over all elements, all other fields over the finite ones; a complex number is two elements, its real and imaginary part.
+    Extrema are None without finite elements (``abs_min``, the smallest non-zero magnitude, without non-zero ones). ``num_subnormal``
+    counts subnormals of the tensor's own dtype. Sums are accumulated in float64; those of a float64 tensor can overflow (fourth powers
     from 1e77 on), and what needs an overflowed sum is None.
 
-    What is derived from counts and extrema is always there: ``num_finite``, ``num_nonfinite``, ``num_inf``, ``zero_pct``,
-    ``subnormal_pct``, ``amax``, ``dynamic_range``. What needs sums is None where the pass left them out (``has_moments`` is False)
-    or where it is undefined (the mean of nothing, the skewness of a constant): ``mean``, ``var``, ``std``, ``sample_std``,
-    ``skewness``, ``kurtosis``, ``rms``, ``l1_norm``, ``l2_norm``.
+    Derived from counts and extrema are ``num_finite``, ``num_nonfinite``, ``num_inf``, ``zero_pct``, ``subnormal_pct``, ``amax`` and
+    ``dynamic_range``. Derived from sums are ``mean``, ``var``, ``std``, ``sample_std``, ``skewness``, ``kurtosis``, ``rms``, ``l1_norm``
+    and ``l2_norm``, which are None if the pass computed no sums (``has_moments`` is False) or if they are undefined (the mean of nothing,
+    the skewness of a constant).
 
-    Laws: ``summarize(cat(a, b)) == summarize(a).merge(summarize(b))``; ``merge`` is associative and commutative and its unit is
-    ``Summary.empty()``: exactly for counts and extrema, to float64 rounding for sums.
+    Laws: ``summarize(cat(a, b)) == summarize(a).merge(summarize(b))``; ``merge`` is associative and commutative with the unit
+    ``Summary.empty()``: exactly for counts and extrema, up to float64 rounding for sums.
     """
 
     numel: int = 0
@@ -72,12 +72,12 @@ class Summary:
 
     @classmethod
     def empty(cls) -> Summary:
-        """The summary of no element: the unit of ``merge``."""
+        """The summary of no elements, the unit of ``merge``."""
         return cls()
 
     @classmethod
     def from_row(cls, row: Sequence[float]) -> Summary:
-        """The summary that a row holds.
+        """The summary in a row.
 
         Args:
             row: at least ``len(FIELDS)`` numbers in the order of ``FIELDS``, such as ``block[i].tolist()``.
@@ -94,7 +94,7 @@ class Summary:
         return [*map(float, counts), *extrema, *sums, 0.0]
 
     def merge(self, other: Summary) -> Summary:
-        """The summary of both tensors' elements together. Merge only what computed the same groups."""
+        """The summary of both tensors' elements together. Both must have the same groups."""
         return Summary.from_row(merge_rows(self.to_row(), other.to_row()))
 
     # ---- from counts and extrema
@@ -113,12 +113,12 @@ class Summary:
 
     @property
     def zero_pct(self) -> float | None:
-        """Zeros per hundred elements; None of no element."""
+        """Zeros per hundred elements; None without elements."""
         return 100.0 * self.num_zero / self.numel if self.numel else None
 
     @property
     def subnormal_pct(self) -> float | None:
-        """Subnormals per hundred elements; None of no element."""
+        """Subnormals per hundred elements; None without elements."""
         return 100.0 * self.num_subnormal / self.numel if self.numel else None
 
     @property
@@ -135,7 +135,7 @@ class Summary:
 
     @property
     def has_moments(self) -> bool:
-        """Whether sums were computed: where something is not zero, the sum of magnitudes is not either."""
+        """Whether sums were computed: with a non-zero element, the sum of magnitudes is not zero."""
         return self.abs_min is None or self.abs_sum != 0.0
 
     def _mean_of(self, total: float) -> float | None:
@@ -147,9 +147,9 @@ class Summary:
 
     @property
     def var(self) -> float | None:
-        """Population variance (NumPy's ``ddof=0``), exact for the sums as they stand: only they carry rounding errors.
+        """Population variance (NumPy's ``ddof=0``), exact for the stored sums, which alone have rounding errors.
 
-        Its relative error is some 1e-16 (1 + (mean / std)^2): 1e-10 where the mean is a thousand times the std.
+        Its relative error is some 1e-16 (1 + (mean / std)^2): 1e-10 if the mean is a thousand times the std.
         """
         if not self.num_finite or not self.has_moments:
             return None
@@ -163,23 +163,23 @@ class Summary:
 
     @property
     def sample_std(self) -> float | None:
-        """Standard deviation with Bessel's correction (``torch.std``'s default); None of fewer than two elements."""
+        """Standard deviation with Bessel's correction (``torch.std``'s default); None for fewer than two elements."""
         var, n = self.var, self.num_finite
         return None if var is None or n < 2 else math.sqrt(var * n / (n - 1))
 
     @property
     def skewness(self) -> float | None:
-        """Third standardized moment; None where nothing varies."""
+        """Third standardized moment; None for a constant."""
         return _skewness(self.num_finite, self.sum, self.square_sum, self.cube_sum) if self.var else None
 
     @property
     def kurtosis(self) -> float | None:
-        """Fourth standardized moment, 3 for a normal distribution; None where nothing varies."""
+        """Fourth standardized moment, 3 for a normal distribution; None for a constant."""
         return _kurtosis(self.num_finite, self.sum, self.square_sum, self.cube_sum, self.fourth_sum) if self.var else None
 
     @property
     def rms(self) -> float | None:
-        """Root of the mean square."""
+        """Root mean square."""
         square = self._mean_of(self.square_sum)
         return None if square is None else math.sqrt(square)
 
@@ -198,15 +198,15 @@ class Summary:
 
 # ---- Central moments from sums of powers
 #
-# With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e all is integer arithmetic, and each result one division, which Python
-# rounds once. In float64 the differences would lose as many digits as the mean is larger than the std. Some 3 µs each; the cache is for the
-# many statistics of one summary, which ask for the same.
+# With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e everything is integer arithmetic with one final division, which Python
+# rounds once. In float64, differences would lose as many digits as the mean is larger than the std. Some 3 µs each; the cache serves the
+# many statistics of one summary.
 
 _RECENT = 8
 
 
 def _over_powers_of_two(*sums: float) -> tuple[int, list[int]]:
-    """The exponent e, and for each sum the integer that gives it when divided by 2^e, 2^2e, 2^3e, ..."""
+    """The exponent e, and for each sum the integer that equals it when divided by 2^e, 2^2e, 2^3e, ..."""
     ratios = [total.as_integer_ratio() for total in sums]
     shifts = [denominator.bit_length() - 1 for _, denominator in ratios]
     e = max(-(-shift // k) for k, shift in enumerate(shifts, 1))
@@ -216,7 +216,7 @@ def _over_powers_of_two(*sums: float) -> tuple[int, list[int]]:
 def _ratio(numerator: int, denominator: int) -> float | None:
     try:
         return numerator / denominator
-    except OverflowError:  # beyond float64: only of sums that no tensor has
+    except OverflowError:  # beyond float64, from sums that no tensor has
         return None
 
 
@@ -224,11 +224,11 @@ def _ratio(numerator: int, denominator: int) -> float | None:
 def _variance(n: int, s1: float, s2: float) -> float | None:
     if not (math.isfinite(s1) and math.isfinite(s2)):
         return None
-    (a, ones), (b, twos) = s1.as_integer_ratio(), s2.as_integer_ratio()  # as _over_powers_of_two, in half its time: std is asked for most
+    (a, ones), (b, twos) = s1.as_integer_ratio(), s2.as_integer_ratio()  # like _over_powers_of_two in half its time: std is used most
     shift1, shift2 = ones.bit_length() - 1, twos.bit_length() - 1
     e = max(shift1, (shift2 + 1) // 2)
     a, b = a << (e - shift1), b << (2 * e - shift2)
-    spread = n * b - a * a  # n^2 times the variance; below 0 by the sums' rounding errors alone
+    spread = n * b - a * a  # n^2 times the variance; below 0 only by the sums' rounding errors
     return _ratio(spread, n * n << 2 * e) if spread > 0 else 0.0
 
 
@@ -257,7 +257,7 @@ def _kurtosis(n: int, s1: float, s2: float, s3: float, s4: float) -> float | Non
 
 
 def merge_rows(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """Two rows as one: counts and sums add up, extrema combine."""
+    """Two rows merged: counts and sums add up, extrema combine."""
     merged = [x + y for x, y in zip(a, b, strict=True)]
     merged[6:10] = min(a[6], b[6]), max(a[7], b[7]), min(a[8], b[8]), max(a[9], b[9])
     return merged

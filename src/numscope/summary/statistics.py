@@ -1,4 +1,4 @@
-"""The statistics that can be asked for: name, formula, what they need, how they follow from merged numbers, and the same in SQL.
+"""The available statistics: name, formula, requirements, and their computation from merged numbers in Python and in SQL.
 
 All are over the finite elements; percentages are of all elements. docs/statistics.md has the whole table.
 """
@@ -24,7 +24,7 @@ Named = Mapping[str, Any]
 
 
 class AskedFor(Protocol):
-    """A statistic as a configuration asks for it: ``plan.Asked``, which stands on this floor."""
+    """A statistic as a configuration requests it: ``config.plan.Asked``, which is in a room above."""
 
     @property
     def statistic(self) -> str: ...
@@ -42,13 +42,13 @@ class Statistic:
     """One statistic.
 
     Args:
-        name: canonical; configurations may have other names for it.
-        formula: in words or signs, one line.
+        name: canonical; configurations can use other names for it.
+        formula: in words or symbols, one line.
         unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``ratio`` or ``counts`` (a histogram).
-        value: from the summary and the named columns of the extras; None where it is undefined.
-        extra: the columns that it needs beside the summary, by its options; None: none.
+        value: computes it from the summary and the named columns of the extras; None if it is undefined.
+        extra: the columns that it needs besides the summary, depending on its options; None: none.
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
-        tensors: which tensors it is of.
+        tensors: the tensors that it can be computed of.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Statistic:
     tensors: tuple[str, ...] = TENSORS
 
 
-# ---- SQL: the same formulas over columns. min, max and sum are functions' names, so they are quoted.
+# ---- SQL: the same formulas over columns. min, max and sum are names of functions, so they are quoted.
 
 _FINITE = "(numel - num_nan - num_pos_inf - num_neg_inf)"
 _HAS_MOMENTS = f"({_FINITE} > 0 AND (abs_min IS NULL OR abs_sum <> 0))"
@@ -113,7 +113,7 @@ def _pct_of_numel(column: str) -> Callable[[Summary, Named], Value]:
 
 
 def _num_cast(summary: Summary, extras: Named, cast: PaperCast) -> float:
-    """Elements whose cast is finite: a scaled cast saturates, a plain one makes infinities of what is too large."""
+    """Elements whose cast is finite: a scaled cast saturates, a plain cast overflows to infinity."""
     return summary.num_finite - (0 if cast.scaled else extras[f"{cast.name}_num_overflow"])
 
 
@@ -211,7 +211,7 @@ def _casts(cast: PaperCast) -> list[Statistic]:
 
 
 def _paper_casts(key: str) -> list[Statistic]:
-    """Of a cast by current or block scales: one element that is not finite spoils others' scale, so there is no ratio then."""
+    """Statistics of a cast with current or block scales. A non-finite element spoils the scale of others: then the ratio is None."""
     error = f"{key}_square_error"
 
     def sqnr_db(summary: Summary, extras: Named) -> Value:
@@ -280,10 +280,10 @@ STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _
 
 
 def statistic_of(name: str, statistics: Mapping[str, Statistic] = STATISTICS) -> Statistic:
-    """The statistic of a canonical name.
+    """The statistic with a canonical name.
 
     Raises:
-        UsageError: of a name that is not in the table.
+        UsageError: the table has no such name.
     """
     try:
         return statistics[name]
@@ -292,17 +292,17 @@ def statistic_of(name: str, statistics: Mapping[str, Statistic] = STATISTICS) ->
 
 
 def extra_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Extra | None:
-    """What a statistic needs beside the summary; None where the summary is enough."""
+    """The columns that a statistic needs besides the summary; None if it needs none."""
     return statistic_of(asked.statistic, statistics).extra(asked.options)
 
 
 def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Callable[[Summary, Named], Value]:
-    """What makes a statistic of a summary and its extra columns, as ``Layout.named`` gives them.
+    """The function that computes a statistic from a summary and its extra columns (as from ``Layout.named``).
 
     Raises:
-        UsageError: of a statistic that is not known, or options out of range.
+        UsageError: the statistic is unknown, or an option is out of range.
 
-    *Cost:* a call takes a microsecond; the first of std, skewness and kurtosis of a summary some ten, the others share its work.
+    *Cost:* a call takes a microsecond; the first of std, skewness and kurtosis of a summary some ten, and the others share its work.
     """
     statistic = statistic_of(asked.statistic, statistics)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":

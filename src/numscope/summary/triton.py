@@ -1,6 +1,6 @@
 """Summaries on CUDA and ROCm devices in two launches, without a sync.
 
-Not yet run on hardware: its numbers are verified by triton's interpreter on a CPU alone, its speed not at all.
+Not yet run on hardware: its numbers were verified only by triton's interpreter on a CPU, its speed not at all.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from numscope.summary.state import ROW_WIDTH, Groups
 
-MAX_PROGRAMS = 1024  # enough to fill any device; each leaves one partial row for the fold
+MAX_PROGRAMS = 1024  # enough to fill any device; each writes one partial row
 BLOCK = 2048
 
 SMALLEST_NORMAL = {
@@ -29,7 +29,7 @@ SMALLEST_NORMAL = {
 def _summarize_part(
     x_ptr, parts_ptr, numel, smallest_normal, num_blocks_each, MOMENTS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """One program's share of the elements, as one row of partial results."""
+    """Summarizes one program's share of the elements into one partial row."""
     infinity = float("inf")
     program = tl.program_id(0).to(tl.int64)
     lanes = tl.arange(0, BLOCK)
@@ -95,7 +95,7 @@ def _summarize_part(
 
 @triton.jit
 def _fold(parts_ptr, row_ptr, num_parts, PARTS: tl.constexpr):
-    """One program a field: all partial results into the row. Counts and sums add up, extrema combine."""
+    """Merges all partial rows into the row, one program per field: counts and sums add up, extrema combine."""
     field = tl.program_id(0)
     parts = tl.arange(0, PARTS)
     inside = parts < num_parts
@@ -119,7 +119,7 @@ def observe_into(tensor: Tensor, row: Tensor, groups: int) -> None:
         row: float64[16] on the same device.
         groups: which fields to compute.
 
-    *Cost:* one pass over memory, two launches, 128 bytes a program of scratch; no host sync. Sums are float64.
+    *Cost:* one pass over memory, two launches, 128 bytes of scratch memory per program; no host sync. Sums are float64.
     """
     numel = tensor.numel()
     if numel == 0:

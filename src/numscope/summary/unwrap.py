@@ -1,4 +1,4 @@
-"""From any tensor to a plain one whose elements can be read, or to a word on why there is none."""
+"""From any tensor to a plain tensor whose elements can be read."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _MAX_NESTING = 8
 
 
 class Unsummarizable(TypeError):
-    """A tensor whose elements can't be read; the message says what it is."""
+    """A tensor whose elements can't be read; the message describes it."""
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The plain tensor that holds a tensor's elements, detached.
+    """The plain tensor with a tensor's elements, detached.
 
-    A DTensor gives its local part, an asynchronous collective's result is waited for, a jagged tensor gives its values, a wrapper subclass
-    its dequantized tensor or its only inner tensor.
+    It is the local part of a DTensor, the awaited result of an asynchronous collective, the values of a jagged tensor, and the dequantized
+    tensor or only inner tensor of a wrapper subclass.
 
     Raises:
-        Unsummarizable: of meta, fake and lazy tensors, of tensors within a functorch transform, of quantized and unknown wrapper tensors.
+        Unsummarizable: the tensor is meta, fake, lazy, inside a functorch transform, quantized, or of an unknown wrapper subclass.
     """
     for _ in range(_MAX_NESTING):
         functorch = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         if functorch or is_lazy(tensor) or tensor.device.type == "meta" or _is_fake(tensor) or _is_quantized(tensor):
             raise Unsummarizable(describe(tensor))
         if not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
-            tensor = tensor.detach()  # a plain tensor of a subclass in name only: its memory is its own
+            tensor = tensor.detach()  # a subclass in name only: its memory is its own
             if tensor._is_zerotensor():  # has no memory
                 return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor
@@ -38,7 +38,7 @@ def plain(tensor: Tensor) -> Tensor:
     raise Unsummarizable(describe(tensor))
 
 
-def _inner(tensor: Any) -> Tensor:  # Any: what it asks for, only some subclasses have
+def _inner(tensor: Any) -> Tensor:  # Any: only some subclasses have these attributes
     kind = type(tensor)
     names = {base.__name__ for base in kind.__mro__}  # by name: importing torch.distributed.tensor to ask would load all of it
     inner: Tensor
@@ -67,17 +67,17 @@ def _is_quantized(tensor: Tensor) -> bool:
 
 
 def describe(tensor: object) -> str:
-    """What a tensor is, in a few words: ``meta tensor float32[2, 3]``. Never raises.
+    """A tensor in a few words: ``meta tensor float32[2, 3]``. Never raises.
 
     Args:
-        tensor: a tensor of any kind, or what stands in a tensor's place.
+        tensor: any kind of tensor, or another value.
     """
     if not isinstance(tensor, Tensor):
         return f"{type(tensor).__name__}, not a tensor"
     try:
         with torch._C.DisableTorchFunction():
             return f"{_kind(tensor)} {str(tensor.dtype).removeprefix('torch.')}{_shape(tensor)}"
-    except Exception:  # an uninitialized parameter has no shape; others may refuse more
+    except Exception:  # an uninitialized parameter has no shape; others may lack more
         return f"{type(tensor).__name__} of unknown shape"
 
 

@@ -17,8 +17,8 @@ from numscope.config.plan import Plan
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
-from numscope.integrations.transformer_engine.asked import Asked, asked
 from numscope.integrations.transformer_engine.joining import Joined, Key, in_order, joined
+from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
 from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind
@@ -60,7 +60,7 @@ class _Shown:
         step, shape: of then.
     """
 
-    asked: Asked
+    asked: FeatureSettings
     inspection: Inspection
     site: Site
     index: int
@@ -86,24 +86,24 @@ class Collector:
         self.findings: list[Finding] = []
         self._delivery = Delivery(None, log_dir, MODEL, self.recorder.rank)
         self._shown: dict[Key, _Shown] = {}
-        self._asked: dict[tuple[str, str, str], Asked] = {}
+        self._settings: dict[tuple[str, str, str], FeatureSettings] = {}
         self._sites = _Sites()
         self._news: list[Layer] = []
         self._groups: dict[int, Any] = {}  # that a tensor of this step lies over: their ranks meet at its end
         self._num_steps = 0
         self._failed = False
 
-    def asked(self, feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> Asked:
+    def settings_of(self, feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> FeatureSettings:
         """A feature's settings, checked once.
 
         Raises: UsageError.
         """
         key = (feature, tensor, json.dumps(config, sort_keys=True, default=str))
-        if key not in self._asked:
-            self._asked[key] = asked(feature, tensor, config, alarm=alarm)
-        return self._asked[key]
+        if key not in self._settings:
+            self._settings[key] = settings_of(feature, tensor, config, alarm=alarm)
+        return self._settings[key]
 
-    def see(self, feature: str, layer: str, name: str, tensor: Any, wanted: Asked, step: int, group: Any) -> None:
+    def see(self, feature: str, layer: str, name: str, tensor: Any, wanted: FeatureSettings, step: int, group: Any) -> None:
         """A module shows a tensor.
 
         Args:
@@ -124,7 +124,7 @@ class Collector:
         except Exception as error:
             self._fail(error)
 
-    def _see(self, feature: str, layer: str, name: str, tensor: Tensor, wanted: Asked, step: int, group: Any) -> None:
+    def _see(self, feature: str, layer: str, name: str, tensor: Tensor, wanted: FeatureSettings, step: int, group: Any) -> None:
         shown = self._shown.get((feature, layer, name))
         if shown is None or shown.asked is not wanted:
             shown = self._shown[feature, layer, name] = self._add(layer, wanted)
@@ -133,7 +133,7 @@ class Collector:
         shown.step, shown.group, shown.shape = step, group, tuple(tensor.shape)
         self._sites.observe(shown.index, tensor)
 
-    def _add(self, name: str, wanted: Asked) -> _Shown:
+    def _add(self, name: str, wanted: FeatureSettings) -> _Shown:
         layer = Layer(name, CLASS, name, weights=("weight",))
         inspection = Inspection([(wanted.collect, [layer])], [], wanted.plugins)
         (site,) = inspection.sites

@@ -12,7 +12,7 @@ from nvdlfw_inspect.logging import BaseLogger, MetricLogger, get_logger
 from nvdlfw_inspect.registry import Registry, api_method
 
 from numscope.integrations.transformer_engine import collecting
-from numscope.integrations.transformer_engine.asked import Asked, next_step
+from numscope.integrations.transformer_engine.settings import FeatureSettings, next_step
 
 NAMESPACE = "transformer_engine"
 
@@ -82,17 +82,17 @@ class _Feature(BaseConfigAPIMapper):  # type: ignore[misc]
         """A layer shows a tensor."""
         self._see(config, layer_name, tensor_name, tensor, iteration, tp_group)
 
-    def _asked(self, config: Mapping[str, Any], tensor_name: str) -> Asked:
-        return collecting.at_work().asked(type(self).__name__, tensor_name, config, alarm=self.alarm)
+    def _settings_of(self, config: Mapping[str, Any], tensor_name: str) -> FeatureSettings:
+        return collecting.at_work().settings_of(type(self).__name__, tensor_name, config, alarm=self.alarm)
 
     def _enabled(self, config: Mapping[str, Any], tensor_name: str, iteration: int) -> bool | tuple[bool, int | None]:
-        schedule = self._asked(config, tensor_name).schedule
+        schedule = self._settings_of(config, tensor_name).schedule
         now = schedule.active(iteration)
         return (now, next_step(schedule, iteration)) if _tells_next(tensor_name, iteration) else now
 
     def _see(self, config: Mapping[str, Any], layer_name: str, tensor_name: str, tensor: Any, iteration: int, tp_group: Any) -> None:
         group = tp_group if tensor_name == "weight" else debug_api.get_tensor_reduction_group()
-        wanted = self._asked(config, tensor_name)
+        wanted = self._settings_of(config, tensor_name)
         collecting.at_work().see(type(self).__name__, layer_name, tensor_name, tensor, wanted, iteration, group)
 
 
@@ -145,6 +145,6 @@ def _collects_at(step: int) -> bool:
             names = [one["tensor"] for one in config.get("tensors_struct", ())] or config.get("tensors", ())
             for name in names:
                 _, settings = feature().parse_config_and_api(config, tensor_name=name)
-                if feature()._asked(settings or {}, name).schedule.active(step):
+                if feature()._settings_of(settings or {}, name).schedule.active(step):
                     return True
     return False

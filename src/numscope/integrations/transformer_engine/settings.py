@@ -19,7 +19,7 @@ _ALARM = {"stats": ["num_nan", "num_inf"]}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FeatureSettings:
     """One feature's settings for one tensor.
 
     Args:
@@ -37,7 +37,7 @@ class Asked:
         return self.collect.schedule
 
 
-def asked(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> Asked:
+def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> FeatureSettings:
     """Settings checked.
 
     Args:
@@ -61,7 +61,7 @@ def asked(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) 
     except UsageError as error:
         raise UsageError(str(error).replace(f"config: {feature}.statistics", feature)) from None
     (collect,) = plan.collects
-    return Asked(collect, plugins, on_nonfinite)
+    return FeatureSettings(collect, plugins, on_nonfinite)
 
 
 def next_step(schedule: Schedule, after: int) -> int | None:

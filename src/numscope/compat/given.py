@@ -49,7 +49,7 @@ class Scalar(float):
         return function(*map(as_tensor, args), **{key: as_tensor(one) for key, one in (kwargs or {}).items()})
 
 
-class Handed:
+class GivenTensors:
     """Statistics of tensors that were handed in under a layer's and a tensor's name."""
 
     def __init__(self, recorder: Recorder) -> None:

@@ -10,7 +10,7 @@ from numscope.runs.folder import Run, find_run
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Side:
     """One side.
 
     Args:
@@ -28,7 +28,7 @@ class Source:
     step: int | None
 
     @classmethod
-    def parse(cls, where: str, given: str, table: str) -> Source:
+    def parse(cls, where: str, given: str, table: str) -> Side:
         """Reads ``RUN`` or ``RUN:STEP``; a folder whose own name ends so is taken as the folder.
 
         Raises: UsageError where there is no run.
