@@ -42,7 +42,7 @@ _READ_LATER = (
     *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),
 )
 _AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED"}  # from multiprocessing, from torchrun
-_FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+_FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
 _HIGH = 512  # above all files that a command may hold
 
 

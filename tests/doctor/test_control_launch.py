@@ -18,8 +18,10 @@ import pytest
 import torch
 
 from tests.doctor.fleet import OVERHEAD_S, environment, free_port
+from tests.warm import COLD
 
 DOCTOR = [sys.executable, "-m", "numscope", "doctor"]
+OWN_PROCESSES = [COLD, *DOCTOR[1:]]  # for tests that look for the ranks among the launcher's children
 BRISKLY = ["--phases", "3", "--quick", "--deadline", "60", "--timeout-scale", "0.5"]
 
 
@@ -48,7 +50,7 @@ def started(command: list[str], after: int = 0) -> Iterator[subprocess.Popen[str
 
 def ranks_of(launcher: int, count: int) -> dict[int, int]:
     """Process numbers by rank, of the ranks that a launcher has started."""
-    for _ in range(200):
+    for _ in range(3000):
         found = {}
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
             with contextlib.suppress(OSError, KeyError):
@@ -85,7 +87,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
     ("number", "finding"), [(signal.SIGKILL, ("rank-died", "rank-missing")), (signal.SIGSTOP, ("rank-silent", "rank-missing"))]
 )
 def test_launcher_names_a_rank_that_is_gone_and_ends_what_is_left(number: signal.Signals, finding: tuple[str, ...]) -> None:
-    with started([*DOCTOR, *BRISKLY, "--nproc", "3"]) as process:
+    with started([*OWN_PROCESSES, *BRISKLY, "--nproc", "3"]) as process:
         pids = ranks_of(process.pid, 3)
         os.kill(pids[1], number)
         started_at = time.monotonic()
@@ -100,7 +102,7 @@ def test_launcher_names_a_rank_that_is_gone_and_ends_what_is_left(number: signal
 @linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_launcher_and_ranks_as_incomplete(number: signal.Signals) -> None:
-    with started([*DOCTOR, *BRISKLY, "--nproc", "2"]) as process:
+    with started([*OWN_PROCESSES, *BRISKLY, "--nproc", "2"]) as process:
         pids = ranks_of(process.pid, 2)
         process.send_signal(number)
         started_at = time.monotonic()
@@ -112,7 +114,7 @@ def test_signal_ends_launcher_and_ranks_as_incomplete(number: signal.Signals) ->
 
 @linux
 def test_ranks_end_when_their_launcher_is_killed() -> None:
-    with started([*DOCTOR, *BRISKLY, "--nproc", "2"]) as process:
+    with started([*OWN_PROCESSES, *BRISKLY, "--nproc", "2"]) as process:
         pids = ranks_of(process.pid, 2)
         process.kill()
         process.wait()

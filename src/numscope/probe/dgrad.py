@@ -172,7 +172,7 @@ class _Parts:
 
     def _arrive(self, gradients: list[Tensor]) -> None:
         if self._num_nodes == len(gradients) == 1:  # the very object that hooks on the input get, so that who reads both reads once
-            self._then(gradients[0])
+            self._then(gradients[0].detach() if gradients[0].requires_grad else gradients[0])
             return
         task = _task()
         if task != self._task:  # a new backward; of one that raised, parts may be left
