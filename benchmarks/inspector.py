@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.inspect.inspector import Inspector
-from numscope.probe.layers import LayerProbe
+from numscope.probe.module import ModuleProbe
 
 SIX = ["min", "max", "mean", "std", "l1_norm", "l2_norm"]
 ALL = [
@@ -112,8 +112,8 @@ THEIRS = Clock()
 def put_clock() -> None:
     """Around everything of ours that a step calls."""
     for cls, names in (
-        (LayerProbe, ("_before", "_after")),
-        (Inspector, ("_observe", "before_backward", "before_step", "after_step", "skipped_step", "step")),
+        (ModuleProbe, ("_before", "_after")),
+        (Inspector, ("begin", "observe", "before_backward", "before_step", "after_step", "skipped_step", "end")),
     ):
         for name in names:
             setattr(cls, name, OURS.around(getattr(cls, name)))

@@ -177,5 +177,5 @@ def test_advise_prints_a_table_and_writes_nothing_where_nothing_is_to_be_kept_hi
     lines = done.stdout.splitlines()
     assert max(map(len, lines[:-1])) < 80
     assert lines[lines.index("mix") + 1].split()[:2] == ["activation", "e4m3"]
-    assert lines[-1] == "All 30 GEMMs can take current, by 4 steps: nothing is to be kept in high precision."
+    assert lines[-1] == "All 30 GEMMs can take current (measured over 4 steps): none has to stay in high precision."
     assert not (here / "advise.yaml").exists()

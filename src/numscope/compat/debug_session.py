@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ class Session(optimizer_probe.StepListener):
             if scope.step_number != self._step_number:
                 scope.begin_at(self._step_number)
 
-    def _scopes(self) -> Sequence[Scope]:
+    def _scopes(self) -> Iterable[Scope]:
         return self._watch.scopes if self._watch is not None else ()
 
     def _inspectors(self) -> list[Inspector]:

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.detect.backward import Loss
 from numscope.detect.evidence import Evidence
-from numscope.detect.judge import Judge
+from numscope.detect.judge import Judge, living
 from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
@@ -33,8 +33,6 @@ from numscope.replay.capture import Call
 from numscope.report.delivery import Delivery
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
-
-_live: list[Detection] = []
 
 
 class Detection:
@@ -78,7 +76,6 @@ class Detection:
         self._loss: Loss | None = None  # what backward was called on, until a gradient says that it is this model's
         self.judge.bad_from_start = self._parameters.bad_now()
         outside.backward.enter()
-        _live.append(self)
 
     def close(self, error: BaseException | None) -> None:
         """Judge what is left.
@@ -89,27 +86,38 @@ class Detection:
         self.evidence.outside.pause()
         if error is not None and not isinstance(error, NonFiniteError):
             self._guard(self.judge.died, error)
-        elif error is None and (self._steps.has_stepped or (self.evidence.calls and not self._judged and not self._stale)):
+        elif error is None and self.pending:
             self._guard(self._steps.end, True)
 
     def detach(self) -> None:
         """Take all away, judge nothing. Safe to call twice."""
         if not self.closed:
             self.closed = True
-            _live.remove(self)
-            self.evidence.outside.take_off()
             self._steps.remove(self)
             outside.backward.leave()
             self.judge.close()
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()
-            if not _live:
+            if not living:
+                self.evidence.outside.take_off()
                 self.evidence.outside.reset()
+
+    @property
+    def pending(self) -> bool:
+        """Whether the step at work is still to be judged."""
+        return self._steps.has_stepped or bool(self.evidence.calls and not (self._judged or self._stale))
 
     @property
     def expects_backward(self) -> bool:
         """Whether the step at work has calls of the model."""
         return bool(self.evidence.calls) and not self._stale
+
+    def settle(self) -> None:
+        """Judge what of the step at work can have no backward any more; the model may be gone otherwise."""
+        if self.evidence.calls and not self._steps.had_backward and self.evidence.journal.on_host:
+            self._guard(self._drop_gone)
+        if not self.pending:
+            self._steps.rest()
 
     def part(self) -> None:
         """This watch has failed: the other ranks hear of it when they ask next."""
@@ -121,6 +129,7 @@ class Detection:
         """An outermost call begins."""
         evidence = self.evidence
         self._steps.forward_begins()
+        self._steps.keep()
         if self._stale:
             self._stale = False
             evidence.forget()
@@ -191,16 +200,20 @@ class Detection:
         evidence = self.evidence
         last = evidence.calls[-1]
         if not last.had_backward:
-            gone = [call for call in evidence.calls if not call.had_backward and all(ref() is None for ref in call.graph)]
-            if gone:  # nobody can call backward on them any more
-                self.judge.alone()
-            for call in gone:
-                self._drop(call)
+            self._drop_gone()
         elif evidence.journal.on_host and not evidence.journal.any_bad():
             evidence.journal.reset()
             evidence.roots.clear()
             while len(evidence.calls) > 1 and sum(c.nbytes for c in evidence.calls) > REPLAY_BYTES:
                 del evidence.calls[0]
+
+    def _drop_gone(self) -> None:
+        """Judge and drop calls that nobody can call backward on any more."""
+        gone = [call for call in self.evidence.calls if not call.had_backward and all(ref() is None for ref in call.graph)]
+        if gone:
+            self.judge.alone()
+        for call in gone:
+            self._drop(call)
 
     def _drop(self, call: Call) -> None:
         """A call that is judged, and after which no backward can come; earlier ones of the step may still wait for theirs."""
@@ -248,7 +261,7 @@ class Detection:
         if self._called and not self.evidence.calls and not self.evidence.journal.events:
             return
         self._loss = Loss.look_at(roots, self.evidence)
-        if len(_live) == 1 or not self.evidence.calls:
+        if len(living) == 1 or not self.evidence.calls:
             self._own_loss()
 
     def _own_loss(self) -> None:

@@ -15,6 +15,7 @@ from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
+from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import NonFiniteError
@@ -24,7 +25,7 @@ from numscope.replay.call import COMMUNICATES, Replay, needs_accumulation
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
 
-_live: list[Judge] = []  # one step may involve several models
+living: Living[Judge] = Living()  # one step may involve several models
 
 
 class _Farewell(optimizer_probe.StepListener):
@@ -37,11 +38,15 @@ class _Farewell(optimizer_probe.StepListener):
     def before_step(self, optimizer: Optimizer) -> None:
         if not ids_of(optimizer).isdisjoint(self._parameters):
             optimizer_probe.unlisten(self)
+            _waiting.remove(self)
             with contextlib.suppress(Exception):
                 self._ranks.leave()
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.before_step(optimizer)
+
+
+_waiting: list[_Farewell] = []
 
 
 class _Streak:
@@ -99,17 +104,17 @@ class Judge:
         self._dead = _Streak(options.dead_steps)
         self._contained_sites: set[Site] = set()
         self._left_out_sites: set[Site] = set()
-        _live.append(self)
+        living.add(self)
 
     def close(self) -> None:
         """Other models' steps no longer involve this one."""
-        if self in _live:
-            _live.remove(self)
+        living.discard(self)
 
     def part(self, parameters: set[int]) -> None:
         """This watch has failed; the other ranks hear of it when they ask next, at the optimizer's step."""
         if self._ranks.together:
-            optimizer_probe.listen(_Farewell(self._ranks, parameters))
+            _waiting.append(_Farewell(self._ranks, parameters))
+            optimizer_probe.listen(_waiting[-1])
 
     # ---- occasions
 
@@ -153,7 +158,8 @@ class Judge:
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
         """A call without gradients has returned, or will see no backward; or an optimizer steps inside backward."""
-        self._decide(*self._read(), alone=True)
+        with self._evidence.outside.asleep():
+            self._decide(*self._read(), alone=True)
 
     def died(self, error: BaseException) -> None:
         """The script is ending by an exception: what is bad and not yet judged may be why. Nothing is raised."""
@@ -260,7 +266,7 @@ class Judge:
         """The finding of the model whose own output went bad first: the teacher's or the discriminator's, rather than its victim's."""
         self._evidence.outside.ledger.read()
         order = min(self._evidence.journal.events[i].order for i, _ in bad)
-        for other in _live:
+        for other in living:
             if other is not self and other._evidence.calls:
                 events = other._evidence.journal.events
                 theirs, _ = other._read()
@@ -321,7 +327,7 @@ class Judge:
 
     @contextlib.contextmanager
     def _paused(self) -> Iterator[None]:
-        probes = [judge._probe for judge in _live]
+        probes = [judge._probe for judge in living]
         was = [probe.paused for probe in probes]
         try:
             for probe in probes:

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from numscope.probe.living import Living
+
 
 class StepListener:
     """What the optimizer probe tells; a listener overrides what it needs."""
@@ -40,7 +42,7 @@ class StepListener:
         """GradScaler saw a non-finite gradient and left the step out."""
 
 
-_listeners: list[StepListener] = []
+_listeners: Living[StepListener] = Living()
 _undo: list[Callable[[], None]] = []
 _stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the GradScaler.step at work
 _scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
@@ -49,18 +51,17 @@ _has_closure = False  # the optimizer that is about to step was given one
 
 
 def listen(listener: StepListener) -> None:
-    """Tell a listener of each step until ``unlisten``."""
-    if not _listeners:
+    """Tell a listener of each step until ``unlisten``, as long as somebody else keeps it alive."""
+    if not _undo:
         _install()
-    _listeners.append(listener)
+    _listeners.add(listener)
 
 
 def unlisten(listener: StepListener) -> None:
-    if listener in _listeners:
-        _listeners.remove(listener)
-        if not _listeners:
-            while _undo:
-                _undo.pop()()
+    _listeners.discard(listener)
+    if not _listeners:
+        while _undo:
+            _undo.pop()()
 
 
 def in_scaler() -> bool:

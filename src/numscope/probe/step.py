@@ -43,6 +43,9 @@ class Reader(Protocol):
         """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
 
 
+_at_work: set[Step] = set()  # kept alive, though the script may have dropped the model
+
+
 class Step(optimizer_probe.StepListener):
     """The steps of one model, one after the other.
 
@@ -96,6 +99,7 @@ class Step(optimizer_probe.StepListener):
             self._readers.remove(reader)
             if not self._readers:
                 optimizer_probe.unlisten(self)
+                _at_work.discard(self)
 
     @property
     def has_stepped(self) -> bool:
@@ -116,6 +120,15 @@ class Step(optimizer_probe.StepListener):
             if not self.optimizers.any:
                 self.end()
 
+    def keep(self) -> None:
+        """A call has begun that may have to be done again: the model is kept alive until it is judged."""
+        _at_work.add(self)
+
+    def rest(self) -> None:
+        """Of the calls so far none has to be done again: the model may be dropped."""
+        if not self.had_backward:
+            _at_work.discard(self)
+
     def step(self) -> None:
         """The user says that the step is over."""
         was_explicit, self.explicit = self.explicit, True
@@ -133,6 +146,7 @@ class Step(optimizer_probe.StepListener):
             self.num_steps += not closing or self.had_backward or self.has_stepped
             self.had_backward = self._heard_forward = False
             self._stepped.clear()
+            _at_work.discard(self)
         if not closing:
             self._begin()
 

@@ -96,6 +96,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
+        self.is_on = True
         self._ops: dict[Any, _Op] = {}
         self._first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
 
@@ -106,6 +107,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not self.is_on:
+            return func(*args, **kwargs)
         if self.lone and getattr(func, "namespace", "") in COLLECTIVES:
             raise Communicates(str(func))
         record: OpRecord | None = None

@@ -7,10 +7,11 @@ on its few autograd nodes, which go with the graph.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,7 +53,7 @@ class Outside:
         self.ledger = Ledger(capacity=_CAPACITY)
         self.tape = OpTape(limit=_LIMIT)
         self.backward: list[State] = []  # gradients that came out of the tape's nodes, in order
-        self._users: dict[Hashable, Callable[[Exception], None]] = {}
+        self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
         self._passed: set[Hashable] = set()  # users of which a step has ended since the tape began
         self._inside: set[Hashable] = set()  # users whose outermost call is at work: one watched model may call another
@@ -90,7 +91,7 @@ class Outside:
             self.reset()
         self._done.discard(user)
         self._inside.add(user)
-        self._users[user] = failed
+        self._users[user] = weakref.WeakMethod(failed)
 
     def call_ends(self, user: Hashable, named: Iterable[tuple[str, Tensor]], watch: bool) -> None:
         """An outermost call has returned these tensors, or failed; ``watch`` where a loss may follow."""
@@ -136,6 +137,18 @@ class Outside:
         self._pop_leftover()
         return mode
 
+    @contextlib.contextmanager
+    def asleep(self) -> Iterator[None]:
+        """What the tool itself does meanwhile is not on the tape."""
+        mode = self._mode
+        try:
+            if mode is not None:
+                mode.is_on = False
+            yield
+        finally:
+            if mode is not None and self._mode is mode:
+                mode.is_on = True
+
     def step_ends(self, user: Hashable) -> None:
         """A user's step is over: it asks again only about a further backward, before the next call begins."""
         if user in self._users:
@@ -174,8 +187,9 @@ class Outside:
         self._outputs[key] = weakref.ref(tensor, forget)
 
     def _fail(self, error: Exception) -> None:
-        for failed in tuple(self._users.values()):
-            failed(error)
+        for method in tuple(self._users.values()):
+            if (failed := method()) is not None:
+                failed(error)
 
     @staticmethod
     def _pop(mode: OpProbe) -> None:

@@ -22,6 +22,7 @@ from numscope.distributed.agree import spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import foretell_compiled
+from numscope.probe.living import Living
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of
@@ -77,7 +78,7 @@ class AutoWatch:
         self._selection: SelectionCheck | None = None
         self._lookout: Lookout | None = None
         self._tensors: TensorWatch | None = None
-        self.scopes: list[scopes.Scope] = []
+        self.scopes: Living[scopes.Scope] = Living()
         self.num_calls = 0  # of any module, as far as torch tells of them
         self.coverage = Coverage()
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
@@ -192,7 +193,7 @@ class AutoWatch:
         except Exception as error:
             self.coverage.not_watched("an optimizer's tensors", f"{type(error).__name__}: {error}")
             return None
-        self.scopes.append(scope)
+        self.scopes.add(scope)
         self.coverage.add(scope)
         return scope
 
@@ -223,8 +224,10 @@ class AutoWatch:
             self._seen.add(module)
             return
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
-            self.scopes.remove(scope)  # a part was called alone before the whole
+            self.scopes.discard(scope)  # a part was called alone before the whole
             scope.close()
+        for scope in self.scopes:
+            scope.settle()
         if self._prepare is not None:
             self._prepare(inner)
         if self._recorder is None and self.options.config is not None:  # not before: by now the script's process group may say the rank
@@ -232,7 +235,7 @@ class AutoWatch:
 
             self._recorder = self._own_recorder = Recorder.of(self.options)
         scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
-        self.scopes.append(scope)
+        self.scopes.add(scope)
         self.coverage.add(scope)
         self._seen.add(module)
         if inner is module and not before:  # its own hooks were not there yet when this call began

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from numscope.probe.living import Living
 
 if TYPE_CHECKING:
     from numscope.records.finding import Finding
@@ -39,13 +42,16 @@ class Watched:
 
 
 class Coverage:
-    """Collects a process's scopes, and the reasons why something has no scope.
+    """Counts what a process's scopes have seen, and collects the reasons why something has no scope.
 
-    *Cost:* nothing while the run trains; the scopes' own counters are read at its end.
+    *Cost:* nothing while the run trains; a scope's own counters are read at its end.
     """
 
     def __init__(self) -> None:
-        self._scopes: list[Scope] = []
+        self._scopes: Living[Scope] = Living()
+        self._gone = Watched()  # of those that have gone with their models
+        self._findings: list[Finding] = []  # theirs
+        self._skipped: set[int] = set()
         self._gaps: dict[str, None] = {}
         self._place = (0, 1)  # rank, world size
 
@@ -56,7 +62,8 @@ class Coverage:
         from numscope.distributed import agree
 
         if not any(scope is known for known in self._scopes):
-            self._scopes.append(scope)
+            self._scopes.add(scope)
+            scope.heirs.append(self._inherit)
             self._place = agree.rank(), dist.get_world_size() if agree.spread() else 1
 
     def not_watched(self, what: str, why: str) -> None:
@@ -66,27 +73,37 @@ class Coverage:
     @property
     def findings(self) -> list[Finding]:
         """Of all models, a model at a time."""
-        return [finding for scope in self._scopes for finding in scope.findings]
+        return [*self._findings, *(finding for scope in self._scopes for finding in scope.findings)]
 
     def watched(self) -> Watched:
         """The counts so far."""
-        from numscope.probe.naming import class_name
-
-        findings = [finding.headline() for finding in self.findings]
-        found = Watched(findings=findings, gaps=list(self._gaps), rank=self._place[0], world_size=self._place[1])
-        skipped: set[int] = set()
+        found, skipped = copy.deepcopy(self._gone), set(self._skipped)
         for scope in self._scopes:
-            name, steps, inspector = class_name(scope.model), scope.num_steps, scope.inspector
-            detecting = scope.options.on_nonfinite is not None and not scope.options.trace
-            found.models += [name] if name not in found.models else []
-            found.steps = max(found.steps, steps)
-            found.tensors += scope.num_tensors
-            found.contained += len(scope.contained)
-            found.detecting = found.detecting and detecting
-            skipped.update(step for step, _ in scope.events)
-            faults = [fault for fault in (scope.fault, "" if inspector is None else inspector.fault) if fault]
-            found.gaps += [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
-            if detecting and not (scope.has_trained or faults):
-                found.gaps.append(f"backward of {name}: none was called on its outputs")
+            _count(scope, found, skipped)
+        found.findings = [finding.headline() for finding in self.findings]
+        found.gaps = [*self._gaps, *found.gaps]
         found.skipped = len(skipped)
+        found.rank, found.world_size = self._place
         return found
+
+    def _inherit(self, scope: Scope) -> None:
+        _count(scope, self._gone, self._skipped)
+        self._findings += scope.findings
+
+
+def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
+    from numscope.probe.naming import class_name
+
+    name, inspector = class_name(scope.model), scope.inspector
+    detecting = scope.options.on_nonfinite is not None and not scope.options.trace
+    into.models += [name] if name not in into.models else []
+    into.steps = max(into.steps, scope.num_steps)
+    into.tensors += scope.num_tensors
+    into.contained += len(scope.contained)
+    into.detecting = into.detecting and detecting
+    skipped.update(step for step, _ in scope.events)
+    faults = [fault for fault in (scope.fault, "" if inspector is None else inspector.fault) if fault]
+    gaps = [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
+    if detecting and not (scope.has_trained or faults):
+        gaps.append(f"backward of {name}: none was called on its outputs")
+    into.gaps += [gap for gap in gaps if gap not in into.gaps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import traceback
@@ -18,6 +19,8 @@ from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, Leaves
+from numscope.probe.hook import Hook
+from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
@@ -34,15 +37,16 @@ log = logging.getLogger("numscope")
 
 _ASKED_FOR = (NonFiniteError, AbortAfter)
 
-_live: list[Scope] = []
+_live: Living[Scope] = Living()
 
 
 class Scope:
-    """What ``watch`` returns: the watch on one model, until ``close``.
+    """What ``watch`` returns: the watch on one model, until ``close``. The model keeps it alive, and it ends with the model.
 
     Attributes:
         batch: outermost calls so far.
         closed: nothing is watched any more.
+        heirs: called with the scope as it goes; they take what it has found.
         fault: the error of the tool's own that ended the watch early, or "".
         inspector: collects the statistics that ``config`` asks for; None without.
     """
@@ -61,6 +65,7 @@ class Scope:
         self.options = options
         self.batch = 0
         self.closed = False
+        self.heirs: list[Callable[[Scope], None]] = []
         self.inspector: Inspector | None = None
         self.fault = ""
         self._model = peel(model)
@@ -71,6 +76,7 @@ class Scope:
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
         self._delivery = Delivery(options.json, options.log_dir if calls_matter else None, class_name(self._model), rank())
+        self._owned = self._model.register_state_dict_pre_hook(Hook(self._is_owned))  # type: ignore[no-untyped-call]
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
@@ -88,7 +94,17 @@ class Scope:
             except BaseException:
                 self._detach()
                 raise
-        _live.append(self)
+        _live.add(self)
+
+    def _is_owned(self, *_: object) -> None:
+        """The model's own reference to its watch: its other hooks are there on some steps only."""
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
+            if not self.closed:  # no step is at work
+                self._end()
+            for heir in self.heirs:
+                heir(self)
 
     # ---- what users call
 
@@ -160,10 +176,7 @@ class Scope:
             if self._detection is not None:
                 self._detection.close(error or sys.exc_info()[1])
         finally:
-            if self.inspector is not None:
-                self.inspector.close()
-            self._detach()
-            self._write_files()
+            self._end()
 
     def abandon(self) -> None:
         """Take every hook away, write and judge nothing: in a forked child, where the watch is the parent's."""
@@ -201,6 +214,11 @@ class Scope:
         """Whether a backward that begins now may be the model's."""
         return self._detection is None or self._detection.expects_backward
 
+    def settle(self) -> None:
+        """Judge calls that can have no backward any more: a dropped model is kept until then."""
+        if self._detection is not None:
+            self._detection.settle()
+
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """A backward that began before the watch did."""
         self._steps.before_backward(roots)
@@ -219,13 +237,18 @@ class Scope:
 
     def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
         batch, self.batch = self.batch, self.batch + 1
+        self._leave(entry, batch, output, failed)
+        if self._detection is None or not self._detection.pending:
+            self._steps.rest()
+        if self.options.abort_after is not None and batch >= self.options.abort_after:
+            raise AbortAfter(batch)
+
+    def _leave(self, entry: Entry, batch: int, output: Any, failed: bool) -> None:
         if self._detection is not None:
             self._detection.leave(entry, output, sys.exc_info()[1] if failed else None)
         elif self._trace is not None and batch in self.options.trace:
             self._probe.deepen(False)
             self._delivery.trace(batch, self._trace.take_frames())
-        if self.options.abort_after is not None and batch >= self.options.abort_after:
-            raise AbortAfter(batch)
 
     def tap(self, entry: Entry, leaves: Leaves) -> None:
         if self._detection is not None:
@@ -259,11 +282,16 @@ class Scope:
 
     # ---- the end
 
+    def _end(self) -> None:
+        if self.inspector is not None:
+            self.inspector.close()
+        self._detach()
+        self._write_files()
+
     def _detach(self) -> None:
         self.closed = True
-        if self in _live:
-            _live.remove(self)
-        for undo in (self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
+        _live.discard(self)
+        for undo in (self._owned.remove, self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
             self._attempt(undo)
         if self._probe.in_graphs:
             drop_graphs()

@@ -41,8 +41,8 @@ class TensorWatch(optimizer_probe.StepListener):
     def __init__(self, watch: Callable[[nn.Module], Scope | None], live: Callable[[], Sequence[Scope]]) -> None:
         self._watch = watch
         self._live = live
-        self._optimizers: weakref.WeakKeyDictionary[Optimizer, bool] = weakref.WeakKeyDictionary()  # and whether it is watched
-        self._has_no_optimizer = False  # a scope for losses without one is open
+        self._optimizers: weakref.WeakKeyDictionary[Optimizer, Tensors | None] = weakref.WeakKeyDictionary()  # and what stands for it
+        self._without_optimizer: Tensors | None = None
 
     def close(self) -> None:
         """Hear of nothing more."""
@@ -52,19 +52,19 @@ class TensorWatch(optimizer_probe.StepListener):
             outside.current().reset()
 
     def made(self, optimizer: Optimizer) -> None:
-        self._optimizers[optimizer] = False
+        self._optimizers[optimizer] = None
         outside.current().begin()
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if in_backward() or any(scope.expects_backward for scope in self._live()):
             return
-        unknown = [o for o, is_watched in self._optimizers.items() if not is_watched and not any(s.trains(o) for s in self._live())]
+        unknown = [o for o, tensors in self._optimizers.items() if tensors is None and not any(s.trains(o) for s in self._live())]
         for optimizer in unknown:
-            self._optimizers[optimizer] = True
-            self._open(Tensors(optimizer), roots)
-        if not self._optimizers and not self._has_no_optimizer:
-            self._has_no_optimizer = True
-            self._open(Tensors(None), roots)
+            self._optimizers[optimizer] = tensors = Tensors(optimizer)
+            self._open(tensors, roots)
+        if not self._optimizers and self._without_optimizer is None:
+            self._without_optimizer = Tensors(None)
+            self._open(self._without_optimizer, roots)
 
     def _open(self, model: nn.Module, roots: Sequence[Tensor]) -> None:
         scope = self._watch(model)

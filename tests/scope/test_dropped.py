@@ -1,0 +1,150 @@
+"""Models that a script drops: nothing of ours keeps them, and what was found in them is not lost."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import numscope
+from numscope.config.options import WatchOptions
+from numscope.probe import optimizer as optimizer_probe
+from numscope.scope.autowatch import AutoWatch
+
+STATISTIC = {"enabled": True, "stats": ["max"], "tensors": ["output", "weight"], "freq": 2}
+STATISTICS = {"all": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": STATISTIC}}
+
+
+def build(width: int = 8) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 2))
+
+
+def train(model: nn.Module) -> None:
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def evaluate(model: nn.Module) -> None:
+    with torch.no_grad():
+        model(torch.randn(3, 4)).square().mean()
+
+
+def leave_without_backward(model: nn.Module) -> None:
+    model(torch.randn(3, 4)).square().mean()
+
+
+def train_and_leave(model: nn.Module) -> None:
+    train(model)
+    leave_without_backward(model)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"config": STATISTICS}, {"config": STATISTICS, "on_nonfinite": None}], ids=["detect", "both", "stats"]
+)
+@pytest.mark.parametrize(
+    ("course", "most"),
+    [(train, 0), (evaluate, 0), (leave_without_backward, 2), (train_and_leave, 2)],
+    ids=lambda c: getattr(c, "__name__", ""),
+)
+def test_dropped_models_go(
+    options: dict[str, Any], course: Callable[[nn.Module], None], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dropped: list[weakref.ref[nn.Module]] = []
+    with AutoWatch(WatchOptions.of(**options)) as auto:
+        for _ in range(20):
+            model = build()
+            dropped.append(weakref.ref(model))
+            course(model)
+            del model
+        gc.collect()
+        assert sum(ref() is not None for ref in dropped) <= most, "one that waits for its backward may be kept until the next one comes"
+        assert len(auto.scopes) <= most
+    watched = auto.coverage.watched()
+    assert watched.models == ["Sequential"]
+    assert watched.steps == (3 if course in (train, train_and_leave) else 0) or course is leave_without_backward
+    assert not watched.findings and not watched.contained
+    gc.collect()
+    assert not any(ref() is not None for ref in dropped)
+    assert not optimizer_probe._undo, "torch is as it was"
+
+
+def test_tensors_without_a_module_go_with_their_optimizer() -> None:
+    dropped: list[weakref.ref[torch.Tensor]] = []
+    with AutoWatch(WatchOptions()) as auto:
+        for _ in range(5):
+            weight = torch.zeros(3, requires_grad=True)
+            dropped.append(weakref.ref(weight))
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            for _ in range(2):
+                (weight - 1).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            del weight, optimizer
+        gc.collect()
+        assert not any(ref() is not None for ref in dropped)
+    assert auto.coverage.watched().steps == 2
+
+
+def test_what_was_found_in_a_dropped_model_is_kept(capfd: Any) -> None:
+    with AutoWatch(WatchOptions.of(on_nonfinite="warn")) as auto:
+        for width in (4, 5, 6):
+            model = build(width)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            x = torch.randn(3, 4)
+            if width == 5:
+                x[0, 0] = torch.inf
+            model(x).square().mean().backward()
+            optimizer.step()
+            del model, optimizer
+            gc.collect()
+        assert len(auto.scopes) == 0
+    (finding,) = auto.coverage.findings
+    assert finding.culprit is not None
+    assert auto.coverage.watched().findings == [finding.headline()]
+
+
+def test_watch_lives_though_its_scope_is_not_kept() -> None:
+    model = build()
+    numscope.watch(model)
+    gc.collect()
+    with torch.no_grad():
+        model[0].weight[0, 0] = torch.nan
+    with pytest.raises(numscope.NonFiniteError):
+        train(model)
+
+
+def test_copies_and_files_of_a_watched_model_have_no_watch(tmp_path: Path) -> None:
+    import copy
+
+    model = build()
+    scope = numscope.watch(model)
+    other = copy.deepcopy(model)
+    assert all(torch.equal(a, b) for a, b in zip(other.state_dict().values(), model.state_dict().values(), strict=True))
+    model.state_dict()
+    ref = weakref.ref(scope)
+    del model, scope
+    gc.collect()
+    assert ref() is None, "the copy does not keep it"
+    other.state_dict()
+
+
+def test_judging_is_not_taken_for_the_script_s_own_operations(capfd: Any) -> None:
+    """From a step's 17th stretch on functions are watched, also those that a read of bad rows calls."""
+    model = build().eval()
+    with AutoWatch(WatchOptions()) as auto:
+        for _ in range(40):
+            model(torch.randn(3, 4))
+            with torch.no_grad():
+                model(torch.randn(3, 4)).square().mean()
+    assert "aten.index" not in capfd.readouterr().err
+    assert not auto.coverage.findings
