@@ -149,24 +149,25 @@ def test_unreduced_each_rank_tells_its_own(ranks: RankPool, tmp_path: Path) -> N
 # ---- FSDP2
 
 
-def build_fsdp(replicated: bool, model: Any) -> tuple[nn.Module, Sequence[Tensor]]:
+def build_fsdp(replicated: bool, root_alone: bool, model: Any) -> tuple[nn.Module, Sequence[Tensor]]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     world = dist.get_world_size()
     mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("r", "s")) if replicated else init_device_mesh("cpu", (world,))
-    fully_shard(model.up, mesh=mesh)
+    if not root_alone:
+        fully_shard(model.up, mesh=mesh)
     return fully_shard(model, mesh=mesh), batches(dist.get_rank())
 
 
-def fsdp(rank: int, folder: str, width: int, replicated: bool) -> Any:
-    return inspect(rank, partial(build_fsdp, replicated), folder, 2, {"width": width})
+def fsdp(rank: int, folder: str, width: int, replicated: bool, root_alone: bool) -> Any:
+    return inspect(rank, partial(build_fsdp, replicated, root_alone), folder, 3, {"width": width})
 
 
-@pytest.mark.parametrize(("world", "width"), [(2, 8), (2, 3), (4, 6)])
-def test_fsdp2_joins_shards(ranks: RankPool, four_ranks: RankPool, world: int, width: int, tmp_path: Path) -> None:
-    told = (ranks if world == 2 else four_ranks).run(fsdp, str(tmp_path), width, False)
-    for step in range(2):
+@pytest.mark.parametrize(("world", "width", "root_alone"), [(2, 8, False), (2, 3, False), (4, 6, False), (2, 8, True), (4, 6, True)])
+def test_fsdp2_joins_shards(ranks: RankPool, four_ranks: RankPool, world: int, width: int, root_alone: bool, tmp_path: Path) -> None:
+    told = (ranks if world == 2 else four_ranks).run(fsdp, str(tmp_path), width, False, root_alone)
+    for step in range(3):
         there = at(step, told)
         check_data(there, [range(world)], DATA)
         for key in ("up|weight", "up|wgrad", "norm|weight", "norm|wgrad", "down|weight", "down|wgrad"):
@@ -175,7 +176,7 @@ def test_fsdp2_joins_shards(ranks: RankPool, four_ranks: RankPool, world: int, w
 
 
 def test_hybrid_sharding_counts_replicas_once(four_ranks: RankPool, tmp_path: Path) -> None:
-    told = at(1, four_ranks.run(fsdp, str(tmp_path), 3, True))
+    told = at(1, four_ranks.run(fsdp, str(tmp_path), 3, True, False))
     check_data(told, [range(4)], DATA)
     for key in ("up|weight", "up|wgrad", "down|wgrad"):
         for t in told:
@@ -186,7 +187,7 @@ def test_hybrid_sharding_counts_replicas_once(four_ranks: RankPool, tmp_path: Pa
 # ---- tensor parallel
 
 
-def build_tensor_parallel(data_parallel: bool, sequence: bool, model: Any) -> tuple[nn.Module, Sequence[Tensor]]:
+def build_tensor_parallel(data_parallel: bool, sequence: bool, root_alone: bool, model: Any) -> tuple[nn.Module, Sequence[Tensor]]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Replicate, Shard
@@ -203,13 +204,14 @@ def build_tensor_parallel(data_parallel: bool, sequence: bool, model: Any) -> tu
         }
     parallelize_module(model, mesh["tp"], plan)
     if data_parallel:
-        fully_shard(model.up, mesh=mesh["dp"])
+        if not root_alone:
+            fully_shard(model.up, mesh=mesh["dp"])
         fully_shard(model, mesh=mesh["dp"])
     return model, batches(mesh.get_local_rank("dp"), rows=4)
 
 
-def tensor_parallel(rank: int, folder: str, data_parallel: bool, sequence: bool) -> Any:
-    return inspect(rank, partial(build_tensor_parallel, data_parallel, sequence), folder, 2, {"width": 6})
+def tensor_parallel(rank: int, folder: str, data_parallel: bool, sequence: bool, root_alone: bool = False) -> Any:
+    return inspect(rank, partial(build_tensor_parallel, data_parallel, sequence, root_alone), folder, 2, {"width": 6})
 
 
 @pytest.mark.parametrize(("world", "sequence"), [(2, False), (2, True), (4, True)])
@@ -228,8 +230,9 @@ def test_tensor_parallel_placements_decide(ranks: RankPool, four_ranks: RankPool
     assert not any(OURS.search(t.stderr) for t in told)
 
 
-def test_fsdp2_over_tensor_parallelism_merges_over_both_axes(four_ranks: RankPool, tmp_path: Path) -> None:
-    told = four_ranks.run(tensor_parallel, str(tmp_path), True, False)
+@pytest.mark.parametrize("root_alone", [False, True])
+def test_fsdp2_over_tensor_parallelism_merges_over_both_axes(four_ranks: RankPool, root_alone: bool, tmp_path: Path) -> None:
+    told = four_ranks.run(tensor_parallel, str(tmp_path), True, False, root_alone)
     for step in range(2):
         there = at(step, told)
         for key in ("norm|activation", "norm|output", "norm|gradient"):  # plain: over data parallelism alone
@@ -246,7 +249,7 @@ def test_fsdp2_over_tensor_parallelism_merges_over_both_axes(four_ranks: RankPoo
 
 def updates(rank: int, folder: str, sequence: bool) -> Any:
     model = MLP(6)
-    wrapper, inputs = build_tensor_parallel(False, sequence, model)
+    wrapper, inputs = build_tensor_parallel(False, sequence, False, model)
     oracle = Oracle(model)
     what = config(("weight",), stats=["mean", "num_nan", "update_weight_ratio", "grad_weight_ratio"])
     with numscope.watch(wrapper, config=what, on_nonfinite=None, log_dir=folder) as scope:
@@ -389,7 +392,7 @@ def train(rank: int, folder: str, build: Build, watched: bool, detecting: bool) 
 @pytest.mark.parametrize("detecting", [False, True])
 @pytest.mark.parametrize(
     "build",
-    [build_ddp, partial(build_fsdp, False), partial(build_tensor_parallel, False, False), partial(build_tensor_parallel, False, True)],
+    [build_ddp, partial(build_fsdp, False, False), *(partial(build_tensor_parallel, False, s, False) for s in (False, True))],
     ids=["ddp", "fsdp2", "tensor parallel", "sequence parallel"],
 )
 def test_on_or_off_losses_and_weights_are_bitwise_the_same(ranks: RankPool, build: Build, detecting: bool, tmp_path: Path) -> None:

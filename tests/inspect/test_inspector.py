@@ -439,3 +439,43 @@ def test_optimizer_whose_making_failed_ends_no_statistics() -> None:
             optimizer.step()
     assert not hasattr(half, "param_groups")
     assert kept.steps("fc1_activation_max") == [0, 1]
+
+
+@pytest.mark.parametrize("detection", [None, "raise"])
+def test_weights_alone_are_written_where_no_optimizer_is(net: Net, detection: str | None) -> None:
+    """The update is made by hand, so nothing but backward tells steps apart."""
+    kept = Kept()
+    with numscope.watch(net, config=config(tensors=["weight"], stats=["max"]), on_nonfinite=detection, loggers=[kept]):
+        expected = []
+        for _ in range(3):
+            expected.append(net.fc1.weight.detach().max().item())
+            net(torch.randn(4, 6)).square().mean().backward()
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    assert parameter.grad is not None
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+    [name] = {known for known, _, _ in kept.lines if "fc1" in known}
+    assert kept.steps(name) == [0, 1, 2]
+    assert [kept.value(name, step) for step in range(3)] == expected
+
+
+def test_first_step_is_the_same_number_in_findings_and_statistics(net: Net, capfd: Any) -> None:
+    kept = Kept()
+    options: dict[str, Any] = {"config": config(tensors=["output"], stats=["num_nan"]), "loggers": [kept], "first_step": 1000}
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with numscope.watch(net, on_nonfinite="warn", **options) as scope:
+        for step in range(5):
+            assert scope.step_number == 1000 + step
+            with torch.no_grad():
+                net.fc1.weight[0, 0] = torch.nan if step == 3 else 0.5
+            optimizer.zero_grad()
+            net(torch.randn(4, 6)).square().mean().backward()
+            if step == 3:
+                with torch.no_grad():
+                    net.fc1.weight[0, 0] = 0.5
+                    net.fc1.weight.grad = None
+            optimizer.step()
+    [finding] = scope.findings
+    bad = [step for name, value, step in kept.lines if "fc1" in name and value]
+    assert bad[0] == finding.step == 1003

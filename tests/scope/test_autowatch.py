@@ -214,3 +214,38 @@ def test_words_of_one_list_may_be_those_of_different_models(tmp_path: Path) -> N
         other(torch.ones(2, 4), torch.ones(2, 4))
         train(small())
     assert '"Conv2d" is neither part of a layer' in str(caught.value) and '"Bilinear" is' not in str(caught.value)
+
+
+def test_transforms_of_functions_are_said_not_to_be_watched_and_nothing_else_is_lost() -> None:
+    from torch.func import functional_call, grad, vmap
+
+    model, other = small(), small()
+    state = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def loss_of(state: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return functional_call(model, state, (x,)).square().mean()
+
+    with AutoWatch(WatchOptions()) as auto:
+        for _ in range(2):
+            vmap(grad(loss_of), in_dims=(None, 0))(state, torch.randn(3, 1, 4))
+        train(other)
+        assert [scope.model for scope in auto.scopes] == [other]
+    gap = "Sequential inside torch.func transforms (grad, vmap): its tensors have no values there"
+    assert auto.coverage.watched().gaps == [gap]
+
+
+def test_gradients_of_torch_func_are_judged_at_the_optimizers_step(capfd: Any) -> None:
+    def loss_of(weight: Tensor, x: Tensor) -> Tensor:
+        return ((weight - x) ** 2).sum()
+
+    weight = torch.zeros(3, requires_grad=True)
+    x = torch.ones(4, 3)
+    with AutoWatch(WatchOptions.of(on_nonfinite="warn")) as auto:
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        for step in range(3):
+            x[0, 0] = torch.inf if step == 1 else 1.0
+            weight.grad = torch.func.vmap(torch.func.grad(loss_of), (None, 0))(weight.detach(), x).mean(0)
+            optimizer.step()
+            optimizer.zero_grad()
+    finding = auto.coverage.findings[0]
+    assert finding.step == 1 and finding.site.slot == "grad param_groups[0]['params'][0]", finding

@@ -213,6 +213,8 @@ class Inspector:
         """Whether it is this model's matters where no optimizer ends steps, or nothing of the model but weights is looked at."""
         if self._tally.anything or (not self._steps.optimizers.any and trains(roots, self._model)):
             self._steps.had_backward = True
+            if not self._steps.optimizers.any:  # nobody will say when the weights are about to change
+                self._see_weights(None, self._weights)
 
     def _finish_begun(self) -> None:
         """At close: write the step at work, if anything of it was seen."""

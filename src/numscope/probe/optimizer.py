@@ -194,7 +194,8 @@ def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _announce(roots: Any) -> None:
     told = _told()
-    if told and not torch.compiler.is_compiling():
+    # torch.func.grad comes here too, with tensors that have no values.
+    if told and not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None:
         found = (
             [roots] if isinstance(roots, Tensor) else [r for r in roots if isinstance(r, Tensor)] if isinstance(roots, list | tuple) else []
         )

@@ -82,6 +82,7 @@ class AutoWatch:
         self.num_calls = 0  # of any module, as far as torch tells of them
         self.coverage = Coverage()
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
+        self._transformed: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # called inside transforms of functions
         self._parents: weakref.WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
         self._hook: Any = None
         self._registering: Any = None
@@ -171,9 +172,10 @@ class AutoWatch:
         if torch.compiler.is_compiling():
             return
         if torch._C._functorch.peek_interpreter_stack() is not None:
-            self.coverage.not_watched(
-                f"{type(module).__name__} inside torch.func transforms (grad, vmap)", "its tensors have no values there"
-            )
+            if module not in self._transformed:
+                self._transformed.update(module.modules())
+                what = f"{type(self._whole(module)).__name__} inside torch.func transforms (grad, vmap)"
+                self.coverage.not_watched(what, "its tensors have no values there")
             return
         self.num_calls += 1
         if any(s.active for s in scopes.live()) or module in self._seen or in_backward():

@@ -134,6 +134,11 @@ class Scope:
         return self._steps.num_steps
 
     @property
+    def had_backward(self) -> bool:
+        """Whether a backward of the model was seen in the step at work."""
+        return self._steps.had_backward
+
+    @property
     def has_trained(self) -> bool:
         """Whether a backward or a step of the model was seen."""
         return self._steps.num_steps > 0 or self._steps.had_backward
@@ -222,6 +227,10 @@ class Scope:
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """A backward that began before the watch did."""
         self._steps.before_backward(roots)
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """A step of an optimizer that began before the watch did."""
+        self._steps.before_step(optimizer)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin with the outermost call that is already on its way."""

@@ -58,15 +58,26 @@ class TensorWatch(optimizer_probe.StepListener):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if in_backward() or any(scope.expects_backward for scope in self._live()):
             return
-        unknown = [o for o, tensors in self._optimizers.items() if tensors is None and not any(s.trains(o) for s in self._live())]
-        for optimizer in unknown:
-            self._optimizers[optimizer] = tensors = Tensors(optimizer)
-            self._open(tensors, roots)
+        for optimizer in [o for o in self._optimizers if self._is_unknown(o)]:
+            scope = self._open(optimizer)
+            if scope is not None:
+                scope.before_backward(roots)
         if not self._optimizers and self._without_optimizer is None:
             self._without_optimizer = Tensors(None)
-            self._open(self._without_optimizer, roots)
+            scope = self._watch(self._without_optimizer)
+            if scope is not None:
+                scope.before_backward(roots)
 
-    def _open(self, model: nn.Module, roots: Sequence[Tensor]) -> None:
-        scope = self._watch(model)
-        if scope is not None:
-            scope.before_backward(roots)
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Gradients that no backward made, as those of torch.func.grad."""
+        if not any(scope.had_backward for scope in self._live()) and optimizer in self._optimizers and self._is_unknown(optimizer):
+            scope = self._open(optimizer)
+            if scope is not None:
+                scope.before_step(optimizer)
+
+    def _is_unknown(self, optimizer: Optimizer) -> bool:
+        return self._optimizers[optimizer] is None and not any(scope.trains(optimizer) for scope in self._live())
+
+    def _open(self, optimizer: Optimizer) -> Scope | None:
+        self._optimizers[optimizer] = tensors = Tensors(optimizer)
+        return self._watch(tensors)
