@@ -195,7 +195,7 @@ def test_nothing_grows(course: Callable[[nn.Module], Callable[[], None]]) -> Non
     model = small()
     with numscope.watch(model) as scope:
         run = course(model)
-        for _ in range(20):
+        for _ in range(80):
             run()
         count, live = tensors()
         ledgers, resident = scope.nbytes, resident_bytes()

@@ -139,7 +139,7 @@ def test_copies_and_files_of_a_watched_model_have_no_watch(tmp_path: Path) -> No
 
 
 def test_judging_is_not_taken_for_the_script_s_own_operations(capfd: Any) -> None:
-    """From a step's 17th stretch on functions are watched, also those that a read of bad rows calls."""
+    """From a step's 9th stretch on functions are watched, also those that a read of bad rows calls."""
     model = build().eval()
     with AutoWatch(WatchOptions()) as auto:
         for _ in range(40):

@@ -10,7 +10,7 @@ from torch import Tensor
 from numscope.detect.evidence import Evidence
 from numscope.probe.entry import Entry
 from numscope.records.site import Phase
-from numscope.replay.tape import State
+from numscope.replay.tape import UNOBSERVED, State
 
 _ENTRY = Entry("", "")
 
@@ -31,7 +31,10 @@ class Loss:
     def look_at(cls, roots: Sequence[Tensor], evidence: Evidence) -> Loss:
         """Before backward runs. *Cost:* one pass over the roots."""
         slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
-        return cls(list(zip(slots, map(evidence.journal.ledger.observe, roots), strict=True)), evidence.outside.states(roots))
+        ledger = evidence.journal.ledger
+        handles = [ledger.observe(root) for root in roots]
+        is_finite = evidence.outside.is_behind and ledger.on_host and not set(handles) & {UNOBSERVED, *ledger.bad()}
+        return cls(list(zip(slots, handles, strict=True)), [] if is_finite else evidence.outside.states(roots))
 
     def charge(self, evidence: Evidence) -> None:
         """The backward at work is this model's."""

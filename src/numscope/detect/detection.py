@@ -33,6 +33,7 @@ from numscope.replay.capture import Call
 from numscope.report.delivery import Delivery
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
+_RECENT = 16  # calls, among which those are looked for that can have no backward any more
 
 
 class Detection:
@@ -93,13 +94,14 @@ class Detection:
         """Take all away, judge nothing. Safe to call twice."""
         if not self.closed:
             self.closed = True
+            self.judge.close()
+            if not living:  # first: what follows may fail
+                self.evidence.outside.take_off()
             self._steps.remove(self)
             outside.backward.leave()
-            self.judge.close()
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()
             if not living:
-                self.evidence.outside.take_off()
                 self.evidence.outside.reset()
 
     @property
@@ -209,7 +211,7 @@ class Detection:
 
     def _drop_gone(self) -> None:
         """Judge and drop calls that nobody can call backward on any more."""
-        gone = [call for call in self.evidence.calls if not call.had_backward and all(ref() is None for ref in call.graph)]
+        gone = [call for call in self.evidence.calls[-_RECENT:] if not call.had_backward and all(ref() is None for ref in call.graph)]
         if gone:
             self.judge.alone()
         for call in gone:

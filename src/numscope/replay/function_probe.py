@@ -1,15 +1,16 @@
-"""The calls of torch's functions outside the models, each with its result's numbers and line: a tenth of what every operation costs.
+"""The function probe: what a script does between models' calls, function by function rather than operation by operation.
 
-An agent that acts 150 times before it learns spends more on the operations between its calls than on the calls. There, the tape gets one
-record a function (``torch.log``, not each operation below it), and tensors are followed by identity instead of by memory.
+An agent acts hundreds of times a step, and what happens between its acts is watched more cheaply than the loss at the end: each function of
+torch is written down with its results, and put on the tape only when somebody asks what happened, mostly never.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -20,63 +21,70 @@ from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
+SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; larger ones are read at once
+
 
 class FunctionProbe(TorchFunctionMode):
-    """Puts every function of torch that makes a floating-point tensor on a tape.
+    """Writes down every function of torch that makes a floating-point tensor.
+
+    What others may write to without torch's knowing (a simulator's buffer) is read at once; results are read when the log is, and are not
+    known if they were changed meanwhile.
 
     Args:
         tape: gets the records.
         rows: gets each tensor once.
         names: what is known of tensors by id.
+        log: gets what is to be called for each record; it keeps small results alive.
+        flush: calls what is in the log.
 
-    *Cost:* about 6 µs a function, one pass over each new tensor. An error of its own disables it and training goes on.
+    *Cost:* about 8 µs a function. An error of its own disables it and training goes on.
     """
 
-    def __init__(self, tape: OpTape, rows: Rows, names: Mapping[int, str]) -> None:
+    def __init__(
+        self, tape: OpTape, rows: Rows, names: Mapping[int, str], log: deque[Callable[[], None]], flush: Callable[[], None]
+    ) -> None:
         super().__init__()
         self.tape, self.rows, self.names = tape, rows, names
         self.error: Exception | None = None
         self.is_on = True
+        self._log, self._flush = log, flush
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.is_on:
+        if not self.is_on or torch.compiler.is_compiling():
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
         result = func(*args, **(kwargs or {}))
-        if (
-            self.is_on
-            and self.error is None
-            and (type(result) is Tensor or (type(result) is tuple and result and type(result[0]) is Tensor))
-        ):
+        one = result[0] if type(result) is tuple and result else result
+        if type(one) is Tensor and one.is_floating_point() and self.is_on and self.error is None:
             try:
-                self._see(func, args, kwargs or {}, result, first)
+                self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
             except Exception as error:
                 self.error = error
         return result
 
-    def _see(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any, first: int) -> None:
-        results = [t for t in (result if type(result) is tuple else (result,)) if isinstance(t, Tensor) and t.is_floating_point()]
-        if not results:
-            return
-        name, arguments = _described(func)
-        record = OpRecord(-1, name, Phase.LOSS, "", stacks.capture(sys._getframe(2)))
-        slots = (*arguments[: len(args)], *(f"arg{i}" for i in range(len(arguments), len(args))), *kwargs)
-        for slot, value in zip(slots, (*args, *kwargs.values()), strict=True):
-            for tensor in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(tensor, Tensor):
-                    record.inputs.append(OperandRecord(slot, self._read(tensor), None, tensor.dtype, tuple(tensor.shape)))
-                elif isinstance(tensor, int | float):
-                    record.inputs.append(OperandRecord(slot, None, tensor))
-        self.tape.add(record)
+    def _note(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], results: tuple[Any, ...], first: int) -> None:
+        given: list[Any] = []  # of each argument its place, its state or value, dtype, shape
+        for place, value in enumerate((*args, *kwargs.values())):
+            for item in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(item, Tensor):
+                    given += (place, self._state_of(item), item.dtype, item.shape)
+                elif isinstance(item, int | float):
+                    given += (place, item, None, ())
+        made: list[Any] = []  # of each result itself, its version, its state
+        at_once = False
         for tensor in results:
-            state = State(self.rows.observe(tensor), (record.index,))
-            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
-            record.outputs.append(OperandRecord("output", state, None, tensor.dtype, tuple(tensor.shape)))
-        for node in range(first, torch._C._autograd._get_sequence_nr()):
-            record.differentiable = True
-            self.tape.add_node(node, record)
+            if isinstance(tensor, Tensor) and tensor.is_floating_point():
+                state = State(UNOBSERVED)
+                self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
+                at_once = at_once or tensor.numel() > SMALL or tensor.is_inference()
+                made += (tensor.detach(), -1 if at_once else tensor._version, state)  # else its graph would stay, and what that saves
+        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(2))
+        self._log.append(partial(self._put, func, len(args), tuple(kwargs), given, made, first, last, stack))
+        if at_once:
+            self._flush()
 
-    def _read(self, tensor: Tensor) -> State:
+    def _state_of(self, tensor: Tensor) -> State:
+        """Of a result that is in the log, or read now."""
         known = self.tape.odd.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]
@@ -86,6 +94,39 @@ class FunctionProbe(TorchFunctionMode):
             found = State(row, () if found is None else found.writers, self.names.get(id(tensor), ""))
         self.tape.odd[id(tensor)] = (weakref.ref(tensor), found)
         return found
+
+    def _put(
+        self,
+        func: Any,
+        num_args: int,
+        keywords: tuple[str, ...],
+        given: list[Any],
+        made: list[Any],
+        first: int,
+        last: int,
+        walked: list[Any],
+    ) -> None:
+        """Put a record on the tape."""
+        name, arguments = _described(func)
+        record = OpRecord(-1, name, Phase.LOSS, "", stacks.of_walk(walked))
+        slots = (*arguments[:num_args], *(f"arg{i}" for i in range(len(arguments), num_args)), *keywords)
+        for place, item, dtype, shape in _groups(given, 4):
+            state, value = (item, None) if isinstance(item, State) else (None, item)
+            record.inputs.append(OperandRecord(slots[place], state, value, dtype, tuple(shape)))
+        self.tape.add(record)
+        for tensor, version, state in _groups(made, 3):
+            if version == -1 or tensor._version == version:
+                state.row = self.rows.observe(tensor)
+            state.writers = (record.index,)
+            record.outputs.append(OperandRecord("output", state, None, tensor.dtype, tuple(tensor.shape)))
+        record.differentiable = last > first
+        for node in range(first, last):
+            self.tape.add_node(node, record)
+
+
+def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """Flat lists are one object each for the garbage collector, however many there are."""
+    return zip(*[iter(flat)] * size, strict=True)
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,8 @@ import contextlib
 import logging
 import threading
 import weakref
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -25,9 +27,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.records.site import Phase
-from numscope.replay.function_probe import FunctionProbe
+from numscope.replay.function_probe import SMALL, FunctionProbe
 from numscope.replay.op import OpProbe
-from numscope.replay.tape import ACCUMULATE, OperandRecord, OpRecord, OpTape, State
+from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State
 from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
@@ -35,10 +37,11 @@ log = logging.getLogger("numscope")
 MODEL_OUTPUT = "input from the model:"  # how the tape's operands are called that a model made
 MAX_NODES = 512  # of a loss's graph; one longer than that has a model in it
 _LIMIT = 4096  # records on the tape; the oldest go
-_FEW_TIMES = 16  # that a step's stretches are watched operation by operation; an agent acts more often, and then function by function
+_FEW_TIMES = 8  # that a step's stretches are watched operation by operation; an agent acts more often, and then function by function
 _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS = 1 << 16
-_MANY_ROWS = 3500  # where no step's end begins the tape anew: evaluation; models whose steps overlap for ever
+_MANY_ROWS = 3500  # where no step's end begins the tape anew
+_RECENT = 64  # functions that are kept there
 
 
 class Outside:
@@ -46,12 +49,13 @@ class Outside:
 
     It is kept as long as some step may ask about it: until a call begins when each user's step has ended, or all are released.
 
-    *Cost:* about 50 µs an operation, plus one pass over each operand not seen before; from a step's 17th stretch on 6 µs a function.
+    *Cost:* about 50 µs an operation, plus one pass over each operand not seen before; from a step's 9th stretch on 8 µs a function.
     """
 
     def __init__(self) -> None:
-        self.ledger = Ledger(capacity=_CAPACITY)
-        self.tape = OpTape(limit=_LIMIT)
+        self._ledger = Ledger(capacity=_CAPACITY)
+        self._tape = OpTape(limit=_LIMIT)
+        self._log: deque[Callable[[], None]] = deque(maxlen=_LIMIT)  # what makes records that nobody has asked for yet
         self.backward: list[State] = []  # gradients that came out of the tape's nodes, in order
         self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
@@ -72,6 +76,28 @@ class Outside:
     def watching(self) -> bool:
         return self._mode is not None
 
+    @property
+    def tape(self) -> OpTape:
+        self._write_up()
+        return self._tape
+
+    @property
+    def ledger(self) -> Ledger:
+        """Rows of the tape's tensors."""
+        self._write_up()
+        return self._ledger
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are records to be made when somebody asks."""
+        return bool(self._log)
+
+    def _write_up(self) -> None:
+        if self._log:
+            with self.asleep():
+                while self._log:
+                    self._log.popleft()()
+
     def call_begins(self, user: Hashable, failed: Callable[[Exception], None]) -> None:
         """An outermost call begins; what it does is a replay's to watch.
 
@@ -85,7 +111,10 @@ class Outside:
         self.pause()
         begins = user in self._done or user not in self._users
         ended = bool(self._done) and self._done.issuperset(self._users)
-        if ended or (begins and self._passed.issuperset(self._users) and len(self.ledger) > _MANY_ROWS):
+        overlap = begins and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
+        while overlap and len(self._log) > _RECENT:
+            self._log.popleft()
+        if ended or (overlap and len(self._ledger) > _MANY_ROWS):
             self._users = {other: told for other, told in self._users.items() if other not in self._done}
             self._done.clear()
             self.reset()
@@ -104,15 +133,15 @@ class Outside:
     def begin(self) -> None:
         """Watch from here on. Not where a dispatch mode of somebody else's is at work: ours must not outlive it in the wrong order."""
         if self._mode is None and not self._inside and not optimizer_probe.is_paused() and not _get_current_dispatch_mode_stack():
-            if len(self.ledger) > _MAX_ROWS:
+            if len(self._ledger) > _MAX_ROWS:
                 self.reset()
             self._pop_leftover()
             self._num_times += 1
             if self._num_times <= _FEW_TIMES:
-                self._mode = OpProbe(self.tape, self.ledger, phase=Phase.LOSS, names=self._names)
+                self._mode = OpProbe(self._tape, self._ledger, phase=Phase.LOSS, names=self._names)
                 _push_mode(self._mode)
             else:
-                self._mode = FunctionProbe(self.tape, self.ledger, self._names)
+                self._mode = FunctionProbe(self._tape, self._ledger, self._names, self._log, self._write_up)
                 push_function_mode(self._mode)  # type: ignore[no-untyped-call]
             self._began = torch._C._autograd._get_sequence_nr()
 
@@ -154,6 +183,8 @@ class Outside:
         if user in self._users:
             self._done.add(user)
             self._passed.add(user)
+            if self._done.issuperset(self._users):
+                self._log.clear()
 
     def release(self, user: Hashable) -> None:
         """A user asks no more. What is on the tape stays for others, until steps end or it has grown."""
@@ -163,10 +194,11 @@ class Outside:
 
     def reset(self) -> None:
         """Forget what was seen."""
-        self.tape = OpTape(limit=_LIMIT)
-        if len(self.ledger) > _CAPACITY:
-            self.ledger = Ledger(capacity=_CAPACITY)  # one long step must not cost memory for ever
-        self.ledger.reset()
+        self._log.clear()
+        self._tape = OpTape(limit=_LIMIT)
+        if len(self._ledger) > _CAPACITY:
+            self._ledger = Ledger(capacity=_CAPACITY)  # one long step must not cost memory for ever
+        self._ledger.reset()
         self.backward = []
         self._passed.clear()
         self._num_times = 0
@@ -174,7 +206,7 @@ class Outside:
         self._names.clear()
         self._outputs.clear()
         if self._mode is not None:
-            self._mode.tape, self._mode.rows = self.tape, self.ledger
+            self._mode.tape, self._mode.rows = self._tape, self._ledger
 
     def _name(self, tensor: Tensor, name: str) -> None:
         key = id(tensor)
@@ -250,13 +282,12 @@ class Outside:
                     seen.add(following)
                     todo.append(following)
         for node in nodes:
-            forward = self.tape.forward_of(node.name(), node._sequence_nr())
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
-                probe = OpProbe(self.tape, self.ledger, phase=Phase.BACKWARD)
+                probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD)
                 node.register_prehook(partial(self.guarded, self._custom_begins, probe))
                 node.register_hook(partial(self.guarded, self._custom_ran, probe))
-            elif forward is not None:
-                node.register_hook(partial(self.guarded, self._node_ran, node.name(), forward))
+            elif self._log or self._tape.forward_of(node.name(), node._sequence_nr()) is not None:
+                node.register_hook(partial(self.guarded, self._node_ran, node.name(), node._sequence_nr()))
 
     def guarded(self, call: Callable[..., None], *args: Any) -> None:
         """Run a piece of the tool; an error turns off the watches whose steps it serves."""
@@ -267,7 +298,9 @@ class Outside:
 
     def _made(self, node: Any) -> bool:
         """Whether a node was made outside: a model's are done again by a replay, whether or not its outputs still live."""
-        return node.name() != ACCUMULATE and any(node._sequence_nr() in made for made in self._nodes)
+        number = node._sequence_nr()
+        at = bisect_right(self._nodes, number, key=lambda made: made.start) - 1
+        return node.name() != ACCUMULATE and at >= 0 and number in self._nodes[at]
 
     def _custom_begins(self, probe: OpProbe, coming: Sequence[Tensor | None]) -> None:
         self._custom.append(probe)
@@ -279,25 +312,32 @@ class Outside:
         self._pop(probe)
         self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
 
-    def _node_ran(self, node: str, forward: OpRecord, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
-        """A record of the backward operation as the op probe would have made it: incoming gradients, what was saved, results."""
-        name = f"{forward.op.rstrip('_')}_backward"
-        index = self.tape.first + len(self.tape.records)
-        record = OpRecord(index, name, Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
-        for i, gradient in enumerate(coming):
-            if isinstance(gradient, Tensor):
-                record.inputs.append(self._operand(f"grad_output[{i}]", gradient, ()))
-        record.inputs += [o for o in (*forward.inputs, *forward.outputs) if o.state is not None]
-        for i, gradient in enumerate(going):
-            if isinstance(gradient, Tensor):
-                result = self._operand(f"grad_input[{i}]", gradient, (index,))
-                record.outputs.append(result)
-                if result.state is not None:
-                    self.backward.append(result.state)
-        self.tape.records.append(record)
+    def _node_ran(self, node: str, number: int, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
+        """A backward operation: incoming gradients, what was saved, results."""
+        came = [(f"grad_output[{i}]", g, g._version) for i, g in enumerate(coming) if isinstance(g, Tensor)]
+        went = [(f"grad_input[{i}]", g, g._version) for i, g in enumerate(going) if isinstance(g, Tensor)]
+        self._log.append(partial(self._put_backward, node, number, came, went))
+        if len(self._log) == 1 or any(g.numel() > SMALL for _, g, _ in (*came, *went)):
+            self._write_up()
 
-    def _operand(self, name: str, tensor: Tensor, writers: tuple[int, ...]) -> OperandRecord:
-        return OperandRecord(name, State(self.ledger.observe(tensor), writers), None, tensor.dtype, tuple(tensor.shape))
+    def _put_backward(self, node: str, number: int, came: list[tuple[str, Tensor, int]], went: list[tuple[str, Tensor, int]]) -> None:
+        """Put a record of it on the tape, as the op probe would have made it."""
+        forward = self._tape.forward_of(node, number)
+        if forward is None:
+            return
+        name = f"{forward.op.rstrip('_')}_backward"
+        index = self._tape.first + len(self._tape.records)
+        record = OpRecord(index, name, Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
+        record.inputs += [self._operand(*one, ()) for one in came]
+        record.inputs += [o for o in (*forward.inputs, *forward.outputs) if o.state is not None]
+        for one in went:
+            record.outputs.append(self._operand(*one, (index,)))
+            self.backward += [state for state in [record.outputs[-1].state] if state is not None]
+        self._tape.records.append(record)
+
+    def _operand(self, name: str, tensor: Tensor, version: int, writers: tuple[int, ...]) -> OperandRecord:
+        row = self._ledger.observe(tensor) if tensor._version == version else UNOBSERVED
+        return OperandRecord(name, State(row, writers), None, tensor.dtype, tuple(tensor.shape))
 
 
 _threads = threading.local()

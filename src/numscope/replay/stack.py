@@ -10,8 +10,10 @@ import linecache
 import os
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
+from typing import Any
 
 import torch
 
@@ -95,20 +97,39 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
     inner: tuple[CodeType, int] | None = None
     recompute = False
     while frame is not None:
-        code = frame.f_code
+        code, offset = frame.f_code, frame.f_lasti
         if code is boundary:
             break
         whose = owner(code)
         if whose == USER:
-            frames.append((code, frame.f_lasti))
+            frames.append((code, offset))
         elif whose == ENGINE:
             break
         elif whose == RECOMPUTE:
             recompute = True
         elif whose == TORCH and inner is None and not _machinery(code.co_filename):
-            inner = (code, frame.f_lasti)
+            inner = (code, offset)
         frame = frame.f_back
     return Stack(tuple(frames), inner, recompute)
+
+
+def walk(frame: FrameType | None) -> list[Any]:
+    """Code and offset of each frame from ``frame`` out to a script's outermost: for a stack that mostly nobody asks for."""
+    found: list[Any] = []
+    while frame is not None:
+        code = frame.f_code
+        found += (code, frame.f_lasti)
+        if code.co_name == "<module>" and not code.co_filename.startswith("<"):  # a notebook's cells have callers, a script has none
+            break
+        frame = frame.f_back
+    return found
+
+
+def of_walk(walked: Sequence[Any]) -> Stack:
+    """The user's frames of what ``walk`` returned."""
+    pairs = list(zip(walked[::2], walked[1::2], strict=True))
+    inner = [pair for pair in pairs if owner(pair[0]) == TORCH and not _machinery(pair[0].co_filename)]
+    return Stack(tuple(pair for pair in pairs if owner(pair[0]) == USER), inner[0] if inner else None)
 
 
 def resolve(code: CodeType, offset: int) -> Resolved:

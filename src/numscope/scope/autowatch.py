@@ -27,6 +27,7 @@ from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
+from numscope.replay import outside
 from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
 from numscope.scope.tensors import TensorWatch
@@ -166,6 +167,7 @@ class AutoWatch:
     def _called_compiled(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         """A module whose ``compile`` was called is about to be called: dynamo would trace a global hook rather than run it."""
         if self._hook is not None:
+            outside.current().pause()  # dynamo would trace it
             self._called(module, args, before=True)
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], before: bool = False) -> None:
