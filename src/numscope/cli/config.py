@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.tables import plain_table
-from numscope.cli.values import WholeNumber
+from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
     "--model", metavar="MODEL_OR_RUN", help="Where the layers come from: package.module:function, a transformers checkpoint, a run."
 )
 @click.option(
-    "--tokens", type=WholeNumber(1), metavar="N", help="Tokens per step and rank, to compute the sizes of activations and gradients."
+    "--tokens", type=whole_number(1), metavar="N", help="Tokens per step and rank, to compute the sizes of activations and gradients."
 )
 @click.option("--recipe", metavar="NAME", help="Recipe of the model's GEMMs unless a switch changes it (as converted, else delayed).")
 @FEATURES

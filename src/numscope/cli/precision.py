@@ -13,7 +13,7 @@ import click
 
 from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
-from numscope.cli.values import OutputFile, Real, WholeNumber
+from numscope.cli.values import OUTPUT_FILE, real, whole_number
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
@@ -37,7 +37,7 @@ _LAUNCH = click.option(
     "--launch", metavar="WORDS", help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".'
 )
 _SEED = click.option(
-    "--seed", type=WholeNumber(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
+    "--seed", type=whole_number(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
 )
 _TARGET = click.argument("target", metavar="train.py | -m module")
 _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGSâ€¦")
@@ -48,12 +48,12 @@ _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGSâ€
 
 @precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
 @_MODULE
-@click.option("--steps", type=WholeNumber(1), default=8, metavar="N", help="Training steps to measure (8).")
+@click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
-@click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Lowest signal-to-noise ratio of a cast (20).")
-@click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
-@click.option("--max-flushed", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may flush to zero (5).")
-@click.option("--output", type=OutputFile(), default="advise.yaml", help="Where to write the YAML (advise.yaml).")
+@click.option("--min-sqnr", type=real("decibels, such as 20", -200, 200), metavar="DB", help="Lowest signal-to-noise ratio of a cast (20).")
+@click.option("--max-saturated", type=real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
+@click.option("--max-flushed", type=real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may flush to zero (5).")
+@click.option("--output", type=OUTPUT_FILE, default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_LAUNCH
 @_SEED
@@ -129,19 +129,19 @@ def advise(
 @_MODULE
 @click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML); its switches are kept.")
 @recipe_option("Recipe of the linear layers (delayed); autocast: the script's own autocast is the low precision.", "delayed")
-@click.option("--steps", type=WholeNumber(1), default=50, metavar="N", help="Training steps of each run (50).")
-@click.option("--runs", type=WholeNumber(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
+@click.option("--steps", type=whole_number(1), default=50, metavar="N", help="Training steps of each run (50).")
+@click.option("--runs", type=whole_number(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
 @click.option(
     "--tolerance",
-    type=Real("a number from 0, such as 0.01", 0),
+    type=real("a number from 0, such as 0.01", 0),
     default=0.01,
     metavar="X",
     help="Harmless drift of the loss (0.01).",
 )
-@click.option("--repeats", type=WholeNumber(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
+@click.option("--repeats", type=whole_number(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
 @click.option(
     "--output",
-    type=OutputFile(),
+    type=OUTPUT_FILE,
     default="bisect.yaml",
     help="Where to write the YAML (bisect.yaml); the runs are kept in a folder next to it.",
 )

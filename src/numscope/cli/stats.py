@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from numscope.cli.values import WholeNumber
+from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 
@@ -27,7 +27,7 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 )
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all available.")
 @click.option("--steps", metavar="A-B", help="Only steps A to B, inclusive; also A-, -B or A.")
-@click.option("--every-steps", type=WholeNumber(1), metavar="N", help="Merge every N steps separately; 1: each step.")
+@click.option("--every-steps", type=whole_number(1), metavar="N", help="Merge every N steps separately; 1: each step.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.argument("run", metavar="RUN")

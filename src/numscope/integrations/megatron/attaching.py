@@ -91,11 +91,7 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
     switched = switched_on()
     if not options and (switched is None or served()):
         return Attached()
-    given: dict[str, Any] = {"on_nonfinite": None}
-    if switched is not None:
-        given |= {name: value for name, value in (("config", switched.config), ("log_dir", switched.log_dir)) if value is not None}
-    given |= options
-    watching = WatchOptions.of(**given)
+    watching = WatchOptions.of(**{"on_nonfinite": None, **(switched or {}), **options})
     if watching.config is None and watching.on_nonfinite is None and not watching.trace and watching.abort_after is None:
         return Attached()  # the default run
     if watching.on_nonfinite == "raise" and parallel_state.is_initialized() and parallel_state.get_pipeline_model_parallel_world_size() > 1:
