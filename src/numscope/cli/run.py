@@ -85,7 +85,7 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
 
 def _absolute(given: dict[str, Any]) -> dict[str, Any]:
     """The options with absolute paths: the watch reads and writes these files after the script may have changed its folder."""
-    paths = {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}
+    paths: dict[str, Any] = {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}
     return {**given, **paths, "features": tuple(map(os.path.abspath, given.get("features", ())))}
 
 
