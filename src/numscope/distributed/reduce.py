@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from numscope.distributed import agree
 from numscope.distributed.copies import Copies, Groups
-from numscope.distributed.place import At, Kind, Places, Refused, members
+from numscope.distributed.place import Kind, Places, Refused, members
 from numscope.records.observation import FIELDS
 from numscope.summary.state import EMPTY_ROW
 
