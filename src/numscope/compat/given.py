@@ -15,10 +15,10 @@ from numscope.distributed import agree
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.observation import TENSORS, Observation
-from numscope.records.words import nearest
 from numscope.summary.state import merge_rows
 
 
@@ -72,9 +72,7 @@ class GivenTensors:
 
         *Cost:* one pass over the tensor; on a device one sync; over a group one collective.
         """
-        if tensor_name not in TENSORS:
-            choices = ", ".join(TENSORS)
-            raise UsageError(f"tensor_name: got {tensor_name!r}, expected one of {choices}.{nearest(tensor_name, TENSORS)}")
+        check_one_of("tensor_name", tensor_name, TENSORS)
         if not isinstance(tensor, Tensor):
             raise UsageError(f"tensor: got {type(tensor).__name__}, expected a torch.Tensor.")
         inspection, tally = self._layers.get(layer) or self._find(layer)

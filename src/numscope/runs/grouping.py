@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numscope.config.selection import block_of
+from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, FIELDS, SUMS
 from numscope.records.words import nearest
@@ -76,8 +77,8 @@ def group(
     Raises: UsageError.
     """
     asked = [statistic_of(name) for name in stats]
-    if every_steps is not None and every_steps < 1:
-        raise UsageError(f"every_steps: got {every_steps}, expected a whole number of at least 1.")
+    if every_steps is not None:
+        check_whole("every_steps", every_steps, 1)
 
     def merged(connection: DuckDBPyConnection) -> list[MergedGroup]:
         connection.execute("CREATE TEMP TABLE grouped (layer VARCHAR, cls VARCHAR, place VARCHAR)")

@@ -11,9 +11,8 @@ from torch import nn
 
 from numscope.config.environment import served, switched_on
 from numscope.config.options import WatchOptions
-from numscope.distributed.agree import spread
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.unmatched import place_of, refuse_unmatched
+from numscope.inspect.unmatched import refuse_unmatched
 from numscope.integrations.megatron.gemms import prepare, unprepare
 from numscope.precision.gemm.state import state_of
 from numscope.records.errors import UsageError
@@ -106,24 +105,12 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
         if recorder is not None and recorder.plan.switches:
             prepared += [module for chunk in chunks for module in prepare(chunk)]
         scopes += [Scope(chunk, watching, recorder=recorder, strict=False) for chunk in chunks]
-        _refuse_unmatched(scopes)
+        if recorder is not None:
+            refuse_unmatched(*(scope.inspector.resolved.unmatched for scope in scopes if scope.inspector is not None))
     except BaseException:
         Attached(scopes, recorder, prepared).close()
         raise
     return Attached(scopes, recorder, prepared)
-
-
-def _refuse_unmatched(scopes: Sequence[Scope]) -> None:
-    """A section that selects no layer of any chunk, on any rank, is an error."""
-    found = [scope.inspector.resolved.unmatched for scope in scopes if scope.inspector is not None]
-    if not found:
-        return
-    nowhere = set.intersection(*({place_of(line) for line in lines} for lines in found))
-    missing = [line for line in found[0] if place_of(line) in nowhere]
-    if spread():
-        refuse_unmatched(missing)
-    elif missing:
-        raise UsageError("\n".join(missing))
 
 
 def _described(model: object) -> str:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from numscope.precision.casting.scaling import scale_of
+from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
-from numscope.records.words import nearest
 
 Algo = Literal["max", "most_recent"]
 _ALGOS = ("max", "most_recent")
@@ -84,11 +84,9 @@ class History:
         interval: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        if algo not in _ALGOS:
-            raise UsageError(f"amax_compute_algo: got {algo!r}, expected one of {', '.join(_ALGOS)}.{nearest(str(algo), _ALGOS)}")
-        for name, value in (("amax_history_len", length), ("interval", interval)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name}: got {value!r}, expected a whole number from 1.")
+        check_one_of("amax_compute_algo", algo, _ALGOS)
+        check_whole("amax_history_len", length, 1)
+        check_whole("interval", interval, 1)
         if isinstance(margin, bool) or not isinstance(margin, int):
             raise UsageError(f"margin: got {margin!r}, expected a whole number.")
         self.format = format_of(format)

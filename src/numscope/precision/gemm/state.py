@@ -9,13 +9,14 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
+from numscope.distributed.agree import among
 from numscope.precision.casting.cast import Cast
 from numscope.precision.casting.delayed import History
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.autocasting import FALLBACK, HIGH, region
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import Custom, DelayedScaling, Recipe
-from numscope.precision.gemm.stepping import Cohort, follow, group_of
+from numscope.precision.gemm.stepping import Cohort, follow
 from numscope.precision.gemm.weights import KeptWeights
 from numscope.probe.layer_names import own_parameters
 
@@ -132,7 +133,7 @@ class LayerState:
     def amax_group(self) -> Any:
         """The process group that shares amaxes at the end of a step, None for none."""
         recipe = self.in_force
-        return group_of(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
+        return among(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
 
     def history(self, operand: str, how: How, device: torch.device) -> History:
         """An operand's history in a format, started if there is none yet."""

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_one_of, check_others, device_for, fill, new_parameter
+from numscope.precision.modules.arguments import Init, check_others, device_for, fill, new_parameter
 from numscope.precision.modules.gemm import GemmPart
 from numscope.precision.modules.norm import AfterNorm
+from numscope.records.checks import check_one_of
 
 
 def _gelu(x: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ class LayerNormMLP(AfterNorm):
             hidden_size, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name
         )
         check_others(type(self), others)
-        check_one_of(type(self).__name__, "activation", activation, tuple(ACTIVATIONS))
+        check_one_of(f"{type(self).__name__}: activation", activation, tuple(ACTIVATIONS))
         self.hidden_size = hidden_size
         self.ffn_hidden_size = ffn_hidden_size
         self.activation = activation

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_divides, check_one_of, check_others
+from numscope.precision.modules.arguments import Init, check_divides, check_others
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.linear import Linear
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.norm import L2Normalization, LayerNorm, RMSNorm
 from numscope.precision.modules.rotary import rotate
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 Angles = Tensor | tuple[Tensor, Tensor] | None
@@ -89,7 +90,7 @@ class MultiheadAttention(nn.Module):
         super().__init__()
         where = type(self).__name__
         check_others(type(self), others)
-        check_one_of(where, "attention_type", attention_type, ("self", "cross"))
+        check_one_of(f"{where}: attention_type", attention_type, ("self", "cross"))
         check_format(where, "qkv_format", qkv_format)
         if not kv_channels:
             check_divides(where, "num_attention_heads", num_attention_heads, "hidden_size", hidden_size)
@@ -162,7 +163,7 @@ class MultiheadAttention(nn.Module):
     ) -> tuple[nn.Module | None, nn.Module | None]:
         if kind is None:
             return None, None
-        check_one_of(where, "qk_norm_type", kind, QK_NORMS)
+        check_one_of(f"{where}: qk_norm_type", kind, QK_NORMS)
         if kind == "L2Normalization":
             return L2Normalization(eps), L2Normalization(eps)
         norm = LayerNorm if kind == "LayerNorm" else RMSNorm

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.modules.arguments import as_activation, check_one_of, device_for, fill, new_parameter
+from numscope.precision.modules.arguments import as_activation, device_for, fill, new_parameter
 from numscope.precision.modules.parts import CheckpointModule, Part, Whole
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 Normalization = Literal["LayerNorm", "RMSNorm"]
@@ -186,5 +187,5 @@ def reset_norm(weight: nn.Parameter, bias: nn.Parameter | None, zero_centered_ga
 
 def check_normalization(where: str, normalization: str) -> Normalization:
     """The normalization's name, checked: raises UsageError for any other."""
-    check_one_of(where, "normalization", normalization, NORMALIZATIONS)
+    check_one_of(f"{where}: normalization", normalization, NORMALIZATIONS)
     return "RMSNorm" if normalization == "RMSNorm" else "LayerNorm"

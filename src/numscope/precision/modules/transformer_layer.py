@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_one_of, check_others, check_rate
+from numscope.precision.modules.arguments import Init, check_others, check_rate
 from numscope.precision.modules.attention import check_format
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.multihead import Angles, MultiheadAttention
 from numscope.precision.modules.norm import LayerNorm, RMSNorm, check_normalization
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 
@@ -89,7 +90,7 @@ class TransformerLayer(nn.Module):
         super().__init__()
         where = type(self).__name__
         check_others(type(self), others)
-        check_one_of(where, "layer_type", layer_type, ("encoder", "decoder"))
+        check_one_of(f"{where}: layer_type", layer_type, ("encoder", "decoder"))
         check_format(where, "attn_input_format", attn_input_format)
         check_rate(where, "hidden_dropout", hidden_dropout)
         check_rate(where, "drop_path_rate", drop_path_rate)
