@@ -43,7 +43,7 @@ def test_example_of_the_document_loads_as_it_stands(path: Path) -> None:
 
 def test_documents_statistics_example_means_what_it_says() -> None:
     plan = load(HERE / "document" / "statistics_collection.yaml")
-    schedule, tensors = Schedule(100, 1000, 5000), ("activation", "gradient", "weight")
+    schedule, tensors = Schedule(100, ((1000, 5000),)), ("activation", "gradient", "weight")
     generic = asked("min", "max", "mean", "std", "l1_norm", "l2_norm", std="sample_std")
     high = asked("cur_amax", "dynamic_range")
     assert plan.collects == (
@@ -114,7 +114,7 @@ def test_upstream_tensors_struct_is_a_collection_an_entry() -> None:
     )
     assert [(c.tensors, c.stats, c.schedule) for c in plan.collects] == [
         (("activation",), asked("max"), Schedule(10)),
-        (("gradient", "dgrad"), asked("mean", "min"), Schedule(start_end_list=((0, 20), (80, None)))),
+        (("gradient", "dgrad"), asked("mean", "min"), Schedule(spans=((0, 20), (80, None)))),
     ]
     assert plan.collects[0].selection == Selection(names=("fc1", "fc2"))
     assert plan.switches[0].settings["stats"] == (

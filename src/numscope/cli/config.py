@@ -232,10 +232,9 @@ def words_of(selection: Selection) -> str:
 def steps_of(schedule: Schedule) -> str:
     """A schedule in words."""
     every = "every step" if schedule.freq == 1 else f"every {schedule.freq}"
-    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
-    if spans == ((0, None),):
+    if schedule.spans == ((0, None),):
         return every
-    return f"{every}, {', '.join(f'from {first}' if last is None else f'{first} to {last}' for first, last in spans)}"
+    return f"{every}, {', '.join(f'from {first}' if last is None else f'{first} to {last}' for first, last in schedule.spans)}"
 
 
 def _names(names: list[str], most: int = 3) -> str:

@@ -248,5 +248,5 @@ def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[Asked,
 def _schedule(part: Feature) -> Schedule:
     if not isinstance(part, Scheduled):
         return Schedule()
-    spans = tuple((first, None if last == -1 else last) for first, last in part.start_end_list or ())
-    return Schedule(part.freq, part.start_step or 0, None if part.end_step in (None, -1) else part.end_step, spans)
+    pairs = part.start_end_list or [[part.start_step or 0, -1 if part.end_step is None else part.end_step]]
+    return Schedule(part.freq, tuple((first, None if last == -1 else last) for first, last in pairs))

@@ -62,15 +62,3 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
         raise UsageError(str(error).replace(f"config: {feature}.statistics", feature)) from None
     (collect,) = plan.collects
     return FeatureSettings(collect, plugins, on_nonfinite)
-
-
-def next_step(schedule: Schedule, after: int) -> int | None:
-    """The first step of a schedule that comes after a step; None: there is none."""
-    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
-    found = []
-    for first, last in spans:
-        step = max(first, after + 1)
-        step += -step % schedule.freq
-        if last is None or step <= last:
-            found.append(step)
-    return min(found, default=None)

@@ -12,7 +12,7 @@ from nvdlfw_inspect.logging import BaseLogger, MetricLogger, get_logger
 from nvdlfw_inspect.registry import Registry, api_method
 
 from numscope.integrations.transformer_engine import collecting
-from numscope.integrations.transformer_engine.settings import FeatureSettings, next_step
+from numscope.integrations.transformer_engine.settings import FeatureSettings
 
 NAMESPACE = "transformer_engine"
 
@@ -88,7 +88,7 @@ class _Feature(BaseConfigAPIMapper):  # type: ignore[misc]
     def _enabled(self, config: Mapping[str, Any], tensor_name: str, iteration: int) -> bool | tuple[bool, int | None]:
         schedule = self._settings_of(config, tensor_name).schedule
         now = schedule.active(iteration)
-        return (now, next_step(schedule, iteration)) if _tells_next(tensor_name, iteration) else now
+        return (now, schedule.next(iteration)) if _tells_next(tensor_name, iteration) else now
 
     def _see(self, config: Mapping[str, Any], layer_name: str, tensor_name: str, tensor: Any, iteration: int, tp_group: Any) -> None:
         group = tp_group if tensor_name == "weight" else debug_api.get_tensor_reduction_group()
