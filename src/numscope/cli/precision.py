@@ -79,6 +79,7 @@ def advise(
     Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
     from numscope.precision.search.advise import Limits, advice_of, merged
+    from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
 
     if recipe == AUTOCAST:
@@ -108,8 +109,6 @@ def advise(
         click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
         return NO_ANSWER
     if advice.high:
-        from numscope.precision.search.kept import sections, text_of
-
         head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
     from numscope.cli.precision_text import advice_document, advice_lines, advice_table
@@ -176,6 +175,7 @@ def bisect(
     """
     from numscope.cli.bisecting import Bisection, BisectionTask
     from numscope.cli.precision_text import verdict_head, verdict_lines
+    from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import Book, TrialFailed
 
     base = _base(config, features)
@@ -196,8 +196,6 @@ def bisect(
         _note(f"stopped; the finished runs are in {folder}: the same command continues with them")
         raise
     if verdict.units:
-        from numscope.precision.search.kept import sections, text_of
-
         write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, task)))
     if as_json:
         click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
