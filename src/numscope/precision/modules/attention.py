@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from numscope.precision.modules.arguments import check_divides, check_others, check_rate, device_for, new_parameter
+from numscope.precision.modules.arguments import check_divides, check_rate, device_for, new_parameter
 from numscope.precision.modules.masks import BIAS_TYPES, Mask, Span, Window, alibi, check_mask_type, hidden, padding_of
-from numscope.precision.modules.parts import CheckpointModule
+from numscope.precision.modules.parts import NamedModule
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
@@ -20,7 +20,7 @@ FORMATS = ("sbhd", "bshd")
 SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")
 
 
-class DotProductAttention(CheckpointModule):
+class DotProductAttention(NamedModule):
     """Scaled dot-product attention. It has no GEMM layer and stays in high precision under every recipe.
 
     Args:
@@ -65,9 +65,8 @@ class DotProductAttention(CheckpointModule):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(name, others)
         where = type(self).__name__
-        check_others(type(self), others)
         check_format(where, "qkv_format", qkv_format)
         check_one_of(f"{where}: attention_type", attention_type, ("self", "cross"))
         check_one_of(f"{where}: softmax_type", softmax_type, SOFTMAX_TYPES)
@@ -85,7 +84,6 @@ class DotProductAttention(CheckpointModule):
         self.layer_number = 1 if layer_number is None else layer_number
         self.softmax_scale = 1 / math.sqrt(self.key_channels) if softmax_scale is None else softmax_scale
         self.softmax_type = softmax_type
-        self.name = name
         if softmax_type == "learnable":
             self.softmax_offset = new_parameter((num_attention_heads,), device_for(device), params_dtype)
         else:
