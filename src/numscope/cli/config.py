@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.config.plan import Collect, Custom, Plan, Switch
+    from numscope.config.plan import Collect, Plan, PluginFeature, Switch
     from numscope.config.schedule import Schedule
     from numscope.config.selection import Selection
     from numscope.records.layer import Layer
@@ -133,7 +133,7 @@ def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, token
     from numscope.config.plan import Collect, Switch
 
     table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads per scheduled step")
-    parts: list[tuple[Collect | Switch | Custom, Sequence[Layer] | None]]
+    parts: list[tuple[Collect | Switch | PluginFeature, Sequence[Layer] | None]]
     if resolved is None:
         parts = [*((one, None) for one in plan.collects), *((one, None) for one in plan.switches), *((one, None) for one in plan.customs)]
     else:
