@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from numscope.config.plan import Plan
+from numscope.distributed.place import members
+from numscope.inspect.joining import Joined, joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
-from numscope.integrations.transformer_engine.joining import Joined, Key, in_order, joined
 from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
 from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
@@ -32,6 +33,8 @@ from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
 
 log = logging.getLogger("numscope")
+
+Key = tuple[str, str, str]  # feature, layer, tensor
 
 MODEL = "Transformer Engine"
 CLASS = "TransformerEngine"  # of each layer: the calls do not tell it, and runs keep no layers without one
@@ -176,7 +179,7 @@ class Collector:
     def _step(self, groups: Mapping[int, Any]) -> None:
         parts = self._parts()
         found = {key: Joined(part) for key, part in parts.items()}
-        for group in in_order(groups):
+        for group in sorted(groups.values(), key=lambda group: (len(members(group)), members(group))):  # as on all ranks
             here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
             found |= joined(here, group)
         if self._failed:

@@ -14,7 +14,6 @@ from numscope.plugins.guarded import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
-_OURS = ("on_nonfinite",)
 _ALARM = {"stats": ["num_nan", "num_inf"]}
 
 
@@ -48,7 +47,8 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
 
     Raises: UsageError that lists everything wrong.
     """
-    settings = {key: value for key, value in config.items() if key not in ("enabled", "tensor", "tensors", "tensors_struct", *_OURS)}
+    ours = ("enabled", "tensor", "tensors", "tensors_struct", "on_nonfinite")
+    settings = {key: value for key, value in config.items() if key not in ours}
     on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
     if alarm and on_nonfinite not in ON_NONFINITE:
         raise UsageError(f"{feature}.on_nonfinite: got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}")

@@ -12,7 +12,7 @@ from numscope.precision.modules.arguments import Init, check_divides
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.linear import Linear
-from numscope.precision.modules.masks import Mask, Window
+from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.norm import NORMS, L2Normalization
 from numscope.precision.modules.parts import NamedModule
 from numscope.precision.modules.rotary import rotate
@@ -92,6 +92,7 @@ class MultiheadAttention(NamedModule):
         where = type(self).__name__
         check_one_of(f"{where}: attention_type", attention_type, ("self", "cross"))
         check_format(where, "qkv_format", qkv_format)
+        check_mask_type(where, attn_mask_type)
         if not kv_channels:
             check_divides(where, "num_attention_heads", num_attention_heads, "hidden_size", hidden_size)
         self.num_attention_heads = num_attention_heads

@@ -102,7 +102,8 @@ class TransformerLayer(NamedModule):
             ):
                 if is_set:
                     raise UsageError(f"{where}: parallel_attention_mlp: got True, expected False with {other}.")
-        check_mask_type(where, enc_dec_attn_mask_type)
+        for mask_type in (self_attn_mask_type, enc_dec_attn_mask_type):
+            check_mask_type(where, mask_type)
         self.hidden_dropout = hidden_dropout
         self.layer_number = layer_number
         self.layer_type = layer_type
