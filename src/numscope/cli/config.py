@@ -135,7 +135,7 @@ def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, token
     table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads per scheduled step")
     parts: list[tuple[Collect | Switch | PluginFeature, Sequence[Layer] | None]]
     if resolved is None:
-        parts = [*((one, None) for one in plan.collects), *((one, None) for one in plan.switches), *((one, None) for one in plan.customs)]
+        parts = [(one, None) for one in plan.parts]
     else:
         parts = [*resolved.collects, *resolved.switches, *resolved.customs]
     for part, layers in parts:

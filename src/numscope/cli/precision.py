@@ -92,22 +92,19 @@ def advise(
         _note(f"{target}: measuring {steps} steps")
         try:
             found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
+            if found.status:
+                _note(f"{target}: {found.length(steps)}")
+            if broken := [part["failed"] for part in found.numbers if part["failed"]]:
+                raise TrialFailed(f"{target}: measuring failed: {broken[0]}.")
+            if not any(part["layers"] for part in found.numbers):
+                raise TrialFailed(f"{target}: its models called no linear layer.")
+            advice = advice_of(merged(found.numbers), limits)
+            if not advice.num_gemms:
+                more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
+                raise TrialFailed(f"{target}: {recipe} could not be measured in {found.length(steps)}: {more}.")
         except TrialFailed as error:
             click.echo(f"numscope precision advise: {error}", err=True)
             return NO_ANSWER
-    if found.status:
-        _note(f"{target}: {found.length(steps)}")
-    broken = [part["failed"] for part in found.numbers if part["failed"]]
-    if broken or not found.numbers or not any(part["layers"] for part in found.numbers):
-        why = f"measuring failed: {broken[0]}" if broken else "its models called no linear layer"
-        click.echo(f"numscope precision advise: {target}: {why}.", err=True)
-        return NO_ANSWER
-    advice = advice_of(merged(found.numbers), limits)
-    if not advice.num_gemms:
-        why = f"{recipe} could not be measured in {found.length(steps)}"
-        more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
-        click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
-        return NO_ANSWER
     if advice.high:
         head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))

@@ -68,6 +68,7 @@ class Session(optimizer_probe.StepListener):
         if config is not None and config != "":
             watching = WatchOptions.of(config=config, log_dir=os.fspath(log_dir), on_nonfinite=None, **options)
             self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file)
+            self._groups = self.recorder.groups
             self._given = GivenTensors(self.recorder)
             self._watch = AutoWatch(watching, recorder=self.recorder)
             self._watch.elsewhere = self._given.unmatched
@@ -151,17 +152,14 @@ class Session(optimizer_probe.StepListener):
         if self._given is None or self.recorder is None:
             return {}
         step = self.step_number if iteration is None else iteration
-        found = self._given.log(
+        return self._given.log(
             layer, tensor_name, tensor, step=step, group=None if skip_reduction else group or self.group(layer) or among(),
             write=not self._is_collected(layer, tensor_name),
         )  # fmt: skip
-        return found
 
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Merge over this process group: all layers, or one by name."""
         self._groups[layer] = group
-        if self.recorder is not None:
-            self.recorder.groups[layer] = group
         for inspector in self._inspectors():
             inspector.set_group(group, layer)
 

@@ -94,3 +94,8 @@ class Plan:
     customs: tuple[PluginFeature, ...] = ()
     notes: tuple[str, ...] = ()
     text: str = ""
+
+    @property
+    def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:
+        """All that it asks for."""
+        return (*self.collects, *self.switches, *self.customs)

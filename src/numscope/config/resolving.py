@@ -47,8 +47,7 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
     Raises:
         UsageError: all of that, a line each.
     """
-    parts: list[Collect | Switch | PluginFeature] = [*plan.collects, *plan.switches, *plan.customs]
-    selections = dict.fromkeys((part.section, part.selection) for part in parts)
+    selections = dict.fromkeys((part.section, part.selection) for part in plan.parts)
     chosen = {selection: tuple(layer for layer in layers if selection.selects(layer)) for _, selection in selections}
     unmatched, notes = Errors(plan.source), Errors(plan.source)
     for section, selection in selections:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from numscope.precision.casting.reference import largest_of_group
 from numscope.precision.casting.scaling import scale_of
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
@@ -175,11 +176,8 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
     if sum(bank.num_histories for bank in banks) != len(histories) or len(banks) > 1:
         banks = _packed(histories)
     if group is not None:
-        import torch.distributed as dist
-
         # In the order of the histories, which all ranks share. That of the banks may differ after one rank has loaded a checkpoint.
-        amaxes = torch.stack([history.amax for history in histories])
-        dist.all_reduce(amaxes, op=dist.ReduceOp.MAX, group=group)
+        amaxes = largest_of_group(torch.stack([history.amax for history in histories]), group)
         torch._foreach_copy_([history.amax for history in histories], list(amaxes.unbind()))
     for bank in banks:
         bank.advance()
