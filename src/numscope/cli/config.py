@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -60,42 +60,30 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
     also the formats of each layer's GEMMs.
     """
     plan = load(ctx, file, features)
-    subject, resolved = None, None
+    subject, resolved, plans = None, None, None
     try:
         if recipe is not None and model is None:
             raise UsageError("--recipe: given without --model, expected a model whose GEMMs use it. Add --model MODEL_OR_RUN.")
         if model is not None:
+            from numscope.cli.plans import table_of
             from numscope.cli.subject import subject_of
             from numscope.config import resolve
+            from numscope.config.plan import PLAN_SWITCHES
 
             subject = subject_of(model)
             resolved = resolve(plan, subject.layers)
+            if recipe is not None or any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
+                plans = table_of(resolved, subject, recipe)
     except UsageError as error:
         refuse(ctx, error)
     show(_table(plan, resolved, subject, tokens))
-    if resolved is not None and subject is not None:
-        _show_plans(ctx, resolved, subject, recipe)
+    if plans is not None and plans.rows:
+        click.echo()
+        show(plans)
     for line in _cost_lines(resolved, subject, tokens):
         click.echo(line)
     for note in (*plan.notes, *(resolved.notes if resolved is not None else ())):
         click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
-
-
-def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe: str | None) -> None:
-    """The formats of each layer's GEMMs, if a switch or ``recipe`` sets any."""
-    from numscope.cli.plans import table_of
-    from numscope.config.plan import PLAN_SWITCHES
-
-    if recipe is None and not any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
-        return
-    try:
-        table = table_of(resolved, subject, recipe)
-    except UsageError as error:
-        refuse(ctx, error)
-        return
-    if table.rows:
-        click.echo()
-        show(table)
 
 
 def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
@@ -106,10 +94,9 @@ def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
         return plan_of(file, features)[0]
     except UsageError as error:
         refuse(ctx, error)
-        raise  # for type checkers: refuse does not return
 
 
-def refuse(ctx: click.Context, error: UsageError) -> None:
+def refuse(ctx: click.Context, error: UsageError) -> NoReturn:
     """End the command and print an error's lines unchanged: each names its file."""
     click.echo(str(error), err=True)
     ctx.exit(WRONG)

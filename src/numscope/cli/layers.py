@@ -36,7 +36,6 @@ def layers(ctx: click.Context, subject: str, file: str | None, containers: bool,
         found = subject_of(subject).layers
     except UsageError as error:
         refuse(ctx, error)
-        return
     _show(found, plan, containers)
     if plan is not None:
         try:

@@ -13,7 +13,7 @@ from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, FIELDS, SUMS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, by_name, quoted, reading
+from numscope.runs.query import RAW, by_name, extra_columns, quoted, reading
 from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
@@ -92,7 +92,7 @@ def group(
 def available(run: Run) -> tuple[str, ...]:
     """The statistics whose columns the run has."""
     columns = reading(run, lambda connection: set(_columns(connection)))
-    return tuple(name for name, s in STATISTICS.items() if _extra_columns(s) <= columns)
+    return tuple(name for name, s in STATISTICS.items() if extra_columns(s) <= columns)
 
 
 def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str]]:
@@ -135,7 +135,7 @@ def _merged(
     every_steps: int | None,
 ) -> list[MergedGroup]:
     columns = _columns(connection)
-    wanted = dict.fromkeys(name for s in stats for name in sorted(_extra_columns(s)) if name in columns)
+    wanted = dict.fromkeys(name for s in stats for name in sorted(extra_columns(s)) if name in columns)
     lists = [name for name in wanted if columns[name].endswith("[]")]
     numbers = [name for name in wanted if name not in lists]
     kind = "''" if by == EVERYTHING else "split_part(tensor, '[', 1)"
@@ -168,7 +168,7 @@ def _merged(
             counts, num_rows = by_group.get((place, kind, row["period"]), ([], 0))
             if num_rows == row["num_rows"]:
                 extras[name] = counts
-        values = {s.name: s.value(summary, extras) if _extra_columns(s) <= set(extras) else None for s in stats}
+        values = {s.name: s.value(summary, extras) if extra_columns(s) <= set(extras) else None for s in stats}
         groups.append(MergedGroup(place or kind, kind, row["first_step"], row["last_step"], row["num_rows"], summary, extras, values))
     return groups
 
@@ -196,14 +196,9 @@ def _columns(connection: DuckDBPyConnection) -> dict[str, str]:
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {RAW}").fetchall()}
 
 
-def _extra_columns(statistic: Statistic) -> set[str]:
-    extra = statistic.extra(())
-    return set() if extra is None else set(extra.columns)
-
-
 def lacking(groups: Iterable[MergedGroup]) -> list[str]:
     """The statistics that some group lacks because not all of its rows have their columns."""
     names: dict[str, None] = {}
     for one in groups:
-        names.update((name, None) for name in one.values if not _extra_columns(STATISTICS[name]) <= set(one.extras))
+        names.update((name, None) for name in one.values if not extra_columns(STATISTICS[name]) <= set(one.extras))
     return list(names)
