@@ -43,7 +43,7 @@ def connect(run: Run) -> DuckDBPyConnection:
     connection: DuckDBPyConnection = duckdb.connect(
         config={"autoinstall_known_extensions": False, "autoload_known_extensions": False, "python_enable_replacements": False}
     )
-    paths = [part.path for part in run.parts]
+    paths = run.paths
     patterns = [_no_pattern(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
@@ -110,7 +110,7 @@ def reading(run: Run, work: Callable[[DuckDBPyConnection], T]) -> T:
 
 
 def _is_there(run: Run) -> bool:
-    return all(os.path.exists(part.path) for part in run.parts)
+    return all(map(os.path.exists, run.paths))
 
 
 def derivable(columns: set[str]) -> dict[str, str]:
