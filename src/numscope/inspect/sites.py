@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.config.plan import Collect, PluginFeature, StatRequest
-from numscope.config.selection import block_of
+from numscope.config.selection import group_of
 from numscope.inspect.tally import Seen
 from numscope.plugins.guarded import Plugins
 from numscope.probe.entry import LayerSites
@@ -258,7 +257,7 @@ class Inspection:
         for collect in merging.values():
             groups: dict[tuple[str, str], list[Observation]] = {}
             for site, observation in observations:
-                group = group_of(str(collect.merge), site.layer)
+                group = group_of(str(collect.merge), site.layer.name, site.layer.cls)
                 if group is not None and any(c is collect for c in site.collects):
                     groups.setdefault((group, site.kind), []).append(observation)
             extras = list(dict.fromkeys(e for asked in collect.stats if (e := self._extra(asked)) is not None))
@@ -290,24 +289,6 @@ class Inspection:
             values=self.values([collect], summary, extras),
             mine=all(member.mine for member in members),
         )
-
-
-def group_of(merge: str, layer: Layer) -> str | None:
-    """The group that a layer belongs to; None: to none.
-
-    Args:
-        merge: ``layer``, ``type``, ``all``, or a regex: its groups' text names the group, without groups the text it finds.
-    """
-    if merge == "all":
-        return "all"
-    if merge == "layer":
-        return block_of(layer.name)
-    if merge == "type":
-        return layer.cls
-    found = re.search(merge, layer.name)
-    if found is None:
-        return None
-    return ".".join(g for g in found.groups() if g) or found.group()
 
 
 assert set(ON_MODULES) < set(TENSORS)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numscope.config.selection import block_of
+from numscope.config.selection import group_of
 from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, FIELDS, SUMS
@@ -98,22 +98,12 @@ def available(run: Run) -> tuple[str, ...]:
 def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str]]:
     """(layer, class, name of its group) of each layer that is in one."""
     layers = connection.execute(f"SELECT DISTINCT layer, cls FROM {RAW} ORDER BY ALL").fetchall()
-    namers: dict[str, Callable[[str, str], str]] = {
-        "layer": lambda layer, cls: block_of(layer),
-        "name": lambda layer, cls: layer,
-        "type": lambda layer, cls: cls,
-        "tensor": lambda layer, cls: "",
-        EVERYTHING: lambda layer, cls: EVERYTHING,
-    }
-    if by in namers:
-        return [(layer, cls, namers[by](layer, cls)) for layer, cls in layers]
     try:
-        pattern = re.compile(by)
+        found = [(layer, cls, place) for layer, cls in layers if (place := group_of(by, layer, cls)) is not None]
     except re.error as error:
         at = "" if error.pos is None else f" at position {error.pos}"
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex; as a regex: {error.msg}{at}.") from None
-    found = [(layer, cls, _name_of(match)) for layer, cls in layers if (match := pattern.search(layer))]
-    if not found:
+    if not found and by not in WAYS:
         hint = nearest(by, [*WAYS, *(layer for layer, _ in layers)], 3) or (f" Such as {layers[0][0]}." if layers else "")
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex found in the name of some layer of the run.{hint}")
     return found
@@ -121,10 +111,6 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
 
 # A site that one section wants merged over ranks and another one rank by rank has both kinds of rows: the merged ones hold it all.
 _ONCE = "QUALIFY ranks = max(ranks) OVER (PARTITION BY step, layer, tensor)"
-
-
-def _name_of(match: re.Match[str]) -> str:
-    return ".".join(part for part in match.groups() if part) or match.group()
 
 
 def _merged(

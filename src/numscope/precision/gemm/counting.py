@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from numscope.config.plan import StatRequest, Switch
-from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling
 from numscope.precision.gemm.state import LayerState
@@ -30,7 +27,8 @@ def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, 
         options = dict(stat.options)
         recipe = options.get("recipe")
         if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
-            of_operands.append(StatRequest(stat.label, f"operand_{_word_of(options)}{stat.statistic}"))
+            word = "columnwise_" if options.get("orientation") == "columnwise" else ""
+            of_operands.append(StatRequest(stat.label, f"operand_{word}{stat.statistic}"))
     on_paper = [StatRequest(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
 
@@ -66,7 +64,7 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     """
     gemms = _TAKERS[operand, orientation]
     first, second = (plan[gemm, operand] for gemm in gemms)
-    alike = first is not None and first == second and _is_alike(first, operand)
+    alike = first is not None and first == second and (is_same_both_ways(first) if operand == "weight" else first.scaling.kind == "tensor")
     if plan.high:  # an ``autocast`` in the forward may change that
         return gemms
     if operand == "weight" and alike:
@@ -74,11 +72,3 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     if orientation == "columnwise":
         return gemms if alike else gemms[:1]
     return gemms if operand == "gradient" or first is None else gemms[:1]
-
-
-def _word_of(options: Mapping[str, object]) -> str:
-    return "columnwise_" if options.get("orientation") == "columnwise" else ""
-
-
-def _is_alike(how: How, operand: str) -> bool:
-    return is_same_both_ways(how) if operand == "weight" else how.scaling.kind == "tensor"
