@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from numscope.cli.values import OUTPUT_FILE, Expected, Value, listed, real, whole_number
+from numscope.cli.values import Expected, Value, listed, output_file, real, whole_number
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -65,7 +65,7 @@ def _report(path: str) -> Mapping[str, Any]:
 _PHASES = Value("N,N…", lambda text: tuple(sorted({_phase(word.strip()) for word in text.split(",")})))
 _SIZES = listed("BYTES,…", _size, "comma-separated sizes from 8 bytes to 4G, such as 8,1M,64M")
 _BACKENDS = Value("|".join((*BACKENDS, ",".join(BACKENDS))), _backends, f"{', '.join(BACKENDS)} or both, comma-separated")
-_JSON = Value("FILE", lambda text: text if text == "-" else OUTPUT_FILE.convert(text, None, None))
+_JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 
 
 @click.group(

@@ -79,7 +79,8 @@ def listed(name: str, read: Callable[[str], Any], expected: str = "") -> Value:
     return Value(name, lambda text: tuple(read(word.strip()) for word in text.split(",")), expected)
 
 
-def _output_file(text: str) -> str:
+def output_file(text: str) -> str:
+    """The absolute path of a file to write."""
     path = os.path.abspath(text)
     if os.path.isdir(path):
         raise Expected("a file's path. It is a folder: add a file's name.")
@@ -96,5 +97,5 @@ def _output_folder(text: str) -> str:
 
 
 # Paths are absolute from here on: a script may change its folder.
-OUTPUT_FILE = Value("FILE", _output_file)  # its folder has to exist, so that a run does not end with an error
+OUTPUT_FILE = Value("FILE", output_file)  # its folder has to exist, so that a run does not end with an error
 OUTPUT_FOLDER = Value("DIR", _output_folder)  # created if missing
