@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 
 
-def lazy_names(package: str, homes: Mapping[str, str], namespace: dict[str, object]) -> Callable[[str], object]:
-    """A package's ``__getattr__``.
+def homes_of(file: str) -> dict[str, str]:
+    """The public names of a package, each with the module it comes from, by the stub beside its ``__init__.py``.
+
+    Args:
+        file: the package's ``__file__``.
+    """
+    with open(f"{os.path.splitext(file)[0]}.pyi", encoding="utf-8") as stub:
+        imports = [node for node in ast.parse(stub.read()).body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+def lazy_names(package: str, file: str, namespace: dict[str, object]) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """A package's ``__getattr__``, ``__dir__`` and ``__all__``.
 
     Args:
         package: its ``__name__``.
-        homes: public name → the module it comes from.
-        namespace: the package's ``globals()``: a name stays there once it was fetched.
+        file: its ``__file__``.
+        namespace: its ``globals()``: a name stays there once it was fetched.
     """
+    homes = homes_of(file)
 
     def fetch(name: str) -> object:
         if name in homes:
@@ -28,4 +42,4 @@ def lazy_names(package: str, homes: Mapping[str, str], namespace: dict[str, obje
             hint = f".{near}" if near else f", expected one of {', '.join(sorted(homes))}"
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
-    return fetch
+    return fetch, lambda: sorted(homes), sorted(homes)

@@ -128,9 +128,9 @@ def test_tensor_that_two_sections_read_at_one_step_counts_once() -> None:
     [
         ([Schedule(5)], range(5)),
         ([Schedule(4), Schedule(6)], range(12)),
-        ([Schedule(4, 100), Schedule(6, 0, 200)], range(201, 213)),
-        ([Schedule(5, 10, 19)], range(10, 20)),
-        ([Schedule(5, start_end_list=((0, 3), (7, 9)))], range(10)),
+        ([Schedule(4, ((100, None),)), Schedule(6, ((0, 200),))], range(201, 213)),
+        ([Schedule(5, ((10, 19),))], range(10, 20)),
+        ([Schedule(5, ((0, 3), (7, 9)))], range(10)),
         ([], range(0)),
     ],
 )

@@ -36,6 +36,7 @@ def refusal(*words: str, **environ: str) -> str:
             ["--baseline", "absent.json"],
             "numscope doctor: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
         ),
+        (["--json", "."], "numscope doctor: --json: got '.', expected a file's path. It is a folder: add a file's name."),
         (["--quik"], "numscope doctor: got '--quik', expected one of --backend, "),
         (["explian", "x"], "numscope doctor: got 'explian', expected one of explain."),
     ],

@@ -156,3 +156,14 @@ def test_config_is_checked_without_torch(folder: Path) -> None:
     (folder / "bare.py").write_text("import sys\nprint('torch' in sys.modules)\n")
     done = run("--config", "stats.yaml", "bare.py", cwd=folder)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_relative_paths_are_those_of_the_command_line_though_the_script_changes_its_folder(folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    script = (folder / "train.py").read_text()
+    (folder / "train.py").write_text(f"import os\nos.chdir('elsewhere')\n{script}")
+    words = ("--config", "stats.yaml", "--log-dir", "logs", "--json", "found.json")
+    done = python("-m", "numscope", "run", *words, "train.py", "bad", cwd=folder)
+    assert done.returncode == 3, done.stderr
+    assert not any((folder / "elsewhere").iterdir())
+    assert (folder / "found.json").is_file() and (folder / "logs" / "debug_statistics_logs").is_dir()

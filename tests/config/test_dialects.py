@@ -11,7 +11,7 @@ import yaml
 
 from numscope.config import load
 from numscope.config.dialects import CANONICAL, FEATURES, KEYS, LAYER_KEYS
-from numscope.config.plan import Asked, Collect, Plan
+from numscope.config.plan import Collect, Plan, StatRequest
 from numscope.config.schedule import Schedule
 from numscope.config.schema import FP8_STATS, Layers, Statistics
 from numscope.config.selection import Selection
@@ -21,8 +21,8 @@ DOCUMENT = sorted((HERE / "document").glob("*.yaml"))
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "te-debug-module.md"
 
 
-def asked(*labels: str, **canonical: str) -> tuple[Asked, ...]:
-    return tuple(Asked(label, canonical.get(label, label)) for label in labels)
+def asked(*labels: str, **canonical: str) -> tuple[StatRequest, ...]:
+    return tuple(StatRequest(label, canonical.get(label, label)) for label in labels)
 
 
 def section(**features: Any) -> Plan:
@@ -43,7 +43,7 @@ def test_example_of_the_document_loads_as_it_stands(path: Path) -> None:
 
 def test_documents_statistics_example_means_what_it_says() -> None:
     plan = load(HERE / "document" / "statistics_collection.yaml")
-    schedule, tensors = Schedule(100, 1000, 5000), ("activation", "gradient", "weight")
+    schedule, tensors = Schedule(100, ((1000, 5000),)), ("activation", "gradient", "weight")
     generic = asked("min", "max", "mean", "std", "l1_norm", "l2_norm", std="sample_std")
     high = asked("cur_amax", "dynamic_range")
     assert plan.collects == (
@@ -83,8 +83,8 @@ def test_upstream_names_mean_the_same() -> None:
     upstream = section(transformer_engine={"LogTensorStats": {**settings, "stats": ["std"]}}).collects
     document = section(transformer_engine={"collect_tensor_stats": {**settings, "type": ["std"]}}).collects
     assert [(c.schedule, c.tensors, c.stats) for c in upstream] == [(c.schedule, c.tensors, c.stats) for c in document]
-    assert upstream[0].stats == (Asked("std", "sample_std"),)
-    assert section(statistics={**settings, "stats": ["std"]}).collects[0].stats == (Asked("std", "std"),)
+    assert upstream[0].stats == (StatRequest("std", "sample_std"),)
+    assert section(statistics={**settings, "stats": ["std"]}).collects[0].stats == (StatRequest("std", "std"),)
 
 
 def test_upstream_tensors_struct_is_a_collection_an_entry() -> None:
@@ -114,13 +114,13 @@ def test_upstream_tensors_struct_is_a_collection_an_entry() -> None:
     )
     assert [(c.tensors, c.stats, c.schedule) for c in plan.collects] == [
         (("activation",), asked("max"), Schedule(10)),
-        (("gradient", "dgrad"), asked("mean", "min"), Schedule(start_end_list=((0, 20), (80, None)))),
+        (("gradient", "dgrad"), asked("mean", "min"), Schedule(spans=((0, 20), (80, None)))),
     ]
     assert plan.collects[0].selection == Selection(names=("fc1", "fc2"))
     assert plan.switches[0].settings["stats"] == (
-        Asked("underflows%", "underflows_pct"),
-        Asked("mxfp8_mse", "mse", (("recipe", "mxfp8"),)),
-        Asked(
+        StatRequest("underflows%", "underflows_pct"),
+        StatRequest("mxfp8_mse", "mse", (("recipe", "mxfp8"),)),
+        StatRequest(
             "fp8_current_scaling_underflows%_columnwise",
             "underflows_pct",
             (("recipe", "fp8_current_scaling"), ("orientation", "columnwise")),
@@ -180,11 +180,11 @@ def test_blockwise_options_default_by_tensor() -> None:
     name = "max_blockwise_dynamic_range"
     stats = ["max", name, {name: {"block_size": 16, "max_over_orientations": False}}]
     weight, gradient = section(statistics={"enabled": True, "stats": stats, "tensors": ["weight", "gradient", "activation"]}).collects
-    fixed = Asked(f"{name}_block_size_16_dims_1", name, (("block_size", 16), ("dims", 1), ("max_over_orientations", False)))
+    fixed = StatRequest(f"{name}_block_size_16_dims_1", name, (("block_size", 16), ("dims", 1), ("max_over_orientations", False)))
     assert (weight.tensors, gradient.tensors) == (("weight", "activation"), ("gradient",))
     both = (("block_size", 32), ("dims", 1), ("max_over_orientations", True))
-    assert weight.stats == (Asked("max", "max"), Asked(name, name, both), fixed)
-    assert gradient.stats[1] == Asked(name, name, (*both[:2], ("max_over_orientations", False)))
+    assert weight.stats == (StatRequest("max", "max"), StatRequest(name, name, both), fixed)
+    assert gradient.stats[1] == StatRequest(name, name, (*both[:2], ("max_over_orientations", False)))
 
 
 def test_own_grammar_in_full() -> None:

@@ -39,7 +39,7 @@ class Collector:
 
     def see(self, key: str, tensor: Any, kind: Any) -> None:
         try:
-            local, groups = self.reducer.place(tensor, kind, key.partition("|")[0])
+            local, groups = self.reducer.places.of(tensor, kind, key.partition("|")[0])
         except Refused as refused:
             self.refused[key] = str(refused)
             return

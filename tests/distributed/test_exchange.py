@@ -25,7 +25,7 @@ from tests.distributed.wholes import MLP
 def of_all_ranks() -> tuple[Reducer, Any]:
     model = nn.Linear(2, 2)
     reducer = Reducer(model, model, "test")
-    reducer.set_group(dist.group.WORLD)
+    reducer.places.set_group(dist.group.WORLD)
     return reducer, dist.group.WORLD
 
 
@@ -139,7 +139,7 @@ def leaving(rank: int, step_of_failure: int) -> Any:
     found = []
     for step in range(4):
         if rank == 1 and step == step_of_failure:
-            reducer.leave()
+            reducer.leaving = True
             reducer.reduce([item._replace(key="news")])
             break
         found.append(reducer.reduce([item])[0])
@@ -164,14 +164,14 @@ def alone(rank: int, how: str) -> Any:
             return []
         reducer = Reducer(model, wrapper, f"config-{rank}" if how == "other" else "config")
         if how == "group":
-            reducer.set_group(other := dist.new_group([0, 1]))
+            reducer.places.set_group(other := dist.new_group([0, 1]))
             assert other is not None
             if rank == 1:
-                reducer.set_group(None)
+                reducer.places.set_group(None)
         found = []
         for _ in range(3):
-            item = Item("a", reducer.default_groups("data"), summarize(torch.ones(rank + 1), Groups.ALL).to_row())
-            weight = Item("w", reducer.default_groups("parameter"), item.row)
+            item = Item("a", reducer.places.default("data"), summarize(torch.ones(rank + 1), Groups.ALL).to_row())
+            weight = Item("w", reducer.places.default("parameter"), item.row)
             found.append([(r.ranks, r.row[0], r.writes) for r in reducer.reduce([item, weight])])
         return found
     finally:
@@ -227,6 +227,6 @@ def test_process_by_itself_merges_nothing() -> None:
     reducer = Reducer(model, model, "test")
     row = summarize(torch.ones(3), Groups.ALL).to_row()
     tensor = torch.ones(2)
-    local, groups = reducer.place(tensor, "data")
+    local, groups = reducer.places.of(tensor, "data")
     assert local is tensor and groups == ()
     assert reducer.reduce([Item("a", groups, row, [2.0], [True])]) == [Reduced("a", row, [2.0], 1, True)]

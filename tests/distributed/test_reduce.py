@@ -247,8 +247,8 @@ def user_groups(rank: int) -> Any:
     collector = Collector(model)
     low, high = dist.new_group([0, 1]), dist.new_group([2, 3])
     odd = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
-    collector.reducer.set_group(low if rank < 2 else high)
-    collector.reducer.set_group(odd, "down")
+    collector.reducer.places.set_group(low if rank < 2 else high)
+    collector.reducer.places.set_group(odd, "down")
     return train(collector, wrapper, batches(rank))
 
 
@@ -270,7 +270,7 @@ def group_of_all_under_tensor_parallelism(rank: int) -> Any:
 
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))["tp"]
     collector = Collector(nn.Linear(2, 2))
-    collector.reducer.set_group(dist.group.WORLD)
+    collector.reducer.places.set_group(dist.group.WORLD)
     data = torch.arange(6.0).reshape(2, 3) + 10 * (rank // 2)
     collector.see("sharded|output", distribute_tensor(data, mesh, [Shard(0)], src_data_rank=None), "data")
     collector.see("same|output", distribute_tensor(data, mesh, [Replicate()], src_data_rank=None), "data")
@@ -331,7 +331,7 @@ def uneven_experts(rank: int) -> Any:
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     dp, tp = mesh.get_group("dp"), mesh.get_group("tp")
     reducer = Reducer(nn.Linear(2, 2), nn.Linear(2, 2), "test")
-    reducer._places.adopt([dp, tp])  # as the parameters' mesh would make it know them
+    reducer.places.adopt([dp, tp])  # as the parameters' mesh would make it know them
     items = [Item("expert", (tp, dp), summarize(torch.tensor([1.0 + rank])).to_row())] if rank in (0, 3) else []
     return [reducer.reduce(items) for _ in range(2)]
 
@@ -357,7 +357,7 @@ def stages(rank: int) -> Any:
     steps = []
     for given in (None, everyone):
         if given is not None:
-            collector.reducer.set_group(given)
+            collector.reducer.places.set_group(given)
         [x] = batches(rank % 2, count=1)
         if rank >= 2:
             dist.recv(x := torch.empty(3, 4), src=rank - 2)

@@ -23,7 +23,6 @@ import nvdlfw_inspect.api as debug_api
 import numscope
 from numscope.config.schedule import Schedule
 from numscope.integrations.transformer_engine import collecting, feature_dirs, findings
-from numscope.integrations.transformer_engine.settings import next_step
 from numscope.records.errors import NonFiniteError, UsageError
 from tests.distributed.ranks import RankPool
 
@@ -180,13 +179,13 @@ def test_layers_are_asked_for_tensors_on_schedule_alone(begin: Any, monkeypatch:
     ("schedule", "after", "step"),
     [
         (Schedule(), 3, 4),
-        (Schedule(freq=5, start_step=7), 0, 10),
-        (Schedule(freq=5, end_step=9), 5, None),
-        (Schedule(freq=2, start_end_list=((0, 3), (7, None))), 2, 8),
+        (Schedule(5, ((7, None),)), 0, 10),
+        (Schedule(5, ((0, 9),)), 5, None),
+        (Schedule(2, ((0, 3), (7, None))), 2, 8),
     ],
 )
 def test_next_step_is_the_first_active_one(schedule: Schedule, after: int, step: int | None) -> None:
-    assert next_step(schedule, after) == step
+    assert schedule.next(after) == step
     assert step == next((s for s in range(after + 1, 100) if schedule.active(s)), None)
 
 

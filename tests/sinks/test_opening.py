@@ -16,8 +16,8 @@ from numscope.records.observation import Observation
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import BaseLogger, Logger
-from numscope.sinks.opening import describe_layers, open_sinks
-from numscope.sinks.protocol import LayerSink, Sink
+from numscope.sinks.opening import open_sinks
+from numscope.sinks.protocol import Sink
 from tests.sinks.seen import observation
 
 
@@ -105,10 +105,9 @@ def test_logger_needs_log_scalar_alone() -> None:
 def test_sink_of_ones_own_gets_observations() -> None:
     held = Held()
     assert isinstance(held, Sink)
-    assert not isinstance(held, LayerSink)
     sinks = open_sinks(log_dir=None, rank=0, loggers=[held], run={})
     seen = observation(max=1.0)
-    describe_layers(sinks, [{"name": "fc1"}])  # it does not want to know
+    sinks[0].describe([{"name": "fc1"}])  # it does not want to know
     sinks[0].write([seen])
     sinks[0].close()
     assert held.seen == [seen]

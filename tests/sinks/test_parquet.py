@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Observation
-from numscope.sinks.opening import describe_layers, open_sinks
+from numscope.sinks.opening import open_sinks
 from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.runfolder import RunFolder, without_secrets
 from numscope.summary.state import Summary
@@ -128,7 +128,8 @@ def test_run_json_says_what_ran(tmp_path: Path) -> None:
     import torch
 
     sinks = open_sinks(log_dir=tmp_path, rank=0, text=False, run={"config": "layers: all", "world_size": 2})
-    describe_layers(sinks, [{"name": "fc1", "cls": "Linear", "weights": ("weight",)}])
+    for sink in sinks:
+        sink.describe([{"name": "fc1", "cls": "Linear", "weights": ("weight",)}])
     (attempt,) = json.loads((tmp_path / "run.json").read_text())["attempts"]
     assert attempt["config"] == "layers: all"
     assert attempt["versions"]["torch"] == str(torch.__version__)

@@ -31,7 +31,7 @@ LAYOUT = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16
 
 
 @dataclass(frozen=True)
-class Asked:
+class StatRequest:
     statistic: str
     options: tuple[tuple[str, object], ...] = ()
 
@@ -49,7 +49,7 @@ def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Sum
 
 
 def value(name: str, tensor: Tensor, dynamics: list[float] | None = None) -> Value:
-    return formula_of(Asked(name))(*numbers_of(tensor, dynamics))
+    return formula_of(StatRequest(name))(*numbers_of(tensor, dynamics))
 
 
 def outliers() -> Tensor:
@@ -131,7 +131,7 @@ def test_block_options_choose_their_column() -> None:
         ((("block_size", 16), ("dims", 2)), 15.0),
         ((("max_over_orientations", False),), 0.0),
     ):
-        asked = Asked("max_blockwise_dynamic_range", options)
+        asked = StatRequest("max_blockwise_dynamic_range", options)
         extra = extra_of(asked)
         assert extra is not None
         layout = Layout([extra])
@@ -162,7 +162,7 @@ def test_weight_dynamics_are_ratios_to_the_weight() -> None:
 @pytest.mark.parametrize("tensor", [torch.empty(0), torch.zeros(3), torch.full((3,), math.nan)], ids=["empty", "zeros", "nan"])
 def test_what_is_undefined_is_absent_never_an_error(tensor: Tensor) -> None:
     numbers = numbers_of(tensor)
-    values = {name: formula_of(Asked(name))(*numbers) for name in STATISTICS}
+    values = {name: formula_of(StatRequest(name))(*numbers) for name in STATISTICS}
     assert values["grad_weight_ratio"] is values["lost_updates_pct"] is values["skewness"] is values["e4m3_sqnr_db"] is None
     assert not any(isinstance(x, float) and not math.isfinite(x) for x in values.values())
 
@@ -171,7 +171,7 @@ def test_extras_that_were_not_collected_give_nothing() -> None:
     summary = summarize(outliers())
     for name, statistic in STATISTICS.items():
         if statistic.extra(()) is not None:
-            assert formula_of(Asked(name))(summary, {}) is None
+            assert formula_of(StatRequest(name))(summary, {}) is None
 
 
 # ---- the table
@@ -190,7 +190,11 @@ def test_the_table_holds_what_configurations_may_ask_for() -> None:
 
 
 def test_what_a_statistic_needs_beside_the_summary_is_named() -> None:
-    assert [extra_of(Asked(name)) for name in ("e4m3_mse", "mean", "exponent_histogram")] == [format_extra("e4m3"), None, EXPONENTS]
+    assert [extra_of(StatRequest(name)) for name in ("e4m3_mse", "mean", "exponent_histogram")] == [
+        format_extra("e4m3"),
+        None,
+        EXPONENTS,
+    ]
 
 
 def test_an_unknown_statistic_suggests_the_nearest() -> None:
@@ -204,7 +208,7 @@ def test_an_unknown_option_suggests_the_nearest() -> None:
         r"Did you mean 'block_size'\?$"
     )
     with pytest.raises(UsageError, match=message):
-        extra_of(Asked("max_blockwise_dynamic_range", (("blocksize", 16),)))
+        extra_of(StatRequest("max_blockwise_dynamic_range", (("blocksize", 16),)))
 
 
 def test_the_table_is_there_without_torch() -> None:
@@ -242,7 +246,7 @@ def test_sql_gives_the_value(name: str) -> None:
         summary, extras = numbers_of(tensor, dynamics)
         row = [getattr(summary, field) for field in FIELDS] + list(extras.values())
         database.execute(f"INSERT INTO stats VALUES ({', '.join('?' * len(row))})", row)
-        expected.append(formula_of(Asked(name))(summary, extras))
+        expected.append(formula_of(StatRequest(name))(summary, extras))
     got = [row[0] for row in database.execute(f"SELECT {STATISTICS[name].sql} FROM stats").fetchall()]
     for label, theirs, mine in zip(ROWS, got, expected, strict=True):
         if mine is None or isinstance(mine, list):

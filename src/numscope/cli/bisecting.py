@@ -10,6 +10,7 @@ from typing import Any
 
 from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
 from numscope.precision.search.drift import drift, noise
+from numscope.precision.search.kept import SECTION, section, sections, text_of
 from numscope.precision.search.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
 from numscope.records.files import write_atomically
 
@@ -40,9 +41,8 @@ class BisectionTask:
 
     def about(self) -> dict[str, Any]:
         """The settings that runs must share to be comparable."""
-        command = [self.script.target, *self.script.args]
         return {
-            "command": command,
+            "command": [self.script.target, *self.script.args],
             "launch": list(self.script.launcher),
             "recipe": self.recipe,
             "config": dict(self.base),
@@ -111,7 +111,6 @@ class Bisection:
         self._told: list[Mapping[str, Any]] = []
         self._num_units = 0
         self._used: set[str] = set()  # trials of this search, including those taken from an earlier one
-        self._fresh: set[str] = set()
 
     def run(self) -> BisectionVerdict:
         """
@@ -168,6 +167,7 @@ class Bisection:
         )
 
     def _cures(self, kept: frozenset[Unit]) -> bool:
+        is_known = self._book.known(_key(kept)) is not None
         outcome = self._trial(_key(kept), lambda place: self._kept_spec(place, kept), may_fail=True)
         away = self._drifts[kept] = drift(outcome.losses, self._reference)
         good = abs(away) <= self._tolerance
@@ -180,7 +180,7 @@ class Bisection:
                 "seconds": outcome.seconds,
             }
         )
-        took = f"{outcome.seconds:.1f} s" if _key(kept) in self._fresh else "from before"
+        took = f"{outcome.seconds:.1f} s" if not is_known else "from before"
         what = f"{len(kept)} of {self._num_units} high"
         self._say(f"run {len(self._used)} of {self._task.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
         return good
@@ -191,37 +191,30 @@ class Bisection:
         Args:
             may_fail: a run that ends before its first step has an empty outcome: a script may stop on purpose when it diverges.
         """
-        known = self._book.known(key)
-        if known is None:
+
+        def run(place: Path) -> Outcome:
             if len(self._used) >= self._task.runs:
                 raise OutOfBudget
-            self._fresh.add(key)
+            try:
+                return run_trial(self._task.script, spec(place), place)
+            except TrialFailed:
+                if may_fail:
+                    return Outcome(())
+                raise
 
-            def run(place: Path) -> Outcome:
-                try:
-                    return run_trial(self._task.script, spec(place), place)
-                except TrialFailed:
-                    if may_fail:
-                        return Outcome(())
-                    raise
-
-            known = self._book.get(key, run)
+        outcome = self._book.get(key, run)
         self._used.add(key)
-        return known
+        return outcome
 
     def _reference_spec(self, place: Path) -> Spec:
         """A run that converts nothing and keeps what the script converts in high precision, or a run without the script's autocast."""
         task = self._task
         if task.recipe == AUTOCAST:
             return Spec(str(place), autocast=False, seed=task.seed, steps=task.steps)
-        layers = {"layer_name_regex_pattern": ".*"}
-        everything = {"enabled": True, "layers": layers, "transformer_engine": {"disable_fp8_layer": {"enabled": True}}}
-        config = self._write(place, {"high_precision": everything}, "the run in high precision")
+        config = self._write(place, {SECTION: section(".*", {"disable_fp8_layer": {"enabled": True}})}, "the run in high precision")
         return Spec(str(place), config=config, seed=task.seed, steps=task.steps)
 
     def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
-        from numscope.precision.search.kept import sections
-
         task = self._task
         order = {layer: number for number, layer in enumerate(self._low.layers)}
         units = sorted(kept, key=lambda unit: (order[unit[0]], unit[1]))
@@ -231,8 +224,6 @@ class Bisection:
 
     @staticmethod
     def _write(place: Path, tree: Mapping[str, Any], head: str) -> str:
-        from numscope.precision.search.kept import text_of
-
         path = place.with_suffix(".yaml")
         write_atomically(path, text_of(tree, [head]))
         return str(path)

@@ -9,8 +9,9 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status, hide_our_frames, print_stop, print_uncaught
 from numscope.scope.coverage import Watched
 
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
 _SPAWN = "torch.multiprocessing.spawn"
 
 
-class ChildWatch(Protocol):
+class ChildWatch(Watch):
     """The watch inside a child process."""
-
-    def arm(self) -> None: ...
-
-    def finish(self, error: BaseException | None) -> int | None: ...
 
     def tell(self, stop: BaseException | None, *, raised: bool) -> None:
         """Say how the child ended: ``stop`` is numscope's own error, ``raised`` whether the parent gets it as an exception."""

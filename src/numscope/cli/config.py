@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from numscope.cli.tables import plain_table
-from numscope.cli.values import WholeNumber
+from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.config.plan import Collect, Custom, Plan, Switch
+    from numscope.config.plan import Collect, Plan, PluginFeature, Switch
     from numscope.config.schedule import Schedule
     from numscope.config.selection import Selection
     from numscope.records.layer import Layer
@@ -50,7 +50,7 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
     "--model", metavar="MODEL_OR_RUN", help="Where the layers come from: package.module:function, a transformers checkpoint, a run."
 )
 @click.option(
-    "--tokens", type=WholeNumber(1), metavar="N", help="Tokens per step and rank, to compute the sizes of activations and gradients."
+    "--tokens", type=whole_number(1), metavar="N", help="Tokens per step and rank, to compute the sizes of activations and gradients."
 )
 @click.option("--recipe", metavar="NAME", help="Recipe of the model's GEMMs unless a switch changes it (as converted, else delayed).")
 @FEATURES
@@ -60,42 +60,30 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
     also the formats of each layer's GEMMs.
     """
     plan = load(ctx, file, features)
-    subject, resolved = None, None
+    subject, resolved, plans = None, None, None
     try:
         if recipe is not None and model is None:
             raise UsageError("--recipe: given without --model, expected a model whose GEMMs use it. Add --model MODEL_OR_RUN.")
         if model is not None:
+            from numscope.cli.plans import table_of
             from numscope.cli.subject import subject_of
             from numscope.config import resolve
+            from numscope.config.plan import PLAN_SWITCHES
 
             subject = subject_of(model)
             resolved = resolve(plan, subject.layers)
+            if recipe is not None or any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
+                plans = table_of(resolved, subject, recipe)
     except UsageError as error:
         refuse(ctx, error)
     show(_table(plan, resolved, subject, tokens))
-    if resolved is not None and subject is not None:
-        _show_plans(ctx, resolved, subject, recipe)
+    if plans is not None and plans.rows:
+        click.echo()
+        show(plans)
     for line in _cost_lines(resolved, subject, tokens):
         click.echo(line)
     for note in (*plan.notes, *(resolved.notes if resolved is not None else ())):
         click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
-
-
-def _show_plans(ctx: click.Context, resolved: Resolved, subject: Subject, recipe: str | None) -> None:
-    """The formats of each layer's GEMMs, if a switch or ``recipe`` sets any."""
-    from numscope.cli.plans import table_of
-    from numscope.config.plan import PLAN_SWITCHES
-
-    if recipe is None and not any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
-        return
-    try:
-        table = table_of(resolved, subject, recipe)
-    except UsageError as error:
-        refuse(ctx, error)
-        return
-    if table.rows:
-        click.echo()
-        show(table)
 
 
 def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
@@ -106,10 +94,9 @@ def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
         return plan_of(file, features)[0]
     except UsageError as error:
         refuse(ctx, error)
-        raise  # for type checkers: refuse does not return
 
 
-def refuse(ctx: click.Context, error: UsageError) -> None:
+def refuse(ctx: click.Context, error: UsageError) -> NoReturn:
     """End the command and print an error's lines unchanged: each names its file."""
     click.echo(str(error), err=True)
     ctx.exit(WRONG)
@@ -133,9 +120,9 @@ def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, token
     from numscope.config.plan import Collect, Switch
 
     table = plain_table("section", "feature", "layers", "tensors", "statistics", "steps", "reads per scheduled step")
-    parts: list[tuple[Collect | Switch | Custom, Sequence[Layer] | None]]
+    parts: list[tuple[Collect | Switch | PluginFeature, Sequence[Layer] | None]]
     if resolved is None:
-        parts = [*((one, None) for one in plan.collects), *((one, None) for one in plan.switches), *((one, None) for one in plan.customs)]
+        parts = [(one, None) for one in plan.parts]
     else:
         parts = [*resolved.collects, *resolved.switches, *resolved.customs]
     for part, layers in parts:
@@ -232,10 +219,9 @@ def words_of(selection: Selection) -> str:
 def steps_of(schedule: Schedule) -> str:
     """A schedule in words."""
     every = "every step" if schedule.freq == 1 else f"every {schedule.freq}"
-    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
-    if spans == ((0, None),):
+    if schedule.spans == ((0, None),):
         return every
-    return f"{every}, {', '.join(f'from {first}' if last is None else f'{first} to {last}' for first, last in spans)}"
+    return f"{every}, {', '.join(f'from {first}' if last is None else f'{first} to {last}' for first, last in schedule.spans)}"
 
 
 def _names(names: list[str], most: int = 3) -> str:

@@ -62,7 +62,7 @@ def average_cost(parts: Sequence[tuple[Collect, Sequence[Layer]]], subject: Subj
 
 def window(schedules: Iterable[Schedule]) -> range:
     """The steps over which a plan's reads are averaged."""
-    spans = [span for one in schedules for span in one.start_end_list or ((one.start_step, one.end_step),)]
+    spans = [span for one in schedules for span in one.spans]
     endless = [first for first, last in spans if last is None]
     if not endless:
         first = min((first for first, _ in spans), default=0)

@@ -6,19 +6,10 @@ import json
 
 import click
 
-from numscope.cli.values import Real, WholeNumber
+from numscope.cli.values import listed, real, whole_number
 from numscope.records.errors import UsageError
 
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
-
-
-class Names(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """Names separated by commas."""
-
-    name = "NAME,NAME…"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        return tuple(word.strip() for word in str(value).split(",")) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
 
 
 @click.command(options_metavar="[options]", short_help="Find where two runs, or two steps, begin to differ.")
@@ -27,11 +18,11 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 @click.option("--noise", multiple=True, metavar="RUN", help="A run that should equal A: their differences are noise. Repeatable.")
 @click.option(
     "--tolerance",
-    type=Real("a number between 0 and 1, such as 1e-3", 0, 1),
+    type=real("a number between 0 and 1, such as 1e-3", 0, 1),
     help="For all statistics, in place of what the runs' dtypes round; beside --noise, the least.",
 )
-@click.option("--stats", type=Names(), help="Statistics to compare (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
-@click.option("--top", type=WholeNumber(), default=10, metavar="N", help="Number of modules to list (10).")
+@click.option("--stats", type=listed("NAME,NAME…", str), help="Statistics to compare (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
+@click.option("--top", type=whole_number(), default=10, metavar="N", help="Number of modules to list (10).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, top: int, as_json: bool) -> int:
     """Compare the statistics of two runs over their common steps (A and B are run folders), or of two steps (both are RUN:STEP).

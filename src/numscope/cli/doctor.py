@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from numscope.cli.values import OutputFile, Real, WholeNumber, _Value
+from numscope.cli.values import Expected, Value, listed, output_file, real, whole_number
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -24,73 +24,48 @@ LABELS = [phase.label for phase in Phase]
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class Phases(_Value):
-    """Phases by number or name, comma-separated."""
-
-    name = "N,N…"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Phase, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = {word: phase for phase in Phase for word in (phase.label, str(phase.value))}
-        found = []
-        for word in str(value).split(","):
-            if word.strip() not in names:
-                known = ", ".join(f"{phase.value} ({phase.label})" for phase in Phase)
-                self.fail(f"got {word!r}, expected one of {known}.{nearest(word, LABELS)}", param, ctx)
-            found.append(names[word.strip()])
-        return tuple(sorted(set(found)))
+def _phase(word: str) -> Phase:
+    names = {name: phase for phase in Phase for name in (phase.label, str(phase.value))}
+    if word not in names:
+        known = ", ".join(f"{phase.value} ({phase.label})" for phase in Phase)
+        raise Expected(f"one of {known}.{nearest(word, LABELS)}")
+    return names[word]
 
 
-class Sizes(_Value):
-    """Numbers of bytes, comma-separated, with units of 1024."""
-
-    name = "BYTES,…"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        found = []
-        for word in str(value).split(","):
-            match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", word.strip().lower())
-            if match is None or not 8 <= int(match[1]) * _UNITS[match[2]] <= 4 << 30:
-                self.refuse(value, "comma-separated sizes from 8 bytes to 4G, such as 8,1M,64M", param, ctx)
-            found.append(int(match[1]) * _UNITS[match[2]])
-        return tuple(found)
+def _size(word: str) -> int:
+    """Bytes, with units of 1024."""
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", word.lower())
+    if match is None or not 8 <= int(match[1]) * _UNITS[match[2]] <= 4 << 30:
+        raise ValueError
+    return int(match[1]) * _UNITS[match[2]]
 
 
-class Backends(_Value):
-    """Backends of torch.distributed, comma-separated."""
-
-    name = "|".join((*BACKENDS, ",".join(BACKENDS)))
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        words = str(value).split(",") if value else []
-        for word in words:
-            if word not in BACKENDS:
-                self.refuse(value, f"{', '.join(BACKENDS)} or both, comma-separated", param, ctx)
-        return ",".join(words)
+def _backends(text: str) -> str:
+    if not {*text.split(",")} <= {*BACKENDS}:
+        raise ValueError
+    return text
 
 
-class JsonFile(_Value):
+def _report(path: str) -> Mapping[str, Any]:
     """An earlier JSON report."""
+    rule = "a file written by numscope doctor --json."
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Expected(f"{rule} {error.strerror}.") from None
+    except ValueError as error:
+        raise Expected(f"{rule} It is not JSON: {error}.") from None
+    if not isinstance(report, dict):
+        raise Expected(f"{rule} It does not contain a JSON object.")
+    if not isinstance(report.get("measured"), dict):
+        raise Expected(f'{rule} It does not contain "measured".')
+    return report
 
-    name = "FILE"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
-        if isinstance(value, Mapping):
-            return value
-        try:
-            report = json.loads(Path(str(value)).read_text(encoding="utf-8"))
-        except OSError as error:
-            self.refuse(value, f"a file written by numscope doctor --json. {error.strerror}", param, ctx)
-        except ValueError as error:
-            self.refuse(value, f"a file written by numscope doctor --json. It is not JSON: {error}", param, ctx)
-        if not isinstance(report, dict):
-            self.refuse(value, "a file written by numscope doctor --json. It does not contain a JSON object", param, ctx)
-        if not isinstance(report.get("measured"), dict):
-            self.refuse(value, 'a file written by numscope doctor --json. It does not contain "measured"', param, ctx)
-        return report
+_PHASES = Value("N,N…", lambda text: tuple(sorted({_phase(word.strip()) for word in text.split(",")})))
+_SIZES = listed("BYTES,…", _size, "comma-separated sizes from 8 bytes to 4G, such as 8,1M,64M")
+_BACKENDS = Value("|".join((*BACKENDS, ",".join(BACKENDS))), _backends, f"{', '.join(BACKENDS)} or both, comma-separated")
+_JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 
 
 @click.group(
@@ -100,25 +75,25 @@ class JsonFile(_Value):
     short_help="Find the rank, host or link that is broken.",
 )
 @click.option("--quick", is_flag=True, help="Use the smallest sizes, fewer links and no compute phase.")
-@click.option("--phases", type=Phases(), help=f"Run only these, by number or name, and the phases they need: {', '.join(LABELS)}.")
+@click.option("--phases", type=_PHASES, help=f"Run only these, by number or name, and the phases they need: {', '.join(LABELS)}.")
 @click.option(
     "--deadline",
     "deadline_s",
-    type=Real(f"seconds, at least {LEAST_DEADLINE_S:g}", LEAST_DEADLINE_S),
+    type=real(f"seconds, at least {LEAST_DEADLINE_S:g}", LEAST_DEADLINE_S),
     help=f"Seconds for the whole examination ({DEFAULT.deadline_s:g}).",
 )
-@click.option("--timeout-scale", type=Real("a factor, at least 0.01", 0.01), help="Factor on every time limit: 2 for a slow network.")
+@click.option("--timeout-scale", type=real("a factor, at least 0.01", 0.01), help="Factor on every time limit: 2 for a slow network.")
 @click.option("--ifname", metavar="NAME", help="The network interface to use, such as eth0.")
-@click.option("--backend", type=Backends(), help="Backends of torch.distributed (gloo, and nccl if there are GPUs).")
-@click.option("--sizes", type=Sizes(), help="Payload sizes between ranks (8,1M,64M).")
-@click.option("--json", "json_path", type=OutputFile(), help="Write the report to this file as JSON; - for standard output.")
-@click.option("--baseline", type=JsonFile(), help="Compare with this earlier report (--json).")
+@click.option("--backend", type=_BACKENDS, help="Backends of torch.distributed (gloo, and nccl if there are GPUs).")
+@click.option("--sizes", type=_SIZES, help="Payload sizes between ranks (8,1M,64M).")
+@click.option("--json", "json_path", type=_JSON, help="Write the report to this file as JSON; - for standard output.")
+@click.option("--baseline", type=Value("FILE", _report), help="Compare with this earlier report (--json).")
 @click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
-@click.option("--nproc", type=WholeNumber(), help="Ranks to start on this node (one per GPU, else 2).")
-@click.option("--nnodes", type=WholeNumber(), help="Number of nodes; run this command on each, with the same --endpoint.")
+@click.option("--nproc", type=whole_number(), help="Ranks to start on this node (one per GPU, else 2).")
+@click.option("--nnodes", type=whole_number(), help="Number of nodes; run this command on each, with the same --endpoint.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
-@click.option("--node-rank", type=WholeNumber(), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
+@click.option("--node-rank", type=whole_number(), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -159,7 +134,7 @@ def doctor(
 
 @doctor.command(short_help="Explain logs of NCCL and torchrun, and flight-recorder dumps.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--json", "json_path", type=OutputFile(), help="Write the findings to this file as JSON; - for standard output.")
+@click.option("--json", "json_path", type=_JSON, help="Write the findings to this file as JSON; - for standard output.")
 @click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 def explain(paths: tuple[str, ...], json_path: str | None, strict: bool, redact: bool) -> Callable[[], NoReturn]:

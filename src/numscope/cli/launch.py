@@ -15,7 +15,7 @@ import sys
 import types
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from numscope.cli.elastic import tell_torchrun
 from numscope.cli.gone import LastHandler
@@ -32,14 +32,15 @@ class Target:
     is_module: bool = False
 
 
-class Watch(Protocol):
-    """What stands guard while the script runs."""
+class Watch:
+    """What stands guard while the script runs; this one does nothing."""
 
     def arm(self) -> None:
         """Called when all is ready for the script's first line."""
 
     def status_of(self, error: BaseException) -> int | None:
         """The status that the watch's own error ends the process with; None for an error of the script's."""
+        return exit_status(error)
 
     def finish(self, error: BaseException | None) -> int | None:
         """Called once the script has ended, in the process that armed, with what ended it if it did not fall off its end.
@@ -48,13 +49,16 @@ class Watch(Protocol):
 
         Raises: the watch's own error for what it finds so late.
         """
+        return None
 
     @property
     def finding(self) -> Finding | None:
         """The first bad value that was found in this process."""
+        return None
 
     def last_words(self) -> str:
         """A line to print when all else has been said; "" for none."""
+        return ""
 
 
 def launch(target: Target, watch: Watch) -> NoReturn:

@@ -11,7 +11,7 @@ from numscope.cli.tables import plain_table
 from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from numscope.config.plan import Collect, Custom, Plan, Switch
+    from numscope.config.plan import Plan
     from numscope.records.layer import Layer
 
 
@@ -36,7 +36,6 @@ def layers(ctx: click.Context, subject: str, file: str | None, containers: bool,
         found = subject_of(subject).layers
     except UsageError as error:
         refuse(ctx, error)
-        return
     _show(found, plan, containers)
     if plan is not None:
         try:
@@ -51,8 +50,7 @@ def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
 
     from numscope.config.selection import number_of
 
-    parts: list[Collect | Switch | Custom] = [] if plan is None else [*plan.collects, *plan.switches, *plan.customs]
-    selections = dict.fromkeys((part.section, part.selection) for part in parts)
+    selections = dict.fromkeys((part.section, part.selection) for part in (plan.parts if plan is not None else ()))
     table = plain_table("number", "name", "class", *(["selected by"] if plan is not None else []))
     shown = chosen = 0
     for layer in layers:

@@ -41,7 +41,7 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
     usual = recipe_of(recipe or DEFAULT_RECIPE, "--recipe").plan()
     switches = by_layer(resolved.switches)
     schedules = {switch.schedule for found in switches.values() for switch in found}
-    steps, repeats = _steps(schedules), any(one.freq > 1 and _is_endless(one) for one in schedules)
+    steps, repeats = _steps(schedules), any(one.freq > 1 and (None in (last for _, last in one.spans)) for one in schedules)
     last = steps.stop - len(window(schedules | {Schedule()}))  # from here on the plans repeat
     known: dict[tuple[object, ...], list[tuple[Phase, list[tuple[int, int]]]]] = {}  # by equal switches
     table = plain_table("layer", "class", "steps", *GEMMS)
@@ -61,11 +61,6 @@ def _steps(schedules: set[Schedule]) -> range:
     """From the first step until everything that changes has changed, and each period has come twice."""
     steps = window(schedules | {Schedule()})
     return range(0, max(steps.stop + 1, 2 * len(steps) + steps.start))
-
-
-def _is_endless(schedule: Schedule) -> bool:
-    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
-    return any(last is None for _, last in spans)
 
 
 def _gemm(plan: LayerPlan, gemm: str, results: Mapping[str, How]) -> str:

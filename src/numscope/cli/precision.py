@@ -13,7 +13,7 @@ import click
 
 from numscope.cli.preparing import recipe_option
 from numscope.cli.trial import trial
-from numscope.cli.values import OutputFile, Real, WholeNumber
+from numscope.cli.values import OUTPUT_FILE, real, whole_number
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
@@ -37,7 +37,7 @@ _LAUNCH = click.option(
     "--launch", metavar="WORDS", help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".'
 )
 _SEED = click.option(
-    "--seed", type=WholeNumber(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
+    "--seed", type=whole_number(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
 )
 _TARGET = click.argument("target", metavar="train.py | -m module")
 _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGSâ€¦")
@@ -48,12 +48,12 @@ _ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGSâ€
 
 @precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
 @_MODULE
-@click.option("--steps", type=WholeNumber(1), default=8, metavar="N", help="Training steps to measure (8).")
+@click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
-@click.option("--min-sqnr", type=Real("decibels, such as 20", -200, 200), metavar="DB", help="Lowest signal-to-noise ratio of a cast (20).")
-@click.option("--max-saturated", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
-@click.option("--max-flushed", type=Real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may flush to zero (5).")
-@click.option("--output", type=OutputFile(), default="advise.yaml", help="Where to write the YAML (advise.yaml).")
+@click.option("--min-sqnr", type=real("decibels, such as 20", -200, 200), metavar="DB", help="Lowest signal-to-noise ratio of a cast (20).")
+@click.option("--max-saturated", type=real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
+@click.option("--max-flushed", type=real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may flush to zero (5).")
+@click.option("--output", type=OUTPUT_FILE, default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_LAUNCH
 @_SEED
@@ -79,6 +79,7 @@ def advise(
     Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
     from numscope.precision.search.advise import Limits, advice_of, merged
+    from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
 
     if recipe == AUTOCAST:
@@ -91,25 +92,20 @@ def advise(
         _note(f"{target}: measuring {steps} steps")
         try:
             found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
+            if found.status:
+                _note(f"{target}: {found.length(steps)}")
+            if broken := [part["failed"] for part in found.numbers if part["failed"]]:
+                raise TrialFailed(f"{target}: measuring failed: {broken[0]}.")
+            if not any(part["layers"] for part in found.numbers):
+                raise TrialFailed(f"{target}: its models called no linear layer.")
+            advice = advice_of(merged(found.numbers), limits)
+            if not advice.num_gemms:
+                more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
+                raise TrialFailed(f"{target}: {recipe} could not be measured in {found.length(steps)}: {more}.")
         except TrialFailed as error:
             click.echo(f"numscope precision advise: {error}", err=True)
             return NO_ANSWER
-    if found.status:
-        _note(f"{target}: {found.length(steps)}")
-    broken = [part["failed"] for part in found.numbers if part["failed"]]
-    if broken or not found.numbers or not any(part["layers"] for part in found.numbers):
-        why = f"measuring failed: {broken[0]}" if broken else "its models called no linear layer"
-        click.echo(f"numscope precision advise: {target}: {why}.", err=True)
-        return NO_ANSWER
-    advice = advice_of(merged(found.numbers), limits)
-    if not advice.num_gemms:
-        why = f"{recipe} could not be measured in {found.length(steps)}"
-        more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
-        click.echo(f"numscope precision advise: {target}: {why}: {more}.", err=True)
-        return NO_ANSWER
     if advice.high:
-        from numscope.precision.search.kept import sections, text_of
-
         head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
     from numscope.cli.precision_text import advice_document, advice_lines, advice_table
@@ -129,19 +125,19 @@ def advise(
 @_MODULE
 @click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML); its switches are kept.")
 @recipe_option("Recipe of the linear layers (delayed); autocast: the script's own autocast is the low precision.", "delayed")
-@click.option("--steps", type=WholeNumber(1), default=50, metavar="N", help="Training steps of each run (50).")
-@click.option("--runs", type=WholeNumber(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
+@click.option("--steps", type=whole_number(1), default=50, metavar="N", help="Training steps of each run (50).")
+@click.option("--runs", type=whole_number(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
 @click.option(
     "--tolerance",
-    type=Real("a number from 0, such as 0.01", 0),
+    type=real("a number from 0, such as 0.01", 0),
     default=0.01,
     metavar="X",
     help="Harmless drift of the loss (0.01).",
 )
-@click.option("--repeats", type=WholeNumber(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
+@click.option("--repeats", type=whole_number(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
 @click.option(
     "--output",
-    type=OutputFile(),
+    type=OUTPUT_FILE,
     default="bisect.yaml",
     help="Where to write the YAML (bisect.yaml); the runs are kept in a folder next to it.",
 )
@@ -176,6 +172,7 @@ def bisect(
     """
     from numscope.cli.bisecting import Bisection, BisectionTask
     from numscope.cli.precision_text import verdict_head, verdict_lines
+    from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import Book, TrialFailed
 
     base = _base(config, features)
@@ -196,8 +193,6 @@ def bisect(
         _note(f"stopped; the finished runs are in {folder}: the same command continues with them")
         raise
     if verdict.units:
-        from numscope.precision.search.kept import sections, text_of
-
         write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, task)))
     if as_json:
         click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numscope.cli.values import OneOf
+from numscope.cli.values import one_of
 from numscope.precision.search.trials import AUTOCAST
 from numscope.records.errors import UsageError
 
@@ -30,7 +30,7 @@ RECIPES = (
 
 def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """The option ``--recipe``."""
-    return click.option("--recipe", type=OneOf(*RECIPES, AUTOCAST), default=default, metavar="NAME", help=text)
+    return click.option("--recipe", type=one_of(*RECIPES, AUTOCAST), default=default, metavar="NAME", help=text)
 
 
 def preparation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,13 +12,14 @@ import click
 from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import recipe_option
 from numscope.cli.torchwatch import TorchWatch
-from numscope.cli.values import Batches, OneOf, OutputFile, OutputFolder, WholeNumber
+from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
 from numscope.config.environment import switched_on
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
 from numscope.records.errors import UsageError
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
+BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, such as 149,150")
 OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 
 
@@ -32,17 +34,17 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @recipe_option("Convert the models' linear layers to fp8 or fp4, by this recipe; autocast: keep the layers that --config names out of it.")
 @click.option(
     "--on-nonfinite",
-    type=OneOf(*ON_NONFINITE, OFF),
+    type=one_of(*ON_NONFINITE, OFF),
     metavar="|".join((*ON_NONFINITE, OFF)),
     help="Stop at a nan or inf that escapes (raise, the default), note it (warn), or collect statistics alone (off).",
 )
 @click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
-@click.option("--trace", type=Batches(), metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
-@click.option("--abort-after", type=WholeNumber(), help="Stop after this batch, counted from 0.")
-@click.option("--frames", type=WholeNumber(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
-@click.option("--max-scaler-skips", type=WholeNumber(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
-@click.option("--json", type=OutputFile(), help="Write the findings to this file, for other programs.")
-@click.option("--log-dir", type=OutputFolder(), help="Keep the run's records in this folder.")
+@click.option("--trace", type=BATCHES, metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
+@click.option("--abort-after", type=whole_number(), help="Stop after this batch, counted from 0.")
+@click.option("--frames", type=whole_number(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
+@click.option("--max-scaler-skips", type=whole_number(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
+@click.option("--json", type=OUTPUT_FILE, help="Write the findings to this file, for other programs.")
+@click.option("--log-dir", type=OUTPUT_FOLDER, help="Keep the run's records in this folder.")
 @click.argument("target", metavar="train.py | -m module")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
 def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> Callable[[], None]:
@@ -58,8 +60,11 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
 
     Exit status: the script's own; 3 when numscope stopped it at a non-finite value; 2 for wrong usage.
     """
-    given = {name: value for name, value in options.items() if value is not None and value != ()}
-    _add_switched(given)
+    try:
+        switched = switched_on() or {}
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
+    given = {**switched, **{name: value for name, value in options.items() if value is not None and value != ()}}
     recipe = given.pop("recipe", None)
     if given.get("on_nonfinite") == OFF:
         if "config" not in given and recipe is None:
@@ -68,7 +73,7 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
             )
         given["on_nonfinite"] = None
     try:
-        watch = TorchWatch(WatchOptions(**given), recipe)
+        watch = TorchWatch(WatchOptions(**_absolute(given)), recipe)
     except UsageError as error:  # "frames: got 0, …" about the option --frames
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
@@ -78,15 +83,10 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
     return partial(launch, Target(target, args, is_module), watch)
 
 
-def _add_switched(given: dict[str, Any]) -> None:
-    """What NV_DEBUG_TOOL_… variables ask for, where no option of the same says otherwise."""
-    try:
-        switched = switched_on()
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None
-    if switched is not None:
-        found = {"config": switched.config, "log_dir": switched.log_dir}
-        given.update({name: value for name, value in found.items() if value is not None and name not in given})
+def _absolute(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with absolute paths: the watch reads and writes these files after the script may have changed its folder."""
+    paths: dict[str, Any] = {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}
+    return {**given, **paths, "features": tuple(map(os.path.abspath, given.get("features", ())))}
 
 
 def _check(config: str, features: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from numscope.cli.values import WholeNumber
+from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 
@@ -27,7 +27,7 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 )
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all available.")
 @click.option("--steps", metavar="A-B", help="Only steps A to B, inclusive; also A-, -B or A.")
-@click.option("--every-steps", type=WholeNumber(1), metavar="N", help="Merge every N steps separately; 1: each step.")
+@click.option("--every-steps", type=whole_number(1), metavar="N", help="Merge every N steps separately; 1: each step.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.argument("run", metavar="RUN")
@@ -51,7 +51,9 @@ def stats(
     numscope stats runs/a --by '.*(fc1|fc2)' --stats mean,std,kurtosis --steps 100-199
     """
     try:
-        columns, rows = _result(run, sql, by, names, steps, every_steps, as_json, as_csv)
+        if as_json and as_csv:
+            raise UsageError("--csv: given with --json, expected one of them.")
+        columns, rows = _result(run, sql, by, names, steps, every_steps)
     except UsageError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
@@ -63,17 +65,8 @@ def stats(
 
 
 def _result(
-    given: str,
-    sql: str | None,
-    by: str | None,
-    names: str | None,
-    steps: str | None,
-    every_steps: int | None,
-    as_json: bool,
-    as_csv: bool,
+    given: str, sql: str | None, by: str | None, names: str | None, steps: str | None, every_steps: int | None
 ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-    if as_json and as_csv:
-        raise UsageError("--csv: given with --json, expected one of them.")
     if sql is not None and by is not None:
         raise UsageError("--by: given with SQL, expected one of them.")
     if by is None:
@@ -88,10 +81,7 @@ def _result(
         click.echo(f"numscope stats: {name} is not a complete Parquet file and is ignored.", err=True)
     if by is not None:
         return _grouped(run, by, names, _bounds(steps), every_steps)
-    if sql is not None:
-        found = ask(run, sql)
-        return found.columns, found.rows
-    found = ask(run, _OVERVIEW)
+    found = ask(run, _OVERVIEW if sql is None else sql)
     return found.columns, found.rows
 
 

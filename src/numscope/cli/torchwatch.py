@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from numscope.cli.child import Told
+from numscope.cli.child import ChildWatch, Told
 from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
 from numscope.cli.last_line import count, last_line
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numscope.scope.autowatch import AutoWatch
 
 
-class TorchWatch:
+class TorchWatch(ChildWatch):
     """Watches every model of this process, from the moment the script has imported torch.
 
     Args:
@@ -70,7 +70,7 @@ class TorchWatch:
 
     def status_of(self, error: BaseException) -> int | None:
         """The status that numscope's own error ends the process with, also one that a child process has raised; None for another error."""
-        status = exit_status(error)
+        status = super().status_of(error)
         if status is None and hasattr(error, "error_pid"):  # torch.multiprocessing.ProcessException
             return next((told.status for told in self._children.told() if told.status), None)
         return status

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.import_hook import when_imported
-from numscope.cli.launch import Target, launch
+from numscope.cli.launch import Target, Watch, launch
 from numscope.cli.preparing import preparation
-from numscope.cli.uncaught import exit_status
 from numscope.precision.search.trials import AUTOCAST, Spec
-from numscope.records.finding import Finding
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from numscope.precision.gemm.state import LayerState
     from numscope.precision.search.losses import LossRecorder
     from numscope.precision.search.what_if import WhatIf
+    from numscope.records.layer import Layer
 
 _SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
 
@@ -33,7 +34,7 @@ class TrialOver(SystemExit):
     """The steps are over. ``except Exception`` does not stop it."""
 
 
-class TrialWatch:
+class TrialWatch(Watch):
     """Seeds, converts, records, and ends the script after its steps."""
 
     def __init__(self, spec: Spec) -> None:
@@ -55,21 +56,11 @@ class TrialWatch:
             when_imported("numpy", lambda: sys.modules["numpy"].random.seed(seed))
         when_imported("torch", self._enter)
 
-    @property
-    def finding(self) -> Finding | None:
-        return None
-
-    def status_of(self, error: BaseException) -> int | None:
-        return exit_status(error)
-
     def finish(self, error: BaseException | None) -> int | None:
         self._open.close()
         if self._losses is not None:
             self._write()
         return None
-
-    def last_words(self) -> str:
-        return ""
 
     # ---- in the script's process, once torch is there
 
@@ -95,17 +86,12 @@ class TrialWatch:
             on_nonfinite=None, config=spec.config, features=spec.features, default_logging=False, log_dir=f"{spec.result}.logs"
         )
         if spec.what_if:
-            from numscope.precision.casting.delayed import History
             from numscope.precision.gemm.recipes import DelayedScaling, recipe_of
             from numscope.precision.search.what_if import WhatIf
 
             recipe = recipe_of(spec.recipe)
             delayed = recipe if isinstance(recipe, DelayedScaling) else DelayedScaling()
-
-            def history(how: Any, device: Any) -> History:
-                return delayed.history(how, device)
-
-            self._what_if = WhatIf(recipe.plan(), history)
+            self._what_if = WhatIf(recipe.plan(), delayed.history)
             self._open.callback(self._what_if.close)
         self._open.enter_context(AutoWatch(options, prepare=self._met))
         self._losses = LossRecorder(self._step_over)
@@ -126,10 +112,11 @@ class TrialWatch:
             os._exit(1)
         if not self._layers and not self._what_if:
             self._layers = self._low_layers()
-        if step == 0:
-            self._count_casts()
-        if step < _SUSPECT_STEPS:
-            self._suspects = self._shares()
+        if self._what_if is None and self._spec.recipe != AUTOCAST:
+            if step == 0:
+                self._count_casts()
+            if step < _SUSPECT_STEPS:
+                self._suspects = self._shares()
         if step + 1 >= self._spec.steps or not (math.isfinite(loss) or self._what_if):
             self._over = True
             self._write()
@@ -137,54 +124,45 @@ class TrialWatch:
 
     # ---- what is told
 
+    def _states(self) -> Iterator[tuple[Layer, nn.Module, LayerState | None]]:
+        """Each layer of the models, with its state if it is converted."""
+        from numscope.precision.gemm.state import state_of
+        from numscope.probe.layer_names import layers_of
+
+        for model in self._models:
+            for module, layer in layers_of(model).items():
+                yield layer, module, state_of(module)
+
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.gemm.states import states
         from numscope.precision.search.kept import WHOLE
-        from numscope.probe.layer_names import layers_of
         from numscope.records.layer import GEMMS
 
         found: dict[str, tuple[str, ...]] = {}
-        for model in self._models:
-            converted = states(model)
-            for module, layer in layers_of(model).items():
-                if module in converted:
-                    low = tuple(gemm for gemm in GEMMS if not converted[module].plan.is_high(gemm))
-                    if low:
-                        found.setdefault(layer.name, low)
-                elif self._spec.recipe == AUTOCAST and layer.weights and "forward" not in module.__dict__:
-                    found.setdefault(layer.name, (WHOLE,))
+        for layer, module, state in self._states():
+            if state is not None:
+                low = tuple(gemm for gemm in GEMMS if not state.plan.is_high(gemm))
+                if low:
+                    found.setdefault(layer.name, low)
+            elif self._spec.recipe == AUTOCAST and layer.weights and "forward" not in module.__dict__:
+                found.setdefault(layer.name, (WHOLE,))
         return found
 
     def _count_casts(self) -> None:
         """Let converted layers count what their casts clip and flush, where nobody does so already."""
-        if self._what_if is not None or self._spec.recipe == AUTOCAST:
-            return
-        import torch
-
         from numscope.precision.casting.cast import empty_cells
         from numscope.precision.gemm.plan import OPERANDS
-        from numscope.precision.gemm.states import states
 
-        for model in self._models:
-            for module, state in states(model).items():
-                if state.cells is None:
-                    device = next((p.device for p in module.parameters()), torch.device("cpu"))
-                    state.cells = {key: empty_cells(device) for key in OPERANDS}
+        for _, _, state in self._states():
+            if state is not None and state.cells is None:
+                state.cells = {key: empty_cells(state.device()) for key in OPERANDS}
 
     def _shares(self) -> dict[str, float]:
-        if self._what_if is not None or self._spec.recipe == AUTOCAST:
-            return {}
-        from numscope.precision.gemm.states import states
-        from numscope.probe.layer_names import layers_of
-
+        """By layer, the share of elements that its casts clip and flush."""
         shares: dict[str, float] = {}
-        for model in self._models:
-            converted = states(model)
-            for module, layer in layers_of(model).items():
-                if module not in converted:
-                    continue
-                told = [cells.tolist() for cells in (converted[module].cells or {}).values()]
+        for layer, _, state in self._states():
+            if state is not None:
+                told = [cells.tolist() for cells in (state.cells or {}).values()]
                 shares[layer.name] = max(((one[1] + one[2]) / one[0] for one in told if one[0]), default=0.0)
         return shares
 

@@ -2,106 +2,100 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import NoReturn
+import os
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from numscope.records.words import nearest
 
 
-class _Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """A type of values with errors of one form."""
-
-    def refuse(self, value: object, expected: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
-        self.fail(f"got {str(value)!r}, expected {expected}.", param, ctx)
+class Expected(ValueError):
+    """What is expected in place of a value, as the end of a sentence, with its full stop."""
 
 
-class Batches(_Value):
-    """Batch numbers, counted from 0, with commas in between."""
+class Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A value that a function reads from a word.
 
-    name = "N,N…"
+    Args:
+        name: stands for the value in the help.
+        read: raises ``Expected``, or another ValueError in place of ``Expected(f"{expected}.")``.
+        expected: what a value has to be.
+    """
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def __init__(self, name: str, read: Callable[[str], Any], expected: str = "") -> None:
+        self.name = name
+        self._read = read
+        self._expected = expected
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # an option's default
+            return value
         try:
-            return tuple(int(word) for word in str(value).split(","))
-        except ValueError:
-            self.refuse(value, "batch numbers from 0 with commas in between, such as 149,150", param, ctx)
+            return self._read(value)
+        except ValueError as error:
+            expected = str(error) if isinstance(error, Expected) else f"{self._expected}."
+        return self.fail(f"got {value!r}, expected {expected}", param, ctx)
 
 
-class OneOf(_Value):
-    """One of a few words."""
-
-    name = "WORD"
-
-    def __init__(self, *words: str) -> None:
-        self._words = words
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in self._words:
-            words = ", ".join(map(repr, self._words))
-            self.fail(f"got {str(value)!r}, expected one of {words}.{nearest(value, self._words)}", param, ctx)
-        return str(value)
-
-
-class WholeNumber(_Value):
+def whole_number(least: int | None = None) -> Value:
     """A whole number, at least ``least`` if given."""
 
-    name = "N"
-
-    def __init__(self, least: int | None = None) -> None:
-        self._least = least
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(str(value))
-        except ValueError:
-            self.refuse(value, "a whole number", param, ctx)
-        if self._least is not None and number < self._least:
-            self.refuse(value, f"a whole number of at least {self._least}", param, ctx)
+    def read(text: str) -> int:
+        number = int(text)
+        if least is not None and number < least:
+            raise Expected(f"a whole number of at least {least}.")
         return number
 
+    return Value("N", read, "a whole number")
 
-class Real(_Value):
-    """A number within bounds; ``what`` describes it."""
 
-    name = "X"
+def real(what: str, least: float, most: float = float("inf")) -> Value:
+    """A finite number within bounds; ``what`` describes it."""
 
-    def __init__(self, what: str, least: float, most: float = sys.float_info.max) -> None:
-        self._what, self._least, self._most = what, least, most
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            number = float(str(value))
-        except ValueError:
-            number = float("nan")
-        if not self._least <= number <= self._most:
-            self.refuse(value, self._what, param, ctx)
+    def read(text: str) -> float:
+        number = float(text)
+        if not least <= number <= most or number == float("inf"):
+            raise ValueError
         return number
 
-
-class OutputFile(_Value):
-    """A file to write; its folder must exist, so that the run does not end with an error."""
-
-    name = "FILE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        path = Path(str(value))
-        if path.is_dir():
-            self.refuse(value, "a file's path. It is a folder: add a file's name", param, ctx)
-        if not path.absolute().parent.is_dir():
-            self.refuse(value, f"a file in a folder that exists. Make {str(path.parent)!r} first", param, ctx)
-        return str(path)
+    return Value("X", read, what)
 
 
-class OutputFolder(_Value):
-    """A folder to write into; it is created if missing."""
+def one_of(*words: str) -> Value:
+    """One of a few words."""
 
-    name = "DIR"
+    def read(text: str) -> str:
+        if text not in words:
+            raise Expected(f"one of {', '.join(map(repr, words))}.{nearest(text, words)}")
+        return text
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        path = Path(str(value))
-        if path.exists() and not path.is_dir():
-            self.refuse(value, "a folder, or a path where one can be created. It is a file", param, ctx)
-        return str(path)
+    return Value("WORD", read)
+
+
+def listed(name: str, read: Callable[[str], Any], expected: str = "") -> Value:
+    """Values with commas in between, each read on its own."""
+    return Value(name, lambda text: tuple(read(word.strip()) for word in text.split(",")), expected)
+
+
+def output_file(text: str) -> str:
+    """The absolute path of a file to write."""
+    path = os.path.abspath(text)
+    if os.path.isdir(path):
+        raise Expected("a file's path. It is a folder: add a file's name.")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise Expected(f"a file in a folder that exists. Make {os.path.dirname(text)!r} first.")
+    return path
+
+
+def _output_folder(text: str) -> str:
+    path = os.path.abspath(text)
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise Expected("a folder, or a path where one can be created. It is a file.")
+    return path
+
+
+# Paths are absolute from here on: a script may change its folder.
+OUTPUT_FILE = Value("FILE", output_file)  # its folder has to exist, so that a run does not end with an error
+OUTPUT_FOLDER = Value("DIR", _output_folder)  # created if missing

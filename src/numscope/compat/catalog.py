@@ -10,8 +10,7 @@ from numscope.config.dialects import FEATURES
 from numscope.config.loading import PARTS
 from numscope.config.schema import Plugged
 from numscope.plugins.registry import CustomFeature
-from numscope.records.errors import UsageError
-from numscope.records.words import nearest
+from numscope.records.checks import check_one_of
 
 if TYPE_CHECKING:
     from numscope.compat.debug_session import Session
@@ -35,8 +34,7 @@ def explained(features: str | Sequence[str] | None, session: Session | None) -> 
         return f'Name a feature, several, or "all": {", ".join(known)}.'
     names = known if features == "all" else [features] if isinstance(features, str) else list(features)
     for name in names:
-        if name not in known:
-            raise UsageError(f"explain_features: got {name!r}, expected one of {', '.join(known)}.{nearest(str(name), known)}")
+        check_one_of("explain_features", name, known)
     customs = _customs(session)
     return "\n\n".join(_of_custom(customs[name]) if name in customs else _of_own(name) for name in names)
 

@@ -14,11 +14,12 @@ from torch.optim import Optimizer
 
 from numscope.compat.given import GivenTensors, Scalar
 from numscope.config.options import WatchOptions
-from numscope.distributed.agree import rank, spread
+from numscope.distributed.agree import among, rank
 from numscope.inspect.inspector import Inspector
 from numscope.inspect.recorder import Recorder
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
+from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
 from numscope.scope.autowatch import AutoWatch
 from numscope.scope.scope import Scope
@@ -67,6 +68,7 @@ class Session(optimizer_probe.StepListener):
         if config is not None and config != "":
             watching = WatchOptions.of(config=config, log_dir=os.fspath(log_dir), on_nonfinite=None, **options)
             self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file)
+            self._groups = self.recorder.groups
             self._given = GivenTensors(self.recorder)
             self._watch = AutoWatch(watching, recorder=self.recorder)
             self._watch.elsewhere = self._given.unmatched
@@ -100,8 +102,7 @@ class Session(optimizer_probe.StepListener):
 
     def begin_at(self, step: int) -> None:
         """Number the step at work: a run goes on from a checkpoint."""
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise UsageError(f"training step: got {step!r}, expected a whole number of at least 0.")
+        check_whole("training step", step, 0)
         self._step_number = step
         self._number()
 
@@ -151,17 +152,14 @@ class Session(optimizer_probe.StepListener):
         if self._given is None or self.recorder is None:
             return {}
         step = self.step_number if iteration is None else iteration
-        found = self._given.log(
-            layer, tensor_name, tensor, step=step, group=None if skip_reduction else group or self.group(layer) or _everybody(),
+        return self._given.log(
+            layer, tensor_name, tensor, step=step, group=None if skip_reduction else group or self.group(layer) or among(),
             write=not self._is_collected(layer, tensor_name),
         )  # fmt: skip
-        return found
 
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Merge over this process group: all layers, or one by name."""
         self._groups[layer] = group
-        if self.recorder is not None:
-            self.recorder.groups[layer] = group
         for inspector in self._inspectors():
             inspector.set_group(group, layer)
 
@@ -222,15 +220,6 @@ class Session(optimizer_probe.StepListener):
                 if not watch.scopes and not (self._given and self._given.unmatched):
                     self.recorder.say("no model was called: there are no statistics", logging.WARNING)
                 stack.callback(watch.finish)
-
-
-def _everybody() -> Any:
-    """All ranks, where there are others."""
-    if not spread():
-        return None
-    import torch.distributed as dist
-
-    return dist.group.WORLD
 
 
 _session: Session | None = None

@@ -13,8 +13,7 @@ from numscope.compat import debug_session as sessions
 from numscope.compat.catalog import explained, feature_names
 from numscope.compat.debug_session import Config
 from numscope.compat.given import Scalar
-from numscope.records.errors import UsageError
-from numscope.records.words import nearest
+from numscope.records.checks import check_one_of
 
 EXTENSIONS = ("transformer_engine",)
 
@@ -50,9 +49,7 @@ def initialize_debug(
     if isinstance(extensions, str):
         extensions = (extensions,)
     for place, extension in enumerate(extensions or ()):
-        if extension not in EXTENSIONS:
-            choices = ", ".join(EXTENSIONS)
-            raise UsageError(f"extensions[{place}]: got {extension!r}, expected one of {choices}.{nearest(str(extension), EXTENSIONS)}")
+        check_one_of(f"extensions[{place}]", extension, EXTENSIONS)
     sessions.begin(
         "initialize_debug",
         config,

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from numscope.config import resolve
-from numscope.distributed import agree
+from numscope.inspect.joining import Joined, joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.observation import TENSORS, Observation
-from numscope.records.words import nearest
-from numscope.summary.state import merge_rows
 
 
 class Scalar(float):
@@ -72,9 +70,7 @@ class GivenTensors:
 
         *Cost:* one pass over the tensor; on a device one sync; over a group one collective.
         """
-        if tensor_name not in TENSORS:
-            choices = ", ".join(TENSORS)
-            raise UsageError(f"tensor_name: got {tensor_name!r}, expected one of {choices}.{nearest(tensor_name, TENSORS)}")
+        check_one_of("tensor_name", tensor_name, TENSORS)
         if not isinstance(tensor, Tensor):
             raise UsageError(f"tensor: got {type(tensor).__name__}, expected a torch.Tensor.")
         inspection, tally = self._layers.get(layer) or self._find(layer)
@@ -91,7 +87,7 @@ class GivenTensors:
         if seen is None:
             self._recorder.say_once((layer, tensor_name), f"{layer}: its {tensor_name} has no numbers to read", logging.WARNING)
             return {}
-        observations = [*self._alone(inspection, site, seen, step, group)]
+        observations = self._observations(inspection, site, seen, step, group)
         if write:
             self._recorder.write(observations)
         return {
@@ -109,25 +105,12 @@ class GivenTensors:
         found = self._layers[name] = (inspection, Tally([site.layout for site in inspection.sites]))
         return found
 
-    def _alone(self, inspection: Inspection, site: Site, seen: Seen, step: int, group: Any) -> list[Observation]:
-        rank, found = self._recorder.rank, []
+    def _observations(self, inspection: Inspection, site: Site, seen: Seen, step: int, group: Any) -> list[Observation]:
+        found: dict[bool, Joined] = {}
         if inspection.collects_at(site, step, reduced=False):
-            found.append(inspection.observation(site, step, seen, "", rank, 1, True, {}, False))
+            found[False] = Joined(seen)
         if inspection.collects_at(site, step, reduced=True):
-            ranks, mine = 1, True
-            if group is not None:
-                seen, ranks, mine = _merged(site, seen, group)
-            found.append(inspection.observation(site, step, seen, "", rank, ranks, mine, {}, True))
-        return found
-
-
-def _merged(site: Site, seen: Seen, group: Any) -> tuple[Seen, int, bool]:
-    """The numbers of all ranks of a group, how many these are, and whether this is the one that writes. Each of them must come here."""
-    import torch.distributed as dist
-
-    parts = agree.gather([seen.row, seen.cells], group)
-    row, cells = parts[0]
-    for other_row, other_cells in parts[1:]:
-        row = merge_rows(row, other_row)
-        cells = site.layout.merge(cells, other_cells) if site.layout is not None else cells
-    return replace(seen, row=row, cells=cells), len(parts), dist.get_rank() == min(dist.get_process_group_ranks(group))
+            key = (site.layer.name, site.tensor)
+            found[True] = Joined(seen) if group is None else joined({key: (seen, site.layout)}, group)[key]
+        rank = self._recorder.rank
+        return [inspection.observation(site, step, o.seen, "", rank, o.ranks, o.mine, {}, reduced) for reduced, o in found.items()]

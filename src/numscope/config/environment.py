@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from numscope.records.errors import UsageError
 
@@ -13,24 +12,13 @@ CONFIG = "NV_DEBUG_TOOL_CONFIG"
 LOG_DIR = "NV_DEBUG_TOOL_LOG_DIR"
 
 
-@dataclass(frozen=True, slots=True)
-class Switched:
-    """What the environment asks for.
-
-    Args:
-        config: a configuration's path; None: the default run, which collects nothing.
-        log_dir: folder for logs; None: wherever they go without it.
-    """
-
-    config: str | None = None
-    log_dir: str | None = None
-
-
-def switched_on(environment: Mapping[str, str] | None = None) -> Switched | None:
-    """What the environment asks for; None where the debug tool is off, whatever the other variables say.
+def switched_on(environment: Mapping[str, str] | None = None) -> dict[str, str] | None:
+    """The options of a watch that the environment gives; None where the debug tool is off, whatever the other variables say.
 
     Args:
         environment: instead of this process's.
+
+    Returns: ``config``, without which the run collects nothing, and ``log_dir``, each if its variable is set.
 
     Raises: UsageError, where the switch is neither on nor off, or a path that was given is none.
     """
@@ -47,7 +35,7 @@ def switched_on(environment: Mapping[str, str] | None = None) -> Switched | None
         raise UsageError(f"{CONFIG}: got {config!r}, {found}, expected a YAML file's path. Leave it out for a run that collects nothing.")
     if log_dir is not None and os.path.exists(log_dir) and not os.path.isdir(log_dir):
         raise UsageError(f"{LOG_DIR}: got {log_dir!r}, a file, expected a folder's path.")
-    return Switched(config, log_dir)
+    return {name: value for name, value in (("config", config), ("log_dir", log_dir)) if value is not None}
 
 
 _served = False

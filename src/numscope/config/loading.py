@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from numscope.config.dialects import MISSING, Section, Written, below, translate, unknown
-from numscope.config.plan import Asked, Collect, Custom, Plan, Switch
+from numscope.config.plan import Collect, Plan, PluginFeature, StatRequest, Switch
 from numscope.config.reading import read
 from numscope.config.schedule import Schedule
 from numscope.config.schema import (
@@ -113,7 +113,7 @@ class _Builder:
         self._errors, self._statistics, self._plugged = errors, statistics, plugged
         self.collects: list[Collect] = []
         self.switches: list[Switch] = []
-        self.customs: list[Custom] = []
+        self.customs: list[PluginFeature] = []
         self.notes: list[str] = []
 
     def build(self, section: Section) -> None:
@@ -226,19 +226,19 @@ class _Builder:
             custom = self._plugged[written.feature]
             defaults = {key: setting.default for key, setting in custom.settings.items() if not setting.required}
             settings = {**defaults, **(part.model_extra or {})}
-            self.customs.append(Custom(name, written.feature, selection, schedule, part.tensors or custom.tensors, settings))
+            self.customs.append(PluginFeature(name, written.feature, selection, schedule, part.tensors or custom.tensors, settings))
         else:
             settings = {key: value for key, value in part if key not in _SCHEDULE}
             self.switches.append(Switch(name, written.feature, selection, schedule, settings))
             note = f"{written.path}: has no effect on layers that run in high precision"
-            on_paper_alone = all(dict(asked.options).get("recipe") for asked in settings.get("stats", [Asked("", "")]))
+            on_paper_alone = all(dict(asked.options).get("recipe") for asked in settings.get("stats", [StatRequest("", "")]))
             if written.feature not in ANYWHERE and not on_paper_alone and note not in self.notes:  # a struct is several parts
                 self.notes.append(note)
 
 
-def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[Asked, ...]]]:
+def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[StatRequest, ...]]]:
     """Tensors with the same statistics together; they differ where an option is left to the tensor."""
-    groups: dict[tuple[Asked, ...], list[str]] = {}
+    groups: dict[tuple[StatRequest, ...], list[str]] = {}
     for tensor in part.tensors:
         groups.setdefault(tuple(for_tensor(asked, tensor) for asked in part.stats), []).append(tensor)
     for stats, tensors in groups.items():
@@ -248,5 +248,5 @@ def _by_tensor(part: Statistics) -> Iterator[tuple[tuple[str, ...], tuple[Asked,
 def _schedule(part: Feature) -> Schedule:
     if not isinstance(part, Scheduled):
         return Schedule()
-    spans = tuple((first, None if last == -1 else last) for first, last in part.start_end_list or ())
-    return Schedule(part.freq, part.start_step or 0, None if part.end_step in (None, -1) else part.end_step, spans)
+    pairs = part.start_end_list or [[part.start_step or 0, -1 if part.end_step is None else part.end_step]]
+    return Schedule(part.freq, tuple((first, None if last == -1 else last) for first, last in pairs))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
@@ -61,20 +62,20 @@ class WatchOptions:
     first_step: int = 0
 
     def __post_init__(self) -> None:
-        _closed("level", self.level, LEVELS)
+        check_one_of("level", self.level, LEVELS, repr)
         if self.on_nonfinite is not None:
-            _closed("on_nonfinite", self.on_nonfinite, ON_NONFINITE)
-        _at_least("frames", self.frames, 1)
-        _at_least("max_scaler_skips", self.max_scaler_skips, 1)
-        _at_least("dead_steps", self.dead_steps, 1)
-        _at_least("first_step", self.first_step, 0)
+            check_one_of("on_nonfinite", self.on_nonfinite, ON_NONFINITE, repr)
+        check_whole("frames", self.frames, 1)
+        check_whole("max_scaler_skips", self.max_scaler_skips, 1)
+        check_whole("dead_steps", self.dead_steps, 1)
+        check_whole("first_step", self.first_step, 0)
         folder: object = self.log_dir
         if folder is not None:
             if not isinstance(folder, str | os.PathLike):
                 raise UsageError(f"log_dir: got {folder!r}, expected a folder's path.")
             object.__setattr__(self, "log_dir", os.fspath(folder))
         if self.abort_after is not None:
-            _at_least("abort_after", self.abort_after, 0)
+            check_whole("abort_after", self.abort_after, 0)
         for name in ("loggers", "features"):
             given: object = getattr(self, name)
             alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
@@ -88,7 +89,7 @@ class WatchOptions:
             raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")
         object.__setattr__(self, "trace", tuple(trace))
         for number in self.trace:
-            _at_least("trace", number, 0)
+            check_whole("trace", number, 0)
 
     @classmethod
     def of(cls, **given: Any) -> WatchOptions:
@@ -98,13 +99,3 @@ class WatchOptions:
             if name not in known:
                 raise UsageError(f"watch: got the argument {name!r}, expected one of {', '.join(known)}.{nearest(name, known)}")
         return cls(**given)
-
-
-def _closed(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, allowed))}.{nearest(value, allowed)}")
-
-
-def _at_least(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name}: got {value!r}, expected a whole number of at least {least}.")

@@ -11,7 +11,7 @@ from numscope.config.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StatRequest:
     """One statistic as it was asked for.
 
     Args:
@@ -41,7 +41,7 @@ class Collect:
     selection: Selection
     schedule: Schedule
     tensors: tuple[str, ...]
-    stats: tuple[Asked, ...]
+    stats: tuple[StatRequest, ...]
     reduce: bool = True
     merge: str | None = None
     evaluation: bool = False
@@ -56,7 +56,7 @@ class Switch:
 
     Args:
         feature: canonical name, whatever the configuration calls it.
-        settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``Asked`` for ``stats``.
+        settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``StatRequest`` for ``stats``.
     """
 
     section: str
@@ -67,7 +67,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
+class PluginFeature:
     """A feature that a plug-in brought."""
 
     section: str
@@ -91,6 +91,11 @@ class Plan:
     source: str
     collects: tuple[Collect, ...] = ()
     switches: tuple[Switch, ...] = ()
-    customs: tuple[Custom, ...] = ()
+    customs: tuple[PluginFeature, ...] = ()
     notes: tuple[str, ...] = ()
     text: str = ""
+
+    @property
+    def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:
+        """All that it asks for."""
+        return (*self.collects, *self.switches, *self.customs)

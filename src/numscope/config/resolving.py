@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
-from numscope.config.plan import Collect, Custom, Plan, Switch
+from numscope.config.plan import Collect, Plan, PluginFeature, Switch
 from numscope.config.schema import MERGES
 from numscope.config.selection import Selection, is_of_type, number_of
 from numscope.config.wording import Errors, shown
@@ -16,7 +16,7 @@ from numscope.records.layer import GEMMS, Layer
 from numscope.records.observation import TENSORS
 from numscope.records.words import closest
 
-_Part = TypeVar("_Part", Collect, Switch, Custom)
+_Part = TypeVar("_Part", Collect, Switch, PluginFeature)
 _SHOWN = 3  # layer names that a message shows
 
 
@@ -32,7 +32,7 @@ class Resolved:
 
     collects: list[tuple[Collect, tuple[Layer, ...]]]
     switches: list[tuple[Switch, tuple[Layer, ...]]]
-    customs: list[tuple[Custom, tuple[Layer, ...]]]
+    customs: list[tuple[PluginFeature, tuple[Layer, ...]]]
     unmatched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -47,8 +47,7 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
     Raises:
         UsageError: all of that, a line each.
     """
-    parts: list[Collect | Switch | Custom] = [*plan.collects, *plan.switches, *plan.customs]
-    selections = dict.fromkeys((part.section, part.selection) for part in parts)
+    selections = dict.fromkeys((part.section, part.selection) for part in plan.parts)
     chosen = {selection: tuple(layer for layer in layers if selection.selects(layer)) for _, selection in selections}
     unmatched, notes = Errors(plan.source), Errors(plan.source)
     for section, selection in selections:
@@ -164,24 +163,24 @@ def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -
 _DISABLES = ("disable_fp8_layer", "disable_fp8_gemm")  # several add up whatever their schedules: nothing in them contradicts another
 
 
-def _settings(part: Collect | Switch | Custom) -> object:
+def _settings(part: Collect | Switch | PluginFeature) -> object:
     """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
     if isinstance(part, Collect):
         return (part.schedule, frozenset(part.stats), part.reduce, part.merge, part.evaluation)
     return (part.schedule, {key: value for key, value in part.settings.items() if key not in ("tensors", "gemms")})
 
 
-def _targets(part: Collect | Switch | Custom) -> Iterator[tuple[str, str]]:
+def _targets(part: Collect | Switch | PluginFeature) -> Iterator[tuple[str, str]]:
     """(tensor, GEMM) of a part; a switch that names none is of all."""
-    if isinstance(part, Collect | Custom):
+    if isinstance(part, Collect | PluginFeature):
         yield from ((tensor, "") for tensor in part.tensors or TENSORS)
     else:
         tensors: Any = part.settings.get("tensors") or TENSORS
         yield from product(tensors, part.settings["gemms"] or GEMMS if "gemms" in part.settings else ("",))
 
 
-def _check_clashes(parts: Iterable[tuple[Collect | Switch | Custom, Sequence[Layer]]], errors: Errors) -> None:
-    first: dict[tuple[str, str, tuple[str, str]], Collect | Switch | Custom] = {}
+def _check_clashes(parts: Iterable[tuple[Collect | Switch | PluginFeature, Sequence[Layer]]], errors: Errors) -> None:
+    first: dict[tuple[str, str, tuple[str, str]], Collect | Switch | PluginFeature] = {}
     for part, layers in parts:
         if part.feature in _DISABLES:
             continue

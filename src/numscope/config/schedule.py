@@ -11,17 +11,18 @@ class Schedule:
 
     Args:
         freq: at least 1.
-        start_step: first step.
-        end_step: last step, itself included; None: for ever.
-        start_end_list: several (first, last) instead of one, last None: for ever.
+        spans: first and last steps, both included; last None: for ever.
     """
 
     freq: int = 1
-    start_step: int = 0
-    end_step: int | None = None
-    start_end_list: tuple[tuple[int, int | None], ...] = ()
+    spans: tuple[tuple[int, int | None], ...] = ((0, None),)
 
     def active(self, step: int) -> bool:
         """Whether a step is on the schedule."""
-        spans = self.start_end_list or ((self.start_step, self.end_step),)
-        return step % self.freq == 0 and any(first <= step and (last is None or step <= last) for first, last in spans)
+        return step % self.freq == 0 and any(first <= step and (last is None or step <= last) for first, last in self.spans)
+
+    def next(self, after: int) -> int | None:
+        """The first step on the schedule that comes after a step; None: there is none."""
+        firsts = [(max(first, after + 1), last) for first, last in self.spans]
+        steps = [(first + -first % self.freq, last) for first, last in firsts]
+        return min((step for step, last in steps if last is None or step <= last), default=None)

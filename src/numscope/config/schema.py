@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from numscope.config.plan import Asked
+from numscope.config.plan import StatRequest
 from numscope.config.wording import listed, one_of, shown
 from numscope.records.layer import GEMMS
 from numscope.records.observation import TENSORS
@@ -170,9 +170,9 @@ def clash(keys: Collection[str]) -> tuple[str, ...]:
 # -------------------------------------------------------------------------------------------------------- statistics
 
 
-def _asked(value: object, rule: str, read: Callable[[Any], Asked]) -> tuple[Asked, ...]:
+def _asked(value: object, rule: str, read: Callable[[Any], StatRequest]) -> tuple[StatRequest, ...]:
     """The statistics that a list asks for, each once; ``read`` reads one item."""
-    asked: dict[Asked, None] = {}
+    asked: dict[StatRequest, None] = {}
     wrong: list[tuple[str, str]] = []
     for index, item in enumerate(_list(value, rule)):
         try:
@@ -190,10 +190,10 @@ def _asked(value: object, rule: str, read: Callable[[Any], Asked]) -> tuple[Aske
     return tuple(asked)
 
 
-def _stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
+def _stats(value: object, info: ValidationInfo) -> tuple[StatRequest, ...]:
     words = cast(Words, info.context)
 
-    def read(item: Any) -> Asked:
+    def read(item: Any) -> StatRequest:
         name, options = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, None)
         if not isinstance(name, str):
             raise _wrong(("", f"got {shown(item)}, expected a statistic's name, or one with its options: {{name: {{option: value}}}}."))
@@ -204,7 +204,7 @@ def _stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
         if part is None:
             if options is not None:
                 raise _wrong((f".{name}", f"got options, expected none: only {', '.join(OPTIONS)} has any."))
-            return Asked(name, canonical)
+            return StatRequest(name, canonical)
         try:
             given = part.model_validate({} if options is None else options).model_dump(exclude_none=True)
         except ValidationError as error:
@@ -215,16 +215,16 @@ def _stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
                 )
             ) from None
         said = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
-        return Asked(name if options is None else "_".join([name, *said]), canonical, tuple(given.items()))
+        return StatRequest(name if options is None else "_".join([name, *said]), canonical, tuple(given.items()))
 
     return _asked(value, "a list of statistics such as [min, max, mean]", read)
 
 
-def _fp8_stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
+def _fp8_stats(value: object, info: ValidationInfo) -> tuple[StatRequest, ...]:
     """``underflows``, ``mxfp8_mse``, ``fp8_current_scaling_underflows%_columnwise``: recipe and orientation are options."""
     words = cast(Words, info.context)
 
-    def read(item: Any) -> Asked:
+    def read(item: Any) -> StatRequest:
         rest, options = item if isinstance(item, str) else "", []
         if recipe := next((recipe for recipe in FP8_RECIPES if rest.startswith(f"{recipe}_")), None):
             rest = rest.removeprefix(f"{recipe}_")
@@ -235,7 +235,7 @@ def _fp8_stats(value: object, info: ValidationInfo) -> tuple[Asked, ...]:
         canonical = words.aliases.get(rest, rest)
         if canonical not in words.statistics:
             raise _wrong(("", one_of(item, words.statistics, words.aliases)))
-        return Asked(item, canonical, tuple(options))
+        return StatRequest(item, canonical, tuple(options))
 
     return _asked(value, "a list of statistics such as [underflows_pct, overflows_pct]", read)
 
@@ -258,11 +258,11 @@ class Blockwise(SchemaPart):
 OPTIONS: dict[str, type[SchemaPart]] = {"max_blockwise_dynamic_range": Blockwise}
 
 
-def for_tensor(asked: Asked, tensor: str) -> Asked:
+def for_tensor(asked: StatRequest, tensor: str) -> StatRequest:
     """The statistic with what it leaves to the tensor filled in: whether both orientations count."""
     if asked.statistic != "max_blockwise_dynamic_range" or any(name == "max_over_orientations" for name, _ in asked.options):
         return asked
-    return Asked(asked.label, asked.statistic, (*asked.options, ("max_over_orientations", tensor in _BOTH_ORIENTATIONS)))
+    return StatRequest(asked.label, asked.statistic, (*asked.options, ("max_over_orientations", tensor in _BOTH_ORIENTATIONS)))
 
 
 # --------------------------------------------------------------------------------------------------------- features

@@ -32,6 +32,20 @@ def block_of(name: str) -> str:
     return name if found is None else ".".join(segments[: found[0] + 1])
 
 
+def group_of(by: str, name: str, cls: str) -> str | None:
+    """The group that a layer belongs to, where layers are merged; None: to none.
+
+    Args:
+        by: ``layer`` (its number), ``name``, ``type`` (its class), ``tensor`` and ``all`` (one group of all layers), or a regex: the text
+            of its groups names the group, without groups the text that it finds.
+    """
+    groups = {"layer": block_of(name), "name": name, "type": cls, "tensor": "", "all": "all"}
+    if by in groups:
+        return groups[by]
+    found = re.search(by, name)
+    return None if found is None else ".".join(part for part in found.groups() if part) or found.group()
+
+
 def _number_in(segments: list[str]) -> tuple[int, int] | None:
     """(place of the segment that tells the layer number, the number)."""
     for place, (before, segment) in enumerate(zip(("", *segments), segments, strict=False)):

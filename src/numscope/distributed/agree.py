@@ -47,6 +47,14 @@ def spread() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def among(group: Any = None) -> Any:
+    """The given process group, else that of all ranks; None where this process is alone in it."""
+    if not spread():
+        return None
+    group = dist.group.WORLD if group is None else group
+    return group if dist.get_world_size(group) > 1 else None
+
+
 class Ranks:
     """The ranks that train one model together, and the questions they ask each other.
 

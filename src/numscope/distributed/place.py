@@ -65,8 +65,13 @@ class Places:
         """
         return self._look()
 
-    def set_group(self, group: Any, layer: str | None) -> None:
-        """Merge over a user's group what would merge over data parallelism's, plain parameters too; None: no longer."""
+    def set_group(self, group: Any, layer: str | None = None) -> None:
+        """Merge over this process group instead of the data-parallel ones, plain parameters too. All its ranks must say so.
+
+        Args:
+            group: a process group; None: as found again.
+            layer: for this layer alone; None: for all that have no group of their own.
+        """
         if group is None:
             self._given.pop(layer, None)
         else:
@@ -101,9 +106,15 @@ class Places:
         return self._data if kind == "data" else self._ddp_groups
 
     def of(self, tensor: Any, kind: Kind, layer: str | None = None) -> tuple[Tensor, Groups]:
-        """A tensor's part on this rank, and the groups over which the parts merge.
+        """The part of a tensor that is on this rank, and the groups over which the parts merge.
 
-        Raises: Refused, where the part is a summand that can't be summed up.
+        Args:
+            tensor: any; of a distributed one the local part is returned, empty where this rank has no element of it.
+            layer: the layer's name, for groups that were set for one layer.
+
+        Raises: Refused, where the part is a summand (``Partial``) that can't be summed up.
+
+        *Cost:* none, but for ``Partial``: one collective of the tensor's size, and a meeting of its ranks at the store.
         """
         if not hasattr(tensor, "placements"):  # no DTensor; importing its module to ask would load much
             return tensor, self.default(kind, layer)

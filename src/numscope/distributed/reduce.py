@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from numscope.distributed import agree
 from numscope.distributed.copies import Copies, Groups
-from numscope.distributed.place import At, Kind, Places, Refused, members
+from numscope.distributed.place import Kind, Places, Refused, members
 from numscope.records.observation import FIELDS
 from numscope.summary.state import EMPTY_ROW
 
@@ -52,7 +52,7 @@ class Item(NamedTuple):
 
     Args:
         key: what all ranks know the site by; once a step.
-        groups: what ``place`` or ``default_groups`` said; () leaves it as it is.
+        groups: what ``Reducer.places`` said; () leaves it as it is.
         row: a summary's row.
         cells: extra cells.
         is_max: for each cell whether the larger one is kept; else they add up.
@@ -88,6 +88,10 @@ class Reducer:
         wrapper: what the user gave, perhaps a DDP around it.
         key: what is observed, such as the digest of a configuration; ranks with different keys never wait for each other long.
 
+    Attributes:
+        places: says over which ranks a tensor merges.
+        leaving: set to True where this rank's watch has failed: the next ``reduce([])`` tells the others and returns.
+
     *Cost:* ``reduce`` is one collective for each group (two in groups of more than eight ranks), whatever the number of rows. The first
     one waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
     """
@@ -95,49 +99,13 @@ class Reducer:
     def __init__(self, model: nn.Module, wrapper: nn.Module, key: str = "") -> None:
         self._key = key
         self._name = agree.watch_name(model, f"{key}/")
-        self._places = Places(model, wrapper, self._meet)
+        self.places = Places(model, wrapper, self._meet)
         self._verdicts: dict[str, bool] = {}
         self._exchanges: dict[str, _Exchange] = {}
         self._gone: set[str] = set()  # names of groups that some rank has left
         self._unmet: set[str] = set()  # names of groups of which some rank did not come to sum up
         self._meetings: Counter[str] = Counter()
-        self._leaving = False
-
-    def place(self, tensor: Tensor, kind: Kind, layer: str | None = None) -> tuple[Tensor, Groups]:
-        """The part of a tensor that is on this rank, and over whom it merges.
-
-        Args:
-            tensor: any; of a distributed one the local part is given back, empty where this rank has no element of it.
-            kind: data (activations, outputs and their gradients), a parameter, or a parameter's gradient.
-            layer: the layer's name, for groups that were set for one layer.
-
-        Raises: Refused, for summands (``Partial``) that can't be summed up.
-
-        *Cost:* none, but for ``Partial``: one collective of the tensor's size, and a meeting of its ranks at the store.
-        """
-        return self._places.of(tensor, kind, layer)
-
-    def default_groups(self, kind: Kind, layer: str | None = None, at: At | None = None) -> Groups:
-        """What ``place`` says of any plain tensor; ``at``: the module, and which of its tensors it is."""
-        return self._places.default(kind, layer, at)
-
-    def set_group(self, group: Any, layer: str | None = None) -> None:
-        """Merge over this process group instead of the data-parallel ones, plain parameters too. All its ranks must say so.
-
-        Args:
-            group: a process group; None: as found again.
-            layer: for this layer alone, else for all that have no group of their own.
-        """
-        self._places.set_group(group, layer)
-
-    @property
-    def has_given(self) -> bool:
-        """Whether some group is the user's."""
-        return self._places.has_given
-
-    def leave(self) -> None:
-        """This rank's watch has failed. At the next scheduled step, call ``reduce([])`` once more: it tells the others and returns."""
-        self._leaving = True
+        self.leaving = False
 
     def reduce(self, items: Sequence[Item], step: int = 0) -> list[Reduced]:
         """Each item merged over its groups. All ranks of the groups must call this at the same steps, with whatever items they have.
@@ -159,16 +127,16 @@ class Reducer:
         others: dict[Slot, Vector] = {}
         for group in self._open():
             self._merge(group, own, others, step)
-        if self._leaving:
-            self._gone.update(name_of(group) for group in self._places.known)
+        if self.leaving:
+            self._gone.update(name_of(group) for group in self.places.known)
         return [self._reduced(part, me) for part in own.values()]
 
     def _adopt(self, items: Sequence[Item]) -> None:
         """Know groups that only a tensor's own mesh has, in the order of the keys: all ranks of that mesh have it."""
-        known = self._places.known
+        known = self.places.known
         distinct = {id(i.groups): i for i in items}.values()  # few: tuples are kept
         if any(group_in(g) not in known for i in distinct for g in i.groups):
-            self._places.adopt(group_in(g) for i in sorted(items, key=lambda i: i.key) for g in i.groups)
+            self.places.adopt(group_in(g) for i in sorted(items, key=lambda i: i.key) for g in i.groups)
 
     def _merge(self, group: Any, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
         name = name_of(group)
@@ -176,12 +144,12 @@ class Reducer:
         if exchange is None:
             exchange = self._exchanges[name] = _Exchange(group)
         try:
-            reason = exchange.merge(own, others, step, self._leaving)
+            reason = exchange.merge(own, others, step, self.leaving)
         except Exception as error:  # the run itself will hear of it soon; what was merged until now stays merged
             reason = f"exchanging rows failed ({type(error).__name__}: {error})"
         if reason:
             self._gone.add(name)
-            if not self._leaving:
+            if not self.leaving:
                 log.warning("numscope: %s; from now on rank %d tells its own statistics, not those of ranks %s",
                             reason, dist.get_rank(), list(members(group)))  # fmt: skip
 
@@ -197,8 +165,8 @@ class Reducer:
 
     def _open(self) -> list[Any]:
         """The groups whose ranks all exchange. Within ``ddp.join()`` there are none: a rank without inputs answers nobody."""
-        groups = [g for g in self._places.known if name_of(g) not in self._gone]
-        if getattr(getattr(self._places.ddp, "_join_config", None), "enable", False):
+        groups = [g for g in self.places.known if name_of(g) not in self._gone]
+        if getattr(getattr(self.places.ddp, "_join_config", None), "enable", False):
             return []
         return [g for g in groups if self._observes(g)]
 
@@ -244,7 +212,7 @@ class Reducer:
 
     def _meeting(self, group: Any, what: str) -> tuple[str, list[str]]:
         """Where at the store a group meets, and the key of each rank. A user's group may span several models, as pipeline stages are."""
-        watch = self._key if self._places.is_given(group) else self._name
+        watch = self._key if self.places.is_given(group) else self._name
         place = f"numscope/{watch}/{what}/{name_of(group)}"
         return place, [f"{place}/{r}" for r in members(group)]
 
@@ -291,10 +259,7 @@ class _Exchange:
                     flat += empty
                 else:
                     flat += others.get(slot, empty)
-            if not leaving:
-                merged = self._all_ranks(flat)
-            else:
-                merged = self._all_ranks([*flat[: len(_HEADER)], *(x for empty in self._slots.values() for x in empty)])
+            merged = self._all_ranks(flat)
             if merged[1]:
                 return "a rank's watch has failed"
             if merged[2] != -merged[3]:

@@ -12,13 +12,15 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from numscope.distributed.agree import spread
+from numscope.distributed.place import Kind
+from numscope.distributed.reduce import Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Site
 from numscope.inspect.tally import Seen
 from numscope.probe.layer_names import layers_of
 from numscope.records.layer import Layer
 
-_KINDS = {"weight": "parameter", "wgrad": "gradient"}  # what replicas hold alike; all else is data
+_KINDS: dict[str, Kind] = {"weight": "parameter", "wgrad": "gradient"}  # what replicas hold alike; all else is data
 
 Merged = tuple[Site, Seen, int, bool]  # the site, its numbers, of how many ranks, whether this rank writes it
 
@@ -32,7 +34,7 @@ class Joint:
         recorder: whose plan all ranks must have; told of what can't be merged.
         prefix: before layers' names, in messages.
 
-    *Cost:* one packed exchange a process group and call of ``merge``; torch.distributed is not loaded before a process group exists.
+    *Cost:* one packed exchange a process group and call of ``merge``.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, recorder: Recorder, prefix: str) -> None:
@@ -40,34 +42,31 @@ class Joint:
         self._wrapper = wrapper
         self._recorder = recorder
         self._prefix = prefix
-        self._reducer: Any = None  # distributed.reduce.Reducer
+        self._reducer: Reducer | None = None
         self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
         self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
 
     def part(self, site: Site, tensor: Tensor) -> Tensor | None:
         """What of a tensor counts on this rank; None, said once, where that can't be told."""
         kind = type(tensor)
-        if kind is Tensor or kind is Parameter or not spread():
+        if kind is Tensor or kind is Parameter or (reducer := self._find()) is None:
             return tensor
-        from numscope.distributed.reduce import Refused
-
         try:
-            local, self._groups[site.index] = self._find().place(tensor, _KINDS.get(site.kind, "data"), site.layer.name)
+            local, self._groups[site.index] = reducer.places.of(tensor, _KINDS.get(site.kind, "data"), site.layer.name)
         except Refused as refused:
             said = f"{self._prefix}{site.layer.name}: its {site.tensor} is left out: {refused}"
             self._recorder.say_once(("refused", self._prefix, site.key), said, logging.WARNING)
             return None
-        counted: Tensor = local
-        return counted
+        return local
 
     def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[Merged]:
         """Each site over the ranks that share it. All ranks must call this at the same steps, with whatever they have."""
         reducer = self._find()
         if reducer is None:
             return [(site, seen, 1, True) for site, seen in parts]
-        from numscope.distributed.reduce import Item
-
-        items = [Item(s.key, self._groups_of(s), o.row, o.cells, s.layout.is_max if s.layout is not None else ()) for s, o in parts]
+        items = [
+            Item(s.key, self._groups_of(s, reducer), o.row, o.cells, s.layout.is_max if s.layout is not None else ()) for s, o in parts
+        ]
         return [
             (site, replace(seen, row=found.row, cells=found.cells), found.ranks, found.writes)
             for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
@@ -82,37 +81,35 @@ class Joint:
         """Merge over a process group instead of those found: for all layers, or for one by name."""
         reducer = self._find()
         if reducer is not None:
-            reducer.set_group(group, layer)
+            reducer.places.set_group(group, layer)
             self._groups.clear()
 
     @property
     def spans_models(self) -> bool:
         """Whether the ranks merged over may have other layers than this one: a user's group may hold a pipeline's stages."""
-        return spread() and bool(self._recorder.groups or (self._reducer is not None and self._reducer.has_given))
+        return spread() and bool(self._recorder.groups or (self._reducer is not None and self._reducer.places.has_given))
 
     def leave(self) -> bool:
         """This rank will observe no more. True: others may wait for it, the next ``merge`` tells them."""
         reducer = self._find()
         if reducer is not None:
-            reducer.leave()
+            reducer.leaving = True
         return reducer is not None
 
-    def _find(self) -> Any:
+    def _find(self) -> Reducer | None:
         if self._reducer is None and spread():
-            from numscope.distributed.reduce import Reducer
-
             self.forget_sites()
             text = self._recorder.plan.text
             self._reducer = Reducer(self._model, self._wrapper, f"inspector/{sha256(text.encode()).hexdigest()[:16]}")
             for layer, group in self._recorder.groups.items():
-                self._reducer.set_group(group, layer)
+                self._reducer.places.set_group(group, layer)
         return self._reducer
 
-    def _groups_of(self, site: Site) -> tuple[Any, ...]:
+    def _groups_of(self, site: Site, reducer: Reducer) -> tuple[Any, ...]:
         groups = self._groups.get(site.index)
         if groups is None:
             kind = _KINDS.get(site.kind, "data")
             module = self._modules.get(site.layer)
             at = None if module is None else (module, site.parameter or "weight" if kind != "data" else site.kind)
-            groups = self._groups[site.index] = self._reducer.default_groups(kind, site.layer.name, at)
+            groups = self._groups[site.index] = reducer.places.default(kind, site.layer.name, at)
         return groups

@@ -19,7 +19,7 @@ from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.opening import describe_layers, open_sinks
+from numscope.sinks.opening import open_sinks
 
 log = logging.getLogger("numscope")
 
@@ -132,7 +132,8 @@ class Recorder:
         told = {prefix + layer.name: layer for layer in layers if layer in named or prefix + layer.name not in self._names}
         self._layers = [known for known in self._layers if known["name"] not in told]
         self._layers += [{**asdict(layer), "name": name, "model": model} for name, layer in told.items()]
-        describe_layers(self._sinks, self._layers)
+        for sink in self._sinks:
+            sink.describe(self._layers)
         said = f", their names with {prefix!r} before them" if prefix else ""
         self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
         for layer, wanted in selected.items():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.config.plan import Asked, Collect, Custom
-from numscope.config.selection import block_of
+from numscope.config.plan import Collect, PluginFeature, StatRequest
+from numscope.config.selection import group_of
 from numscope.inspect.tally import Seen
 from numscope.plugins.guarded import Plugins
 from numscope.probe.entry import LayerSites
@@ -44,7 +43,7 @@ class Site:
     kind: str
     parameter: str | None = None
     collects: list[Collect] = field(default_factory=list)
-    customs: list[Custom] = field(default_factory=list)
+    customs: list[PluginFeature] = field(default_factory=list)
     layout: Layout | None = None
     statistics: list[tuple[str, int]] = field(default_factory=list)
 
@@ -87,7 +86,10 @@ class Inspection:
     """
 
     def __init__(
-        self, collects: Sequence[tuple[Collect, Sequence[Layer]]], customs: Sequence[tuple[Custom, Sequence[Layer]]], plugins: Plugins
+        self,
+        collects: Sequence[tuple[Collect, Sequence[Layer]]],
+        customs: Sequence[tuple[PluginFeature, Sequence[Layer]]],
+        plugins: Plugins,
     ) -> None:
         self.sites: list[Site] = []
         self._plugins = plugins
@@ -96,7 +98,7 @@ class Inspection:
         sources = {id(c): {extra.source if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
         self._reading = {id(c) for c, _ in customs} | {key for key, found in sources.items() if found != {"operand"}}
         self._counting = {key for key, found in sources.items() if "operand" in found}
-        self._parts: tuple[Collect | Custom, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
+        self._parts: tuple[Collect | PluginFeature, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
         self._active: dict[tuple[bool, ...], Active] = {}
         self._merges = any(collect.merge is not None for collect, _ in collects)
         self._formulas: dict[int, list[tuple[str, Formula]]] = {id(c): self._formulas_of(c) for c, _ in collects}
@@ -135,7 +137,7 @@ class Inspection:
             self.sites.append(site)
         return site
 
-    def _extra(self, asked: Asked) -> Extra | None:
+    def _extra(self, asked: StatRequest) -> Extra | None:
         custom = self._plugins.statistics.get(asked.statistic)
         if custom is not None:
             return custom.extra
@@ -255,7 +257,7 @@ class Inspection:
         for collect in merging.values():
             groups: dict[tuple[str, str], list[Observation]] = {}
             for site, observation in observations:
-                group = group_of(str(collect.merge), site.layer)
+                group = group_of(str(collect.merge), site.layer.name, site.layer.cls)
                 if group is not None and any(c is collect for c in site.collects):
                     groups.setdefault((group, site.kind), []).append(observation)
             extras = list(dict.fromkeys(e for asked in collect.stats if (e := self._extra(asked)) is not None))
@@ -287,24 +289,6 @@ class Inspection:
             values=self.values([collect], summary, extras),
             mine=all(member.mine for member in members),
         )
-
-
-def group_of(merge: str, layer: Layer) -> str | None:
-    """The group that a layer belongs to; None: to none.
-
-    Args:
-        merge: ``layer``, ``type``, ``all``, or a regex: its groups' text names the group, without groups the text it finds.
-    """
-    if merge == "all":
-        return "all"
-    if merge == "layer":
-        return block_of(layer.name)
-    if merge == "type":
-        return layer.cls
-    found = re.search(merge, layer.name)
-    if found is None:
-        return None
-    return ".".join(g for g in found.groups() if g) or found.group()
 
 
 assert set(ON_MODULES) < set(TENSORS)

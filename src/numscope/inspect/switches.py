@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 from torch import Tensor, nn
 
-from numscope.config.plan import PLAN_SWITCHES, Asked, Collect, Custom, Switch
+from numscope.config.plan import PLAN_SWITCHES, Collect, PluginFeature, StatRequest, Switch
 from numscope.inspect.cast_counts import CastCounts
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Site
@@ -105,7 +105,7 @@ class Switchboard:
         for switch, layers in self._all:
             if switch.feature not in COUNTING:
                 continue
-            groups: dict[tuple[Asked, ...], list[Layer]] = {}
+            groups: dict[tuple[StatRequest, ...], list[Layer]] = {}
             for layer in layers:
                 for stats in split(switch, self._states.get(layer)):
                     if stats:
@@ -130,10 +130,13 @@ class Switchboard:
                     found.setdefault(layer, []).append(f"{switch.feature}{words} ({switch.section})")
         return found
 
-    def customs(self) -> list[tuple[Custom, tuple[Layer, ...]]]:
+    def customs(self) -> list[tuple[PluginFeature, tuple[Layer, ...]]]:
         """Tensors to dump as they are."""
         return [
-            (Custom(switch.section, DUMP, switch.selection, switch.schedule, switch.settings["tensors"], switch.settings), tuple(layers))
+            (
+                PluginFeature(switch.section, DUMP, switch.selection, switch.schedule, switch.settings["tensors"], switch.settings),
+                tuple(layers),
+            )
             for switch, layers in self._all
             if switch.feature == DUMP and switch.settings["high_precision_tensor"]
         ]

@@ -11,19 +11,23 @@ from numscope.records.errors import UsageError
 _WORD = re.compile(r'"(?:[^"\\…]|\\.)*["…]')  # as messages show one, shortened where it is long
 
 
-def refuse_unmatched(unmatched: Sequence[str]) -> None:
-    """Raise UsageError for what no rank's model has. A pipeline's stage need not have what another one has.
+def refuse_unmatched(*models: Sequence[str]) -> None:
+    """Raise UsageError for what no model of any rank has. A pipeline's stage need not have what another one has.
 
-    *Cost:* where this rank's model lacks something, it waits for what the other ranks say.
+    Args:
+        models: for each of this rank's models the messages about what it lacks.
+
+    *Cost:* where this rank's models lack something, it waits for what the other ranks say.
     """
-    places = [place_of(line) for line in unmatched]
-    everywhere = agree.in_all_ranks(places, "unmatched")
-    missing = [line for line, place in zip(unmatched, places, strict=True) if place in everywhere]
+    everywhere = set.intersection(*({_place_of(line) for line in lines} for lines in models))
+    if agree.spread():
+        everywhere = agree.in_all_ranks(sorted(everywhere), "unmatched")
+    missing = [line for line in models[0] if _place_of(line) in everywhere]
     if missing:
         raise UsageError("\n".join(missing))
 
 
-def place_of(line: str) -> str:
+def _place_of(line: str) -> str:
     """File and key of a message about a configuration, and its word where the key has several: each model may lack another one."""
     *place, text = line.split(": ", 2)
     word = _WORD.match(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
 from typing import Any
@@ -62,7 +61,7 @@ class NumscopeCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
         self.close()
         if model is not None:
             options = {"first_step": state.global_step, **self.options}  # not 0 where training goes on from a checkpoint
-            self.scope = watch(_parallel(model), optimizer=_bare(optimizer), **options)
+            self.scope = watch(model, optimizer=_bare(optimizer), **options)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.close()
@@ -139,18 +138,6 @@ def disable_debug_option() -> None:
     if isinstance(current, _DebugOption):
         setattr(trainer_module, _NAME, current.original)
         current.close()
-
-
-def _parallel(model: nn.Module) -> nn.Module:
-    """The DDP around the model, whose process group the scope needs; callbacks get only the model in it."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()) or torch.distributed.get_world_size() == 1:
-        return model
-    parallel = torch.nn.parallel.DistributedDataParallel
-    inner = getattr(model, "_orig_mod", model)
-    for candidate in gc.get_objects():  # some 100 ms, once a training
-        if isinstance(candidate, parallel) and inner in (candidate.module, getattr(candidate.module, "_orig_mod", None)):
-            return candidate
-    return model
 
 
 def _bare(optimizer: Any) -> torch.optim.Optimizer | None:

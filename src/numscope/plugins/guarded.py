@@ -51,7 +51,11 @@ class Guarded:
         self._say = say
 
     def __call__(self, *args: Any) -> Any:
-        return self._guard(self._function, *args)
+        return self._guard(self._call, *args)
+
+    def _call(self, *args: Any) -> Any:
+        """What is guarded: the user's function, and the checks of what it returns."""
+        return self._function(*args)
 
     def _guard(self, function: Callable[..., Any], *args: Any) -> Any:
         if self.disabled:
@@ -78,11 +82,6 @@ class GuardedStatistic(Guarded):
         self._merge = part.merge
         self.extra = None if part.merge is None else _extra(part.name, part.merge)
 
-    def __call__(self, argument: Any) -> float | None:
-        """Of a Summary, or of a tensor: the plain number."""
-        found: float | None = self._guard(self._number, argument)
-        return found
-
     def value(self, summary: Summary, extras: Mapping[str, float | Histogram]) -> float | None:
         """The statistic of what was merged.
 
@@ -90,10 +89,9 @@ class GuardedStatistic(Guarded):
             summary: of all tensors together.
             extras: further columns by name, where ``extra`` asks for some.
         """
-        if self.extra is None:
-            return self(summary)
-        if self.disabled:
-            return None
+        if self.extra is None or self.disabled:
+            number: float | None = self(summary)
+            return number
         cells = [extras.get(column, 0.0) for column in self.extra.columns]
         return _decoded(self._merge, [cell for cell in cells if isinstance(cell, float | int)])
 
@@ -102,7 +100,8 @@ class GuardedStatistic(Guarded):
         cells: Tensor | None = self._guard(self._cells, tensor)
         return cells
 
-    def _number(self, argument: Any) -> float | None:
+    def _call(self, argument: Any) -> float | None:
+        """Of a Summary, or of a tensor: the plain number."""
         value = self._function(argument)
         return None if value is None else float(value)
 
@@ -119,11 +118,13 @@ class GuardedStatistic(Guarded):
 class GuardedFeature(Guarded):
     """A custom feature: called with (layer, tensor_name, tensor, step, settings), gives numbers by name."""
 
+    part: CustomFeature
+
     def __call__(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
         """What the feature gives, by the names that logs add to the tensor's; nothing once disabled."""
-        return self._guard(self._numbers, layer, tensor_name, tensor, step, settings) or {}
+        return super().__call__(layer, tensor_name, tensor, step, settings) or {}
 
-    def _numbers(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
+    def _call(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
         import torch
 
         with torch.no_grad():
@@ -166,11 +167,7 @@ class GuardedLogger(Guarded):
 class GuardedRule(Guarded):
     """A custom rule: called with an Observation, gives a sentence or None."""
 
-    def __call__(self, observation: Any) -> str | None:
-        found: str | None = self._guard(self._sentence, observation)
-        return found
-
-    def _sentence(self, observation: Any) -> str | None:
+    def _call(self, observation: Any) -> str | None:
         found = self._function(observation)
         if found is not None and not isinstance(found, str):
             raise TypeError(f"gave {found!r}, expected a sentence or None")
@@ -182,7 +179,6 @@ class Plugins:
     """What a run has of its user's own, by name, each guarded.
 
     Args:
-        customs: the features as configurations are checked against them.
         messages: (text, level) for the log: what was loaded, what was left out and why.
         say: where errors at run time are told; Python's logging unless set.
     """
@@ -191,9 +187,13 @@ class Plugins:
     features: dict[str, GuardedFeature] = field(default_factory=dict)
     loggers: dict[str, GuardedLogger] = field(default_factory=dict)
     rules: dict[str, GuardedRule] = field(default_factory=dict)
-    customs: dict[str, CustomFeature] = field(default_factory=dict)
     messages: tuple[tuple[str, int], ...] = ()
     say: Say = lambda text, level: log.log(level, "%s", text)
+
+    @property
+    def customs(self) -> dict[str, CustomFeature]:
+        """The features as configurations are checked against them."""
+        return {name: feature.part for name, feature in self.features.items()}
 
     def add(self, part: CustomPart) -> None:
         """Guard a part and take it in."""
@@ -201,7 +201,6 @@ class Plugins:
             self.statistics[part.name] = GuardedStatistic(part, self._tell)
         elif isinstance(part, CustomFeature):
             self.features[part.name] = GuardedFeature(part, self._tell)
-            self.customs[part.name] = part
         elif isinstance(part, CustomLogger):
             self.loggers[part.name] = GuardedLogger(part, self._tell)
         elif isinstance(part, CustomRule):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.observation import TENSORS
-from numscope.records.words import nearest
 
 Kind = Literal["statistic", "feature", "logger", "rule"]
 Of = Literal["summary", "tensor"]
@@ -158,13 +158,13 @@ def statistic(name: str, *, of: Of = "summary", merge: Merge | None = None) -> C
     *Cost:* of a summary: nothing besides the pass that all statistics share; of a tensor: its own pass, and a sync if it calls ``.item()``.
     """
     where = _where("statistic", name)
-    _one_of(where, "of", of, OFS)
+    check_one_of(f"{where}: of", of, OFS, repr)
     if of == "summary" and merge is not None:
         raise UsageError(f"{where}: merge: got {merge!r}, expected nothing: a summary merges by itself. Leave merge out.")
     if of == "tensor":
         if merge is None:
             raise UsageError(f"{where}: merge: got nothing, expected one of {_words(MERGES)}: how the numbers of two tensors become one.")
-        _one_of(where, "merge", merge, MERGES)
+        check_one_of(f"{where}: merge", merge, MERGES, repr)
     return _adding(where, lambda function: CustomStatistic(name, function, *_told(function), of, merge))
 
 
@@ -186,7 +186,7 @@ def feature(name: str, *, tensors: Sequence[str] = TENSORS, settings: Mapping[st
     if isinstance(tensors, str) or not tensors:
         raise UsageError(f"{where}: tensors: got {tensors!r}, expected a list of some of {_words(TENSORS)}.")
     for tensor in tensors:
-        _one_of(where, "tensors", tensor, TENSORS)
+        check_one_of(f"{where}: tensors", tensor, TENSORS, repr)
     known = MappingProxyType({key: _setting(where, key, value) for key, value in settings.items()})
     return _adding(where, lambda function: CustomFeature(name, function, *_told(function), tuple(tensors), known))
 
@@ -271,11 +271,6 @@ def _setting(where: str, key: str, value: Any) -> Setting:
         words = ", ".join(t.__name__ for t in SETTING_TYPES)
         raise UsageError(f"{where}: settings.{key}: got {value!r}, expected one of the types {words}, or a default of one of these.")
     return Setting(kind) if isinstance(value, type) else Setting(kind, value, required=False)
-
-
-def _one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{where}: {name}: got {value!r}, expected one of {_words(allowed)}.{nearest(value, allowed)}")
 
 
 def _words(allowed: Sequence[str]) -> str:

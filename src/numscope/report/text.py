@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -22,9 +22,9 @@ from numscope.report import frames as frames_text
 NUM_FRAMES = 4  # of the finding's frames
 NUM_CALLERS = 3
 CONTEXT_LINES = 2
-_BAD = "bold red"
-_QUIET = "dim"
-_NAME = "bold cyan"
+BAD = "bold red"
+QUIET = "dim"
+NAME = "bold cyan"
 
 
 def print_finding(finding: Finding, file: TextIO | None = None, width: int | None = None) -> None:
@@ -36,13 +36,23 @@ def print_finding(finding: Finding, file: TextIO | None = None, width: int | Non
         width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
     """
     file = sys.stderr if file is None else file
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    with console.capture() as capture:
-        console.print(render(finding), crop=False)
-    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    text = plain_text(render(finding), file, width)
     encoding = getattr(file, "encoding", None) or "utf-8"
     file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # an ASCII pipe must not end the training
     file.flush()
+
+
+def plain_text(report: RenderableType, file: TextIO, width: int | None = None) -> str:
+    """A report as it is printed to a file, which decides on colors and, if no width is given, on the width."""
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        console.print(report, crop=False)
+    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+
+
+def apart(blocks: Iterable[Sequence[RenderableType]]) -> list[RenderableType]:
+    """The lines of a report's blocks, with an empty line after each block but none for an empty one."""
+    return [line for block in blocks if block for line in (*block, Text(""))]
 
 
 def one_line(finding: Finding) -> str:
@@ -69,12 +79,9 @@ def render(finding: Finding) -> RenderableType:
     elif finding.kind in (Kind.NAN, Kind.INF):
         blocks.append([_field("Culprit", f"unknown: {finding.replay}")])
         if finding.frames:
-            blocks[-1].append(_field("", "The frames below end at the first bad value.", _QUIET))
+            blocks[-1].append(_field("", "The frames below end at the first bad value.", QUIET))
     blocks.append(_frames(finding))
-    lines: list[RenderableType] = []
-    for block in filter(None, blocks):
-        lines += [*block, Text("")]
-    return Group(*lines[:-1], Rule(style=_BAD))
+    return Group(*apart(blocks)[:-1], Rule(style=BAD))
 
 
 def _head(finding: Finding) -> list[RenderableType]:
@@ -82,8 +89,8 @@ def _head(finding: Finding) -> list[RenderableType]:
     facts = [f"step {finding.step}", f"batch {finding.batch}", finding.phase.value, f"rank {finding.rank}"]
     if finding.model:
         facts.append(finding.model)
-    title = Text.assemble(("numscope: ", "bold"), (f"{'contained ' if finding.contained else ''}{word}", _BAD))
-    lines: list[RenderableType] = [Rule(title, align="left", style=_BAD), _field("Where", str(finding.site), _NAME)]
+    title = Text.assemble(("numscope: ", "bold"), (f"{'contained ' if finding.contained else ''}{word}", BAD))
+    lines: list[RenderableType] = [Rule(title, align="left", style=BAD), _field("Where", str(finding.site), NAME)]
     lines.append(_field("When", ", ".join(facts)))
     if finding.numbers is not None:
         lines.append(_field("What", _sentence(finding.numbers)))
@@ -94,12 +101,12 @@ def _head(finding: Finding) -> list[RenderableType]:
 
 def _culprit(culprit: Culprit) -> list[RenderableType]:
     module = f" in {culprit.module}" if culprit.module else ""
-    lines: list[RenderableType] = [_field("Culprit", f"{culprit.op} ({culprit.phase.value}){module}", _NAME)]
+    lines: list[RenderableType] = [_field("Culprit", f"{culprit.op} ({culprit.phase.value}){module}", NAME)]
     if culprit.file:
         lines.append(_long(Text.assemble(("Line     ", "bold"), (escape(f"{culprit.file}:{culprit.line}"), "bold"))))
         lines.append(_source(culprit))
     for file, number, function, _ in _callers(culprit):
-        lines.append(_long(Text(escape(f"         called from {file}:{number} in {function}"), style=_QUIET)))
+        lines.append(_long(Text(escape(f"         called from {file}:{number} in {function}"), style=QUIET)))
     lines.append(_field("Reason", f"{culprit.reason.value}. {culprit.detail}".strip(), "bold"))
     if culprit.advice:
         lines.append(_field("Advice", culprit.advice, "green"))
@@ -122,11 +129,11 @@ def _source(culprit: Culprit) -> RenderableType:
     first = culprit.code.strip().split("\n")[0].strip()
     text = _long(Text())
     if not (0 < culprit.line <= len(lines)) or first not in lines[culprit.line - 1]:
-        return _long(Text(f"{'> ':>12}{escape(culprit.code.strip())}", style=_BAD))
+        return _long(Text(f"{'> ':>12}{escape(culprit.code.strip())}", style=BAD))
     numbers = range(max(1, culprit.line - CONTEXT_LINES), min(len(lines), culprit.line + CONTEXT_LINES) + 1)
     margin = min((len(s) - len(s.lstrip()) for n in numbers if (s := lines[n - 1].expandtabs(4)).strip()), default=0)
     for number in numbers:
-        mark, style = (">", _BAD) if number == culprit.line else (" ", "")
+        mark, style = (">", BAD) if number == culprit.line else (" ", "")
         code = escape(lines[number - 1].rstrip().expandtabs(4)[margin:])
         text.append(f"{mark:>3}{number:>6} | {code}".rstrip() + ("\n" if number != numbers[-1] else ""), style=style)
     return text
@@ -155,7 +162,7 @@ def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:
     bad = n.num_nonfinite > 0
     cells = [_dtype(n), "x".join(map(str, n.shape)) or "scalar"]
     cells += [_magnitude(0.0 if n.num_zero else n.abs_min), _magnitude(n.abs_max), _count(n.num_nan), _count(n.num_pos_inf + n.num_neg_inf)]
-    return [name, *(Text(escape(cell), style=_BAD if bad and i >= 4 else "") for i, cell in enumerate(cells))]
+    return [name, *(Text(escape(cell), style=BAD if bad and i >= 4 else "") for i, cell in enumerate(cells))]
 
 
 def _frames(finding: Finding) -> list[RenderableType]:
@@ -165,15 +172,15 @@ def _frames(finding: Finding) -> list[RenderableType]:
     title = f"Last {len(shown)} of {len(finding.frames)} frames" if len(shown) < len(finding.frames) else "Frames"
     text = _long(Text())
     text.append(f"{title}\n", style="bold")
-    text.append(frames_text.HEADER, style=_QUIET)
+    text.append(frames_text.HEADER, style=QUIET)
     bad = _bad_line(shown[-1], finding)
     for frame in shown:
-        text.append("\n" + escape(frames_text.head_line(frame)), style=_NAME)
+        text.append("\n" + escape(frames_text.head_line(frame)), style=NAME)
         for i, line in enumerate(frame.lines):
             first = frame is shown[-1] and i == bad
-            text.append("\n" + escape(frames_text.line_text(line)), style=_BAD if first else "")
+            text.append("\n" + escape(frames_text.line_text(line)), style=BAD if first else "")
             if first:
-                text.append("   <-- here", style=_BAD)
+                text.append("   <-- here", style=BAD)
     return [text]
 
 

@@ -8,8 +8,8 @@ from dataclasses import fields
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
-from numscope.records.words import nearest
 from numscope.runs import divergence
 from numscope.runs.align import ObservedLayer, align
 from numscope.runs.difference import Calibration, Diff, DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
@@ -50,14 +50,12 @@ def compare(
     import duckdb
 
     for i, stat in enumerate(stats):
-        if stat not in STATS:
-            raise UsageError(f"stats[{i}]: got {stat!r}, expected one of {', '.join(STATS)}.{nearest(stat, STATS)}")
+        check_one_of(f"stats[{i}]", stat, STATS)
     if not stats:
         raise UsageError(f"stats: got none, expected some of {', '.join(STATS)}.")
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(f"tolerance: got {tolerance}, expected a number between 0 and 1: divergences are relative.")
-    if top < 1:
-        raise UsageError(f"top: got {top}, expected a whole number of at least 1.")
+    check_whole("top", top, 1)
     sides = {"a": Side.parse("A", a, "a"), "b": Side.parse("B", b, "b")}
     if (sides["a"].step is None) != (sides["b"].step is None):
         lone = sides["b" if sides["a"].step is None else "a"]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from numscope.records.words import escape
+from numscope.report.text import BAD, NAME, QUIET, apart, plain_text
 from numscope.runs.difference import Diff, SiteDifference
 
-_BAD = "bold red"
-_NAME = "bold cyan"
-_QUIET = "dim"
 NUM_NAMES = 6  # of what was not aligned
 
 _CALIBRATED = {
@@ -33,19 +31,12 @@ def text(diff: Diff, width: int | None = None, file: TextIO | None = None) -> st
         width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
         file: where it will stand: colors only on a terminal. stdout if not given.
     """
-    console = Console(file=file or sys.stdout, width=width, highlight=False, markup=False, emoji=False)
-    with console.capture() as capture:
-        console.print(render(diff), crop=False)
-    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    return plain_text(render(diff), file or sys.stdout, width)
 
 
 def render(diff: Diff) -> RenderableType:
     """The report, for any rich console."""
-    blocks = [_head(diff), _nonfinite(diff), _first(diff), _modules(diff), _steps(diff), _unaligned(diff)]
-    lines: list[RenderableType] = []
-    for block in filter(None, blocks):
-        lines += [*block, Text("")]
-    return Group(*lines[:-1])
+    return Group(*apart([_head(diff), _nonfinite(diff), _first(diff), _modules(diff), _steps(diff), _unaligned(diff)])[:-1])
 
 
 def _head(diff: Diff) -> list[RenderableType]:
@@ -83,7 +74,7 @@ def _site(difference: SiteDifference) -> Text:
     if difference.step_b != difference.step_a:
         text.append(f" with {difference.step_b}")
     text.append("  ")
-    text.append(escape(difference.layer_a), style=_NAME)
+    text.append(escape(difference.layer_a), style=NAME)
     if difference.layer_b != difference.layer_a:
         text.append(f" ({escape(difference.layer_b)} in B)")
     text.append(f"  {escape(difference.cls)} {escape(difference.tensor)}".replace("  ", " ", 1 if not difference.cls else 0))
@@ -94,7 +85,7 @@ def _nonfinite(diff: Diff) -> list[RenderableType]:
     if not diff.nonfinite:
         return []
     more = f", the first {len(diff.nonfinite)}" if diff.num_nonfinite > len(diff.nonfinite) else ""
-    lines: list[RenderableType] = [Text(f"Not finite in one run alone: {_many(diff.num_nonfinite, 'site')}{more}", style=_BAD)]
+    lines: list[RenderableType] = [Text(f"Not finite in one run alone: {_many(diff.num_nonfinite, 'site')}{more}", style=BAD)]
     for difference in diff.nonfinite:
         side = difference.nonfinite_in
         numel = difference.numel_a if side == "a" else difference.numel_b
@@ -113,7 +104,7 @@ def _first(diff: Diff) -> list[RenderableType]:
         text = Text("No divergence above tolerance.", style="bold green")
         text.append("\nFirst unequal number: ", style="not bold default")
         return [text + _site(diff.first_unequal)]
-    head = Text("First divergence: ", style=_BAD)
+    head = Text("First divergence: ", style=BAD)
     head.append_text(Text("", style="not bold default") + _site(diff.first))
     table = Table(box=None, padding=(0, 2, 0, 2), pad_edge=False, header_style="bold")
     table.add_column("  statistic")
@@ -122,11 +113,11 @@ def _first(diff: Diff) -> list[RenderableType]:
     for m in sorted(diff.first.measures, key=lambda m: -(m.divergence or 0.0) / m.tolerance):
         if m.statistic not in diff.stats or not m.divergence:
             continue
-        divergence = Text(f"{m.divergence:.2e}", style=_BAD if m.divergence > m.tolerance else "")
+        divergence = Text(f"{m.divergence:.2e}", style=BAD if m.divergence > m.tolerance else "")
         table.add_row(f"  {m.statistic}", _value(m.a), _value(m.b), divergence, f"{m.tolerance:.2e}")
     lines: list[RenderableType] = [head, table, Text("  " + escape(_story(diff)))]
     if diff.first_unequal is not None and diff.first_unequal != diff.first:
-        lines.append(Text("  First unequal number, within tolerance: ", style=_QUIET) + _site(diff.first_unequal))
+        lines.append(Text("  First unequal number, within tolerance: ", style=QUIET) + _site(diff.first_unequal))
     return lines
 
 
@@ -158,7 +149,7 @@ def _modules(diff: Diff) -> list[RenderableType]:
         return []
     when = f" at step {diff.first.step_a}" if diff.first is not None else ""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("  module", style=_NAME, overflow="fold")
+    table.add_column("  module", style=NAME, overflow="fold")
     table.add_column("class")
     table.add_column("way")
     for name in ("step", "read", "weight", "made", "drift"):
@@ -169,7 +160,7 @@ def _modules(diff: Diff) -> list[RenderableType]:
     return [
         Text(f"Modules by drift{when}", style="bold"),
         table,
-        Text("  read, weight, made: divergence over tolerance; drift: powers of two that the module adds", style=_QUIET),
+        Text("  read, weight, made: divergence over tolerance; drift: powers of two that the module adds", style=QUIET),
     ]
 
 
@@ -190,9 +181,7 @@ def _unaligned(diff: Diff) -> list[RenderableType]:
         for what, found in (("site", names), ("step", tuple(map(str, steps)))):
             if found:
                 more = f" and {len(found) - NUM_NAMES} more" if len(found) > NUM_NAMES else ""
-                lines.append(
-                    Text(f"In {side} alone, {_many(len(found), what)}: {escape(', '.join(found[:NUM_NAMES]))}{more}", style=_QUIET)
-                )
+                lines.append(Text(f"In {side} alone, {_many(len(found), what)}: {escape(', '.join(found[:NUM_NAMES]))}{more}", style=QUIET))
     return lines
 
 

@@ -7,19 +7,10 @@ from dataclasses import dataclass
 
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
-from numscope.sinks.parts import split_merged
+from numscope.sinks.parts import PartName, split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetPart:
-    """One Parquet file of a run: what one rank wrote at one flush of one attempt."""
-
-    path: str
-    rank: int
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +24,13 @@ class Run:
     """
 
     path: str
-    parts: tuple[ParquetPart, ...]
+    parts: tuple[PartName, ...]
     broken: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> list[str]:
+        """Those of its parts."""
+        return [os.path.join(self.path, STATISTICS, part.name) for part in self.parts]
 
     @property
     def restarted(self) -> bool:
@@ -57,9 +53,8 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
         raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {_instead(path)}")
     statistics = os.path.join(path, STATISTICS)
     found = split_merged(os.listdir(statistics))[0] if os.path.isdir(statistics) else []
-    parts = [ParquetPart(os.path.join(statistics, part.name), part.rank, part.attempt) for part in found]
-    broken = tuple(os.path.basename(part.path) for part in parts if not _is_whole(part.path))
-    parts = [part for part in parts if os.path.basename(part.path) not in broken]
+    broken = tuple(part.name for part in found if not _is_whole(os.path.join(statistics, part.name)))
+    parts = tuple(part for part in found if part.name not in broken)
     if not parts:
         if os.path.exists(os.path.join(path, RUN_FILE)):
             raise UsageError(
@@ -67,7 +62,7 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
                 "or when the run ends. Its debug_statistics_logs have them before."
             )
         raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it. {_inside(path)}")
-    return Run(path, tuple(parts), broken)
+    return Run(path, parts, broken)
 
 
 def _is_whole(path: str) -> bool:

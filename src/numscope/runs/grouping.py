@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numscope.config.selection import block_of
+from numscope.config.selection import group_of
+from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, FIELDS, SUMS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, by_name, quoted, reading
+from numscope.runs.query import RAW, by_name, extra_columns, quoted, reading
 from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
@@ -76,8 +77,8 @@ def group(
     Raises: UsageError.
     """
     asked = [statistic_of(name) for name in stats]
-    if every_steps is not None and every_steps < 1:
-        raise UsageError(f"every_steps: got {every_steps}, expected a whole number of at least 1.")
+    if every_steps is not None:
+        check_whole("every_steps", every_steps, 1)
 
     def merged(connection: DuckDBPyConnection) -> list[MergedGroup]:
         connection.execute("CREATE TEMP TABLE grouped (layer VARCHAR, cls VARCHAR, place VARCHAR)")
@@ -91,28 +92,18 @@ def group(
 def available(run: Run) -> tuple[str, ...]:
     """The statistics whose columns the run has."""
     columns = reading(run, lambda connection: set(_columns(connection)))
-    return tuple(name for name, s in STATISTICS.items() if _extra_columns(s) <= columns)
+    return tuple(name for name, s in STATISTICS.items() if extra_columns(s) <= columns)
 
 
 def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str]]:
     """(layer, class, name of its group) of each layer that is in one."""
     layers = connection.execute(f"SELECT DISTINCT layer, cls FROM {RAW} ORDER BY ALL").fetchall()
-    namers: dict[str, Callable[[str, str], str]] = {
-        "layer": lambda layer, cls: block_of(layer),
-        "name": lambda layer, cls: layer,
-        "type": lambda layer, cls: cls,
-        "tensor": lambda layer, cls: "",
-        EVERYTHING: lambda layer, cls: EVERYTHING,
-    }
-    if by in namers:
-        return [(layer, cls, namers[by](layer, cls)) for layer, cls in layers]
     try:
-        pattern = re.compile(by)
+        found = [(layer, cls, place) for layer, cls in layers if (place := group_of(by, layer, cls)) is not None]
     except re.error as error:
         at = "" if error.pos is None else f" at position {error.pos}"
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex; as a regex: {error.msg}{at}.") from None
-    found = [(layer, cls, _name_of(match)) for layer, cls in layers if (match := pattern.search(layer))]
-    if not found:
+    if not found and by not in WAYS:
         hint = nearest(by, [*WAYS, *(layer for layer, _ in layers)], 3) or (f" Such as {layers[0][0]}." if layers else "")
         raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex found in the name of some layer of the run.{hint}")
     return found
@@ -120,10 +111,6 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
 
 # A site that one section wants merged over ranks and another one rank by rank has both kinds of rows: the merged ones hold it all.
 _ONCE = "QUALIFY ranks = max(ranks) OVER (PARTITION BY step, layer, tensor)"
-
-
-def _name_of(match: re.Match[str]) -> str:
-    return ".".join(part for part in match.groups() if part) or match.group()
 
 
 def _merged(
@@ -134,7 +121,7 @@ def _merged(
     every_steps: int | None,
 ) -> list[MergedGroup]:
     columns = _columns(connection)
-    wanted = dict.fromkeys(name for s in stats for name in sorted(_extra_columns(s)) if name in columns)
+    wanted = dict.fromkeys(name for s in stats for name in sorted(extra_columns(s)) if name in columns)
     lists = [name for name in wanted if columns[name].endswith("[]")]
     numbers = [name for name in wanted if name not in lists]
     kind = "''" if by == EVERYTHING else "split_part(tensor, '[', 1)"
@@ -167,7 +154,7 @@ def _merged(
             counts, num_rows = by_group.get((place, kind, row["period"]), ([], 0))
             if num_rows == row["num_rows"]:
                 extras[name] = counts
-        values = {s.name: s.value(summary, extras) if _extra_columns(s) <= set(extras) else None for s in stats}
+        values = {s.name: s.value(summary, extras) if extra_columns(s) <= set(extras) else None for s in stats}
         groups.append(MergedGroup(place or kind, kind, row["first_step"], row["last_step"], row["num_rows"], summary, extras, values))
     return groups
 
@@ -195,14 +182,9 @@ def _columns(connection: DuckDBPyConnection) -> dict[str, str]:
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {RAW}").fetchall()}
 
 
-def _extra_columns(statistic: Statistic) -> set[str]:
-    extra = statistic.extra(())
-    return set() if extra is None else set(extra.columns)
-
-
 def lacking(groups: Iterable[MergedGroup]) -> list[str]:
     """The statistics that some group lacks because not all of its rows have their columns."""
     names: dict[str, None] = {}
     for one in groups:
-        names.update((name, None) for name in one.values if not _extra_columns(STATISTICS[name]) <= set(one.extras))
+        names.update((name, None) for name in one.values if not extra_columns(STATISTICS[name]) <= set(one.extras))
     return list(names)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.runs.folder import Run, find_run
-from numscope.summary.statistics import STATISTICS
+from numscope.summary.statistics import STATISTICS, Statistic
 
 if TYPE_CHECKING:
     import pandas
@@ -43,7 +43,7 @@ def connect(run: Run) -> DuckDBPyConnection:
     connection: DuckDBPyConnection = duckdb.connect(
         config={"autoinstall_known_extensions": False, "autoload_known_extensions": False, "python_enable_replacements": False}
     )
-    paths = [part.path for part in run.parts]
+    paths = run.paths
     patterns = [_no_pattern(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
@@ -110,18 +110,22 @@ def reading(run: Run, work: Callable[[DuckDBPyConnection], T]) -> T:
 
 
 def _is_there(run: Run) -> bool:
-    return all(os.path.exists(part.path) for part in run.parts)
+    return all(map(os.path.exists, run.paths))
 
 
 def derivable(columns: set[str]) -> dict[str, str]:
     """The statistics that follow from these columns, and are none of them: name → SQL."""
     found = {}
     for name, statistic in STATISTICS.items():
-        extra = statistic.extra(())
-        there = extra is None or set(extra.columns) <= columns
-        if statistic.sql is not None and there and statistic.sql.strip('"') != name:
+        if statistic.sql is not None and extra_columns(statistic) <= columns and statistic.sql.strip('"') != name:
             found[name] = statistic.sql
     return found
+
+
+def extra_columns(statistic: Statistic) -> set[str]:
+    """The columns that a statistic needs beside a summary's."""
+    extra = statistic.extra(())
+    return set() if extra is None else set(extra.columns)
 
 
 def by_name(result: DuckDBPyConnection) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ from torch.nn.modules.module import register_module_forward_pre_hook, register_m
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.distributed.agree import spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import foretell_compiled
@@ -276,18 +275,11 @@ class SelectionCheck(optimizer_probe.StepListener):
     def check(self) -> None:
         """Once: later models are the user's second thoughts."""
         optimizer_probe.unlisten(self)
-        from numscope.inspect.unmatched import place_of, refuse_unmatched
+        from numscope.inspect.unmatched import refuse_unmatched
 
-        missing: list[str] = []
         found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]
         found += self._watch.elsewhere
-        if found:
-            in_all = set.intersection(*({place_of(line) for line in lines} for lines in found))
-            missing = [line for line in found[0] if place_of(line) in in_all]
-        if spread():
-            refuse_unmatched(missing)
-        elif missing:
-            raise UsageError("\n".join(missing))
+        refuse_unmatched(*(found or [()]))
 
 
 class Lookout(optimizer_probe.StepListener):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numscope.records.observation import Observation
-from numscope.sinks.protocol import LayerSink, Sink
+from numscope.sinks.protocol import Sink
 
 Say = Callable[[str, int], None]
 
@@ -33,8 +33,10 @@ class GuardedSink:
         self._do(self.sink.flush)
 
     def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
-        if isinstance(self.sink, LayerSink):
-            self._do(self.sink.describe, layers)
+        """Pass on this rank's layers known so far, each as JSON values by name, if the sink takes them."""
+        describe = getattr(self.sink, "describe", None)
+        if callable(describe):
+            self._do(describe, layers)
 
     def close(self) -> None:
         self._do(self.sink.close)

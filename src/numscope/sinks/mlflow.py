@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import time
@@ -13,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from numscope.records.observation import Observation
-from numscope.sinks.guard import Say
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
@@ -39,16 +37,6 @@ class MlflowSink:
         self._waiting: deque[Future[Any]] = deque()
         # MLflow's own asynchronous logging has ten threads, which deliver steps in any order.
         self._thread = ThreadPoolExecutor(1, "numscope-mlflow")
-
-    @classmethod
-    def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> MlflowSink | None:
-        """The meaning of ``loggers=["mlflow"]``: rank 0 logs, and other ranks that have a run."""
-        import mlflow
-
-        if rank != 0 and mlflow.active_run() is None:
-            say("MLflow: this rank has no run, rank 0 logs.", logging.INFO)
-            return None
-        return cls()
 
     def write(self, observations: Sequence[Observation]) -> None:
         from mlflow.entities import Metric

@@ -30,7 +30,7 @@ def open_sinks(
     text_file: str = textlog.FILE,
     run: Mapping[str, Any],
     log: DebugLog | None = None,
-) -> list[Sink]:
+) -> list[GuardedSink]:
     """The sinks of one process, each guarded: a failing sink is disabled and logged once.
 
     Args:
@@ -69,13 +69,6 @@ def open_sinks(
     return [GuardedSink(sink, name, log.say) for name, sink in sinks]
 
 
-def describe_layers(sinks: Iterable[Sink], layers: Sequence[Mapping[str, Any]]) -> None:
-    """Pass this rank's layers known so far to the sinks, each as JSON values by name."""
-    for sink in sinks:
-        if isinstance(sink, GuardedSink):
-            sink.describe(layers)
-
-
 def _checked(loggers: Sequence[object]) -> Iterable[str | Sink | Logger]:
     if isinstance(loggers, str):
         loggers = (loggers,)
@@ -112,14 +105,18 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
 
 
 def _by_name(name: str, log_dir: str | os.PathLike[str] | None, rank: int, log: DebugLog) -> Sink | None:
+    """Rank 0 logs, and other ranks that have a run."""
     try:
-        importlib.import_module(name)
+        library = importlib.import_module(name)
     except ImportError:
         raise UsageError(f"loggers: got {name!r}, which is not installed. Install it: pip install 'numscope[{name}]'.") from None
+    if rank != 0 and (library.run if name == "wandb" else library.active_run()) is None:
+        log.say(f"{'Weights & Biases' if name == 'wandb' else 'MLflow'}: this rank has no run, rank 0 logs.")
+        return None
     if name == "wandb":
         from numscope.sinks.wandb import WandbSink
 
-        return WandbSink.of_process(log_dir, rank, log.say)
+        return WandbSink(folder=log_dir)
     from numscope.sinks.mlflow import MlflowSink
 
-    return MlflowSink.of_process(log_dir, rank, log.say)
+    return MlflowSink()

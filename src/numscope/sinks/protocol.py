@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from numscope.records.observation import Observation
 
@@ -23,11 +23,3 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Pass on everything and release resources; called once, as the last call."""
-
-
-@runtime_checkable
-class LayerSink(Sink, Protocol):
-    """A sink that also takes the layers of this rank."""
-
-    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
-        """Take the layers of this rank known so far, each as JSON values by name."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from numscope.records.observation import Observation
-from numscope.sinks.guard import Say
 
 PREFIX = "numscope/"
 STEP = f"{PREFIX}step"
@@ -31,16 +29,6 @@ class WandbSink:
         self._is_ours = False
         self._is_told = False
         self._filling: int | None = None  # the row that the last statistics joined
-
-    @classmethod
-    def of_process(cls, log_dir: str | os.PathLike[str] | None, rank: int, say: Say) -> WandbSink | None:
-        """The meaning of ``loggers=["wandb"]``: rank 0 logs, and other ranks that have a run."""
-        import wandb
-
-        if rank != 0 and wandb.run is None:
-            say("Weights & Biases: this rank has no run, rank 0 logs.", logging.INFO)
-            return None
-        return cls(folder=log_dir)
 
     def write(self, observations: Sequence[Observation]) -> None:
         row: dict[str, Any] = {}

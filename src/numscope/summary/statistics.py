@@ -24,7 +24,7 @@ Named = Mapping[str, Any]
 
 
 class AskedFor(Protocol):
-    """A statistic as a configuration requests it: ``config.plan.Asked``, which is in a room above."""
+    """A statistic as a configuration requests it: ``config.plan.StatRequest``, which is in a room above."""
 
     @property
     def statistic(self) -> str: ...

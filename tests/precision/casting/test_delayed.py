@@ -195,8 +195,8 @@ def test_a_history_that_leaves_takes_its_numbers_along() -> None:
     ("settings", "message"),
     [
         ({"algo": "min"}, r"^amax_compute_algo: got 'min', expected one of max, most_recent\.$"),
-        ({"length": 0}, r"^amax_history_len: got 0, expected a whole number from 1\.$"),
-        ({"interval": 1.5}, r"^interval: got 1\.5, expected a whole number from 1\.$"),
+        ({"length": 0}, r"^amax_history_len: got 0, expected a whole number of at least 1\.$"),
+        ({"interval": 1.5}, r"^interval: got 1\.5, expected a whole number of at least 1\.$"),
         ({"margin": 0.5}, r"^margin: got 0\.5, expected a whole number\.$"),
     ],
 )

@@ -91,7 +91,7 @@ def test_enumeration_members_of_other_libraries_are_known_by_name() -> None:
         (lambda: recipe_of(DelayedScaling), r"recipe: got the class DelayedScaling, expected a recipe, such as DelayedScaling\(\)\."),
         (lambda: recipe_of(3), r"recipe: got 3, expected a recipe, or one of"),  # type: ignore[arg-type]
         (lambda: CurrentScaling("hybird"), r"CurrentScaling: fp8_format: got 'hybird', .* Did you mean 'hybrid'\?"),
-        (lambda: DelayedScaling(amax_history_len=0), r"amax_history_len: got 0, expected a whole number from 1\."),
+        (lambda: DelayedScaling(amax_history_len=0), r"amax_history_len: got 0, expected a whole number of at least 1\."),
         (lambda: DelayedScaling(amax_compute_algo="mean"), r"amax_compute_algo: got 'mean', expected one of max, most_recent\."),
         (lambda: DelayedScaling(margin=0.5), r"margin: got 0\.5, expected a whole number"),  # type: ignore[arg-type]
         (lambda: LayerPlan({("fprop", "gradient"): None}), r"LayerPlan: got \('fprop', 'gradient'\), expected one of"),

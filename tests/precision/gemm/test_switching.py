@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from numscope.config.plan import Switch
 from numscope.precision.casting.scaling import PER_TENSOR, How
 from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.precision.gemm.recipes import recipe_of
-from numscope.precision.gemm.switching import fake_how, fake_results, layer_plan, phases, switched
+from numscope.precision.gemm.switching import fake_how, fake_results, phases, switched
 from numscope.records.layer import GEMMS
 
 DELAYED = recipe_of("delayed").plan()
@@ -22,6 +23,10 @@ DELAYED = recipe_of("delayed").plan()
 def switches(**features: Any) -> tuple[Switch, ...]:
     tree = {name: {"enabled": True, **settings} for name, settings in features.items()}
     return load({"transformer_engine": tree}).switches if tree else ()
+
+
+def layer_plan(default: LayerPlan, found: Sequence[Switch], step: int) -> LayerPlan:
+    return switched(default, [switch for switch in found if switch.schedule.active(step)])
 
 
 def high_in(plan: LayerPlan) -> set[str]:

@@ -11,9 +11,8 @@ from torch import nn
 
 from numscope.config.environment import served, switched_on
 from numscope.config.options import WatchOptions
-from numscope.distributed.agree import spread
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.unmatched import place_of, refuse_unmatched
+from numscope.inspect.unmatched import refuse_unmatched
 from numscope.integrations.megatron.gemms import prepare, unprepare
 from numscope.precision.gemm.state import state_of
 from numscope.records.errors import UsageError
@@ -91,11 +90,7 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
     switched = switched_on()
     if not options and (switched is None or served()):
         return Attached()
-    given: dict[str, Any] = {"on_nonfinite": None}
-    if switched is not None:
-        given |= {name: value for name, value in (("config", switched.config), ("log_dir", switched.log_dir)) if value is not None}
-    given |= options
-    watching = WatchOptions.of(**given)
+    watching = WatchOptions.of(**{"on_nonfinite": None, **(switched or {}), **options})
     if watching.config is None and watching.on_nonfinite is None and not watching.trace and watching.abort_after is None:
         return Attached()  # the default run
     if watching.on_nonfinite == "raise" and parallel_state.is_initialized() and parallel_state.get_pipeline_model_parallel_world_size() > 1:
@@ -110,24 +105,12 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
         if recorder is not None and recorder.plan.switches:
             prepared += [module for chunk in chunks for module in prepare(chunk)]
         scopes += [Scope(chunk, watching, recorder=recorder, strict=False) for chunk in chunks]
-        _refuse_unmatched(scopes)
+        if recorder is not None:
+            refuse_unmatched(*(scope.inspector.resolved.unmatched for scope in scopes if scope.inspector is not None))
     except BaseException:
         Attached(scopes, recorder, prepared).close()
         raise
     return Attached(scopes, recorder, prepared)
-
-
-def _refuse_unmatched(scopes: Sequence[Scope]) -> None:
-    """A section that selects no layer of any chunk, on any rank, is an error."""
-    found = [scope.inspector.resolved.unmatched for scope in scopes if scope.inspector is not None]
-    if not found:
-        return
-    nowhere = set.intersection(*({place_of(line) for line in lines} for lines in found))
-    missing = [line for line in found[0] if place_of(line) in nowhere]
-    if spread():
-        refuse_unmatched(missing)
-    elif missing:
-        raise UsageError("\n".join(missing))
 
 
 def _described(model: object) -> str:

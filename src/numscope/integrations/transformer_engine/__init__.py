@@ -40,4 +40,4 @@ def feature_dirs(
 
 def findings() -> list[Finding]:
     """What ``NumscopeNonFinite`` has found since ``initialize``, in order; it stays after ``end_debug``."""
-    return list(collecting.findings())
+    return collecting.findings()

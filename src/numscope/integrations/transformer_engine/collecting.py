@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from numscope.config.plan import Plan
+from numscope.distributed.place import members
+from numscope.inspect.joining import Joined, joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
-from numscope.integrations.transformer_engine.joining import Joined, Key, in_order, joined
 from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
 from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
@@ -32,6 +33,8 @@ from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
 
 log = logging.getLogger("numscope")
+
+Key = tuple[str, str, str]  # feature, layer, tensor
 
 MODEL = "Transformer Engine"
 CLASS = "TransformerEngine"  # of each layer: the calls do not tell it, and runs keep no layers without one
@@ -176,7 +179,7 @@ class Collector:
     def _step(self, groups: Mapping[int, Any]) -> None:
         parts = self._parts()
         found = {key: Joined(part) for key, part in parts.items()}
-        for group in in_order(groups):
+        for group in sorted(groups.values(), key=lambda group: (len(members(group)), members(group))):  # as on all ranks
             here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
             found |= joined(here, group)
         if self._failed:
@@ -264,8 +267,7 @@ def _plain(tensor: Any) -> Tensor | None:
 # ---- the one at work: nvdlfw-inspect too has one a process
 
 _options: dict[str, Any] = {}
-_at_work: Collector | None = None
-_found: list[Finding] = []
+_last: Collector | None = None  # at work, or the one before, whose findings stay
 
 
 def prepare(**options: Any) -> None:
@@ -276,28 +278,24 @@ def prepare(**options: Any) -> None:
 
 def begin(log_dir: str, logger: object) -> None:
     """Begin collecting; what was at work ends."""
-    global _at_work
+    global _last
     end()
-    _found.clear()
     options = {name: value for name, value in _options.items() if name != "log_dir"}
-    _at_work = Collector(os.fspath(_options.get("log_dir") or log_dir), logger, **options)
-    _at_work.findings = _found
+    _last = Collector(os.fspath(_options.get("log_dir") or log_dir), logger, **options)
 
 
 def at_work() -> Collector:
     """The process's collector."""
-    assert _at_work is not None, "the namespace is registered with the features"
-    return _at_work
+    assert _last is not None, "the namespace is registered with the features"
+    return _last
 
 
 def end() -> None:
-    """End collecting; nothing where nothing was begun."""
-    global _at_work
-    collector, _at_work = _at_work, None
-    if collector is not None:
-        collector.close()
+    """End collecting; nothing where nothing is at work."""
+    if _last is not None and not _last.recorder.closed:
+        _last.close()
 
 
 def findings() -> list[Finding]:
     """Of the collector at work or the last one."""
-    return _found
+    return [] if _last is None else list(_last.findings)

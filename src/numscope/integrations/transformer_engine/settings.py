@@ -14,7 +14,6 @@ from numscope.plugins.guarded import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
-_OURS = ("on_nonfinite",)
 _ALARM = {"stats": ["num_nan", "num_inf"]}
 
 
@@ -48,7 +47,8 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
 
     Raises: UsageError that lists everything wrong.
     """
-    settings = {key: value for key, value in config.items() if key not in ("enabled", "tensor", "tensors", "tensors_struct", *_OURS)}
+    ours = ("enabled", "tensor", "tensors", "tensors_struct", "on_nonfinite")
+    settings = {key: value for key, value in config.items() if key not in ours}
     on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
     if alarm and on_nonfinite not in ON_NONFINITE:
         raise UsageError(f"{feature}.on_nonfinite: got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}")
@@ -62,15 +62,3 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
         raise UsageError(str(error).replace(f"config: {feature}.statistics", feature)) from None
     (collect,) = plan.collects
     return FeatureSettings(collect, plugins, on_nonfinite)
-
-
-def next_step(schedule: Schedule, after: int) -> int | None:
-    """The first step of a schedule that comes after a step; None: there is none."""
-    spans = schedule.start_end_list or ((schedule.start_step, schedule.end_step),)
-    found = []
-    for first, last in spans:
-        step = max(first, after + 1)
-        step += -step % schedule.freq
-        if last is None or step <= last:
-            found.append(step)
-    return min(found, default=None)

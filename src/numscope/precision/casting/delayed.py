@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from numscope.precision.casting.reference import largest_of_group
 from numscope.precision.casting.scaling import scale_of
+from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
-from numscope.records.words import nearest
 
 Algo = Literal["max", "most_recent"]
 _ALGOS = ("max", "most_recent")
@@ -84,11 +85,9 @@ class History:
         interval: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        if algo not in _ALGOS:
-            raise UsageError(f"amax_compute_algo: got {algo!r}, expected one of {', '.join(_ALGOS)}.{nearest(str(algo), _ALGOS)}")
-        for name, value in (("amax_history_len", length), ("interval", interval)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name}: got {value!r}, expected a whole number from 1.")
+        check_one_of("amax_compute_algo", algo, _ALGOS)
+        check_whole("amax_history_len", length, 1)
+        check_whole("interval", interval, 1)
         if isinstance(margin, bool) or not isinstance(margin, int):
             raise UsageError(f"margin: got {margin!r}, expected a whole number.")
         self.format = format_of(format)
@@ -177,11 +176,8 @@ def advance_all(histories: Sequence[History], group: object = None) -> None:
     if sum(bank.num_histories for bank in banks) != len(histories) or len(banks) > 1:
         banks = _packed(histories)
     if group is not None:
-        import torch.distributed as dist
-
         # In the order of the histories, which all ranks share. That of the banks may differ after one rank has loaded a checkpoint.
-        amaxes = torch.stack([history.amax for history in histories])
-        dist.all_reduce(amaxes, op=dist.ReduceOp.MAX, group=group)
+        amaxes = largest_of_group(torch.stack([history.amax for history in histories]), group)
         torch._foreach_copy_([history.amax for history in histories], list(amaxes.unbind()))
     for bank in banks:
         bank.advance()

@@ -10,8 +10,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.reference import NUM_CELLS, dtype_of, num_blocks
-from numscope.precision.casting.scaling import How
+from numscope.precision.casting.reference import NUM_CELLS, dtype_of, largest_of_group, num_blocks
+from numscope.precision.casting.scaling import How, scale_of
 from numscope.records.formats import Format
 from numscope.summary import native
 
@@ -72,7 +72,8 @@ def cast_matrix(
     threads = 1 if x.numel() < _PARALLEL_NUMEL else torch.get_num_threads()
     kind = how.scaling.kind
     if scale is None and group is not None and kind == "tensor":
-        scale = _scale_of_group(native.module.cast_amax(address, x.numel(), code, threads), how, group)
+        whole = largest_of_group(torch.tensor(native.module.cast_amax(address, x.numel(), code, threads), dtype=torch.float32), group)
+        scale = scale_of(whole, how.format.max, how.margin, how.scaling.power_of_two)
     if scale is not None and scale.dtype is not torch.float32:
         scale = scale.to(torch.float32)
     spec = _spec(how, columnwise)
@@ -94,16 +95,6 @@ def cast_matrix(
         threads,
     )
     return (values, codes, scale_inv) if done else None
-
-
-def _scale_of_group(amax: float, how: How, group: object) -> Tensor:
-    import torch.distributed as dist
-
-    from numscope.precision.casting.scaling import scale_of
-
-    whole = torch.tensor(amax, dtype=torch.float32)
-    dist.all_reduce(whole, op=dist.ReduceOp.MAX, group=group)
-    return scale_of(whole, how.format.max, how.margin, how.scaling.power_of_two)
 
 
 @lru_cache(maxsize=256)

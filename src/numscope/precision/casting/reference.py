@@ -106,12 +106,12 @@ def cast_matrix(
         else:
             per_block = torch.zeros(num_blocks(sides, x), dtype=torch.float32, device=x.device)
         if scaling.kind == "tensor" and group is not None:
-            per_block = _largest_of_group(per_block, group)
+            per_block = largest_of_group(per_block, group)
         outer = None
         if scaling.scale_format == "e4m3fn":
             outer = per_block.amax() if per_block.numel() else per_block.new_zeros(())
             if group is not None:
-                outer = _largest_of_group(outer, group)
+                outer = largest_of_group(outer, group)
         if lost is not None:
             per_block = torch.where(lost, torch.nan, per_block)
         scales, scales_inv = block_scales(per_block, how, outer)
@@ -181,7 +181,8 @@ def _count(cells: Tensor, x: Tensor, q: Tensor, over: Tensor, dequantized: Tenso
     cells[4:] = torch.maximum(cells[4:], largest)
 
 
-def _largest_of_group(amax: Tensor, group: object) -> Tensor:
+def largest_of_group(amax: Tensor, group: object) -> Tensor:
+    """The largest amaxes of a process group's ranks, in place."""
     import torch.distributed as dist
 
     dist.all_reduce(amax, op=dist.ReduceOp.MAX, group=group)

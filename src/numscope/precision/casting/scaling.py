@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
-from numscope.records.words import nearest
 
 Rounding = Literal["nearest_even", "stochastic"]
 _KINDS = ("tensor", "row", "block")
@@ -40,8 +40,7 @@ class Scaling:
     scale_format: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise UsageError(f"Scaling: kind: got {self.kind!r}, expected one of {', '.join(_KINDS)}.{nearest(str(self.kind), _KINDS)}")
+        check_one_of("Scaling: kind", self.kind, _KINDS)
         sizes = self.block
         if not (isinstance(sizes, tuple) and len(sizes) == 2 and all(isinstance(n, int) and n >= 1 for n in sizes)):
             raise UsageError(f"Scaling: block: got {sizes!r}, expected two whole numbers from 1, rows by columns, such as (1, 32).")
@@ -92,9 +91,7 @@ class How:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", format_of(self.format, "How: format"))
-        if self.rounding not in _ROUNDINGS:
-            hint = nearest(str(self.rounding), _ROUNDINGS)
-            raise UsageError(f"rounding: got {self.rounding!r}, expected one of {', '.join(_ROUNDINGS)}.{hint}")
+        check_one_of("rounding", self.rounding, _ROUNDINGS)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int) or abs(self.margin) > _MAX_MARGIN:
             raise UsageError(f"margin: got {self.margin!r}, expected a whole number from {-_MAX_MARGIN} to {_MAX_MARGIN}.")
         if not self.saturate and not (self.format.has_inf or self.format.has_nan):

@@ -18,6 +18,7 @@ from numscope.precision.gemm.recipes import HighPrecision, Recipe, recipe_of
 from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
 from numscope.precision.gemm.stepping import Cohort
 from numscope.probe.layer_names import layers_of
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.words import nearest
@@ -53,8 +54,7 @@ def convert(
     if not isinstance(model, nn.Module):
         raise UsageError(f"convert: model: got {type(model).__name__}, expected a torch.nn.Module.")
     recipe = recipe_of(recipe, "convert: recipe")
-    if backend not in BACKENDS:
-        raise UsageError(f"convert: backend: got {backend!r}, expected one of {', '.join(BACKENDS)}.{nearest(str(backend), BACKENDS)}")
+    check_one_of("convert: backend", backend, BACKENDS)
     known = layers_of(model)
     found = {layer.qualified: module for module, layer in known.items() if convertible(module)}
     cohort = Cohort()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from numscope.config.plan import Asked, Switch
-from numscope.precision.casting.scaling import How
+from numscope.config.plan import StatRequest, Switch
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling
 from numscope.precision.gemm.state import LayerState
@@ -23,24 +20,25 @@ _TAKERS = {
 }
 
 
-def split(switch: Switch, state: LayerState | None) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
+def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, ...], tuple[StatRequest, ...]]:
     """A switch's statistics, named as in ``summary/statistics.py``: those of the layer's own casts, and those of casts on paper."""
     of_operands = []
     for stat in switch.settings["stats"]:
         options = dict(stat.options)
         recipe = options.get("recipe")
         if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
-            of_operands.append(Asked(stat.label, f"operand_{_word_of(options)}{stat.statistic}"))
-    on_paper = [Asked(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
+            word = "columnwise_" if options.get("orientation") == "columnwise" else ""
+            of_operands.append(StatRequest(stat.label, f"operand_{word}{stat.statistic}"))
+    on_paper = [StatRequest(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
 
 
-def paper_of(switch: Switch) -> list[Asked]:
+def paper_of(switch: Switch) -> list[StatRequest]:
     """The statistics of casts on paper that a switch collects."""
     return [stat for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") not in (None, DELAYED)]
 
 
-def on_paper_name(stat: Asked) -> str:
+def on_paper_name(stat: StatRequest) -> str:
     """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
     return f"{dict(stat.options)['recipe']}_{stat.statistic}"
 
@@ -66,7 +64,7 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     """
     gemms = _TAKERS[operand, orientation]
     first, second = (plan[gemm, operand] for gemm in gemms)
-    alike = first is not None and first == second and _is_alike(first, operand)
+    alike = first is not None and first == second and (is_same_both_ways(first) if operand == "weight" else first.scaling.kind == "tensor")
     if plan.high:  # an ``autocast`` in the forward may change that
         return gemms
     if operand == "weight" and alike:
@@ -74,11 +72,3 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     if orientation == "columnwise":
         return gemms if alike else gemms[:1]
     return gemms if operand == "gradient" or first is None else gemms[:1]
-
-
-def _word_of(options: Mapping[str, object]) -> str:
-    return "columnwise_" if options.get("orientation") == "columnwise" else ""
-
-
-def _is_alike(how: How, operand: str) -> bool:
-    return is_same_both_ways(how) if operand == "weight" else how.scaling.kind == "tensor"

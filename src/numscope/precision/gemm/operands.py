@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from numscope.distributed.agree import among
 from numscope.precision.casting.cast import Cast, cast, empty_cells
 from numscope.precision.casting.decoding import values_of
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.plan import COLUMNWISE
 from numscope.precision.gemm.recipes import CurrentScaling
 from numscope.precision.gemm.state import LayerState
-from numscope.precision.gemm.stepping import group_of
 from numscope.precision.gemm.weights import KeptWeight, can_be_kept, is_same_both_ways
 
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -46,7 +46,7 @@ def cast_operand(
             amax = history.amax
             state.cohort.has_run = True
     elif operand != "weight" and isinstance(recipe, CurrentScaling) and recipe.reduce_amax:
-        group = group_of(recipe.amax_group)
+        group = among(recipe.amax_group)
     counted = [state.cells[gemm, operand] for gemm in gemms if (gemm, operand) in state.cells] if counts and state.cells else []
     cells = None if not counted else counted[0] if len(counted) == 1 else empty_cells(x.device)
     made = cast(x, how, scale=scale, columnwise=columnwise, values=values, codes=codes, cells=cells, amax=amax, group=group)

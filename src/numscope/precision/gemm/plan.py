@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from numscope.precision.casting.scaling import How
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import GEMMS
-from numscope.records.words import nearest
 
 OPERANDS: Final = (
     ("fprop", "activation"),
@@ -82,7 +82,7 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
 
         Raises: UsageError: for any other name.
         """
-        _check_gemm(gemm)
+        check_one_of("gemms", gemm, GEMMS)
         return all(how is None for (of, _), how in self.items() if of == gemm)
 
     def with_high(self, gemms: Iterable[str] = GEMMS) -> LayerPlan:
@@ -97,7 +97,7 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
             raise UsageError(f"gemms: got {gemms!r}, expected a list of {', '.join(GEMMS)}, such as [{gemms!r}].")
         gemms = tuple(gemms)
         for gemm in gemms:
-            _check_gemm(gemm)
+            check_one_of("gemms", gemm, GEMMS)
         return self.replace({key: None for key in OPERANDS if key[0] in gemms})
 
     def replace(self, changes: Mapping[tuple[str, str], How | None]) -> LayerPlan:
@@ -132,8 +132,3 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
 
 def _word(how: How | None) -> str:
     return "high" if how is None else how.text()
-
-
-def _check_gemm(gemm: str) -> None:
-    if gemm not in GEMMS:
-        raise UsageError(f"gemms: got {gemm!r}, expected one of {', '.join(GEMMS)}.{nearest(str(gemm), GEMMS)}")

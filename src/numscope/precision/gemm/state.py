@@ -9,14 +9,15 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
+from numscope.distributed.agree import among
 from numscope.precision.casting.cast import Cast
 from numscope.precision.casting.delayed import History
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.autocasting import FALLBACK, HIGH, region
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import Custom, DelayedScaling, Recipe
-from numscope.precision.gemm.stepping import Cohort, follow, group_of
-from numscope.precision.gemm.weights import KeptWeights
+from numscope.precision.gemm.stepping import Cohort, follow
+from numscope.precision.gemm.weights import KeptWeight
 from numscope.probe.layer_names import own_parameters
 
 Backend = Literal["auto", "emulate", "scaled_mm"]
@@ -61,7 +62,7 @@ class LayerState:
         self.cells: Mapping[tuple[str, str], Tensor] | None = None
         self.results: Mapping[str, How] | None = None
         self.histories: dict[tuple[str, str], History] = {}  # by operand and format
-        self.kept_weights = KeptWeights()
+        self.kept_weights: dict[tuple[int, bool], KeptWeight] = {}  # by the plan's ``How`` (its id), and whether columnwise
         self.said: set[tuple[str, str]] = set()  # log messages about this layer, by GEMM, each logged once
         self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # the default plan at that time, and the plan assigned
         self._switch: Callable[[LayerPlan], LayerPlan] | None = None
@@ -116,7 +117,8 @@ class LayerState:
         if self._assigned is not None:
             before, plan = self._assigned
             self._plan = plan if before == self.default else plan.moved_to(before, self.default)
-        self.kept_weights.drop_unused(self._plan)
+        used = {id(how) for how in self._plan.values()}
+        self.kept_weights = {key: kept for key, kept in self.kept_weights.items() if key[0] in used}
 
     # ---- the end of a step, for stepping.py
 
@@ -132,7 +134,7 @@ class LayerState:
     def amax_group(self) -> Any:
         """The process group that shares amaxes at the end of a step, None for none."""
         recipe = self.in_force
-        return group_of(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
+        return among(recipe.amax_group) if isinstance(recipe, DelayedScaling) and recipe.reduce_amax else None
 
     def history(self, operand: str, how: How, device: torch.device) -> History:
         """An operand's history in a format, started if there is none yet."""

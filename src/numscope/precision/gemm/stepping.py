@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -122,15 +121,3 @@ def end(states: Iterable[Steps], *, always: bool = False) -> None:
         advance_all(histories, groups[group_id])
     for state in states:
         state.cohort.has_run = False
-
-
-def group_of(group: Any) -> Any:
-    """The process group to share amaxes in: the one given, else all ranks; None where this process is alone."""
-    if "torch.distributed" not in sys.modules:
-        return None
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        return None
-    group = dist.group.WORLD if group is None else group
-    return group if dist.get_world_size(group) > 1 else None

@@ -23,13 +23,8 @@ RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # fake_quant 
 Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of its GEMMs' results
 
 
-def layer_plan(default: LayerPlan, switches: Sequence[Switch], step: int) -> LayerPlan:
-    """The plan of one layer at a step: its recipe's own object if no switch is active or none changes anything."""
-    return switched(default, tuple(switch for switch in switches if switch.schedule.active(step)))
-
-
 def switched(default: LayerPlan, on: Sequence[Switch]) -> LayerPlan:
-    """A default plan changed by switches, regardless of their schedules."""
+    """A default plan changed by switches, regardless of their schedules; the same object if none changes anything."""
     plan: dict[tuple[str, str], How | None] = dict(default.items())
     for gemm, operand, settings in _targets(on, "per_tensor_scaling"):
         how = plan[gemm, operand]
@@ -103,7 +98,7 @@ def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list
         on = tuple(switch.schedule.active(step) for switch in switches)
         if on not in plans:
             active = [switch for switch, is_on in zip(switches, on, strict=True) if is_on]
-            plans[on] = layer_plan(default, active, step), tuple(fake_results(active).items())
+            plans[on] = switched(default, active), tuple(fake_results(active).items())
         spans = found.setdefault(plans[on], [])
         if spans and spans[-1][1] == step - 1:
             spans[-1] = (spans[-1][0], step)

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from numscope.precision.casting.cast import Cast
 from numscope.precision.casting.scaling import How
-from numscope.precision.gemm.plan import LayerPlan
 
 
 class KeptWeight:
@@ -30,16 +29,6 @@ class KeptWeight:
     def is_of(self, weight: Tensor) -> bool:
         """Whether the codes still belong to this weight."""
         return self._weight() is weight and self._version == weight._version and self._pointer == weight.data_ptr()
-
-
-class KeptWeights(dict[tuple[int, bool], KeptWeight]):
-    """What is kept of one layer's weight, by the plan's ``How`` (its id) and by direction (columnwise or not)."""
-
-    def drop_unused(self, plan: LayerPlan) -> None:
-        """Drop what a plan does not use."""
-        used = {id(how) for how in plan.values()}
-        for key in [key for key in self if key[0] not in used]:
-            del self[key]
 
 
 def can_be_kept(weight: Tensor, module: nn.Module | None) -> bool:

@@ -60,12 +60,6 @@ def _known(cls: type[nn.Module]) -> list[str]:
     return sorted({*inspect.signature(cls).parameters, *_WITHOUT_EFFECT, *_UNSUPPORTED} - {"others"})
 
 
-def check_one_of(where: str, name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise UsageError unless the value is one of the choices."""
-    if value not in choices:
-        raise UsageError(f"{where}: {name}: got {value!r}, expected one of {', '.join(choices)}.{nearest(str(value), choices)}")
-
-
 def check_divides(where: str, name: str, value: int, whole_name: str, whole: int) -> None:
     """Raise UsageError unless ``whole`` is a multiple of ``value``."""
     if value < 1 or whole % value:

@@ -10,16 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from numscope.precision.modules.arguments import check_divides, check_one_of, check_others, check_rate, device_for, new_parameter
+from numscope.precision.modules.arguments import check_divides, check_rate, device_for, new_parameter
 from numscope.precision.modules.masks import BIAS_TYPES, Mask, Span, Window, alibi, check_mask_type, hidden, padding_of
-from numscope.precision.modules.parts import CheckpointModule
+from numscope.precision.modules.parts import NamedModule
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 FORMATS = ("sbhd", "bshd")
 SOFTMAX_TYPES = ("vanilla", "off-by-one", "learnable")
 
 
-class DotProductAttention(CheckpointModule):
+class DotProductAttention(NamedModule):
     """Scaled dot-product attention. It has no GEMM layer and stays in high precision under every recipe.
 
     Args:
@@ -64,12 +65,11 @@ class DotProductAttention(CheckpointModule):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(name, others)
         where = type(self).__name__
-        check_others(type(self), others)
         check_format(where, "qkv_format", qkv_format)
-        check_one_of(where, "attention_type", attention_type, ("self", "cross"))
-        check_one_of(where, "softmax_type", softmax_type, SOFTMAX_TYPES)
+        check_one_of(f"{where}: attention_type", attention_type, ("self", "cross"))
+        check_one_of(f"{where}: softmax_type", softmax_type, SOFTMAX_TYPES)
         check_rate(where, "attention_dropout", attention_dropout)
         self.num_attention_heads = num_attention_heads
         self.num_gqa_groups = num_attention_heads if num_gqa_groups is None else num_gqa_groups
@@ -84,7 +84,6 @@ class DotProductAttention(CheckpointModule):
         self.layer_number = 1 if layer_number is None else layer_number
         self.softmax_scale = 1 / math.sqrt(self.key_channels) if softmax_scale is None else softmax_scale
         self.softmax_type = softmax_type
-        self.name = name
         if softmax_type == "learnable":
             self.softmax_offset = new_parameter((num_attention_heads,), device_for(device), params_dtype)
         else:
@@ -132,7 +131,7 @@ class DotProductAttention(CheckpointModule):
         """
         where = type(self).__name__
         check_call(where, others)
-        check_one_of(where, "core_attention_bias_type", core_attention_bias_type, BIAS_TYPES)
+        check_one_of(f"{where}: core_attention_bias_type", core_attention_bias_type, BIAS_TYPES)
         layout = self.qkv_format if qkv_format is None else qkv_format
         check_format(where, "qkv_format", layout)
         queries, keys, values = (by_head(t, layout) for t in (query_layer, key_layer, value_layer))
@@ -216,7 +215,7 @@ def check_format(where: str, name: str, layout: str) -> None:
     """Raise UsageError unless the layout is supported."""
     if layout == "thd":
         raise UsageError(f"{where}: {name}: got 'thd', expected one of {', '.join(FORMATS)}. Pad the sequences and use a padding mask.")
-    check_one_of(where, name, layout, FORMATS)
+    check_one_of(f"{where}: {name}", layout, FORMATS)
 
 
 # Arguments of Transformer Engine's forward that have no effect here, and those that are not supported.

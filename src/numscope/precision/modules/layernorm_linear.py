@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_others, device_for
+from numscope.precision.modules.arguments import Init, device_for
 from numscope.precision.modules.gemm import GemmPart, split_names
 from numscope.precision.modules.linear import register, reset
 from numscope.precision.modules.norm import AfterNorm
@@ -56,9 +56,8 @@ class LayerNormLinear(AfterNorm):
     ) -> None:
         place = device_for(device)
         super().__init__(
-            in_features, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name
+            in_features, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name, others
         )
-        check_others(type(self), others)
         self.in_features = in_features
         self.out_features = out_features
         self.use_bias = bias

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_one_of, check_others, device_for, fill, new_parameter
+from numscope.precision.modules.arguments import Init, device_for, fill, new_parameter
 from numscope.precision.modules.gemm import GemmPart
 from numscope.precision.modules.norm import AfterNorm
+from numscope.records.checks import check_one_of
 
 
 def _gelu(x: Tensor) -> Tensor:
@@ -84,10 +85,9 @@ class LayerNormMLP(AfterNorm):
     ) -> None:
         place = device_for(device)
         super().__init__(
-            hidden_size, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name
+            hidden_size, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name, others
         )
-        check_others(type(self), others)
-        check_one_of(type(self).__name__, "activation", activation, tuple(ACTIVATIONS))
+        check_one_of(f"{type(self).__name__}: activation", activation, tuple(ACTIVATIONS))
         self.hidden_size = hidden_size
         self.ffn_hidden_size = ffn_hidden_size
         self.activation = activation
@@ -110,7 +110,7 @@ class LayerNormMLP(AfterNorm):
 
     def _gemm(self, which: str, in_features: int, out_features: int) -> GemmPart:
         biases = {"bias": f"{which}_bias"} if self.use_bias else {}
-        return GemmPart({"weight": f"{which}_weight"}, biases, in_features, out_features, self.name and f"{self.name}.{which}")
+        return GemmPart({"weight": f"{which}_weight"}, biases, in_features, out_features, self.named(which))
 
     def reset_parameters(self) -> None:
         """Initialize the weights, reset the norm, and set the biases to 0."""

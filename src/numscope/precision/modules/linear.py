@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, as_activation, check_others, device_for, fill, new_parameter
+from numscope.precision.modules.arguments import Init, as_activation, device_for, fill, new_parameter
 from numscope.precision.modules.gemm import attach, joined, split_names
-from numscope.precision.modules.parts import CheckpointModule
+from numscope.precision.modules.parts import NamedModule
 
 
-class Linear(CheckpointModule):
+class Linear(NamedModule):
     """``y = x @ weight.T + bias``, a GEMM layer.
 
     Args:
@@ -50,15 +50,12 @@ class Linear(CheckpointModule):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__()
-        where = type(self).__name__
-        check_others(type(self), others)
+        super().__init__(name, others)
         self.in_features = in_features
         self.out_features = out_features
         self.return_bias = return_bias
         self.init_method = init_method
-        self.name = name
-        sizes = split_names(where, out_features, parameters_split)
+        sizes = split_names(type(self).__name__, out_features, parameters_split)
         self.weight_names = tuple(f"{prefix}weight" for prefix in sizes)
         self.bias_names = tuple(f"{prefix}bias" for prefix in sizes)
         register(self, sizes, in_features, device_for(device), params_dtype, bias)

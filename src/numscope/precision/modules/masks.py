@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from numscope.precision.modules.arguments import check_one_of
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 MaskType = Literal["no_mask", "padding", "causal", "padding_causal", "causal_bottom_right", "padding_causal_bottom_right", "arbitrary"]
@@ -24,7 +24,7 @@ Window = tuple[int, int] | None
 def check_mask_type(where: str, mask_type: str) -> str:
     """The mask type's canonical name; raises UsageError if it is unknown."""
     mask_type = _SPELLINGS.get(mask_type, mask_type)
-    check_one_of(where, "attn_mask_type", mask_type, MASK_TYPES)
+    check_one_of(f"{where}: attn_mask_type", mask_type, MASK_TYPES)
     return mask_type
 
 

@@ -8,20 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_divides, check_one_of, check_others
+from numscope.precision.modules.arguments import Init, check_divides
 from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.linear import Linear
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
-from numscope.precision.modules.norm import L2Normalization, LayerNorm, RMSNorm
+from numscope.precision.modules.norm import NORMS, L2Normalization
+from numscope.precision.modules.parts import NamedModule
 from numscope.precision.modules.rotary import rotate
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 Angles = Tensor | tuple[Tensor, Tensor] | None
 QK_NORMS = ("L2Normalization", "RMSNorm", "LayerNorm")
 
 
-class MultiheadAttention(nn.Module):
+class MultiheadAttention(NamedModule):
     """Projections of queries, keys and values, attention, and an output projection.
 
     Children: ``layernorm_qkv`` (``qkv`` without a norm) for self attention, ``layernorm_query`` (``query_layer``) and ``key_value`` for
@@ -86,19 +88,17 @@ class MultiheadAttention(nn.Module):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(name, others)
         where = type(self).__name__
-        check_others(type(self), others)
-        check_one_of(where, "attention_type", attention_type, ("self", "cross"))
+        check_one_of(f"{where}: attention_type", attention_type, ("self", "cross"))
         check_format(where, "qkv_format", qkv_format)
+        check_mask_type(where, attn_mask_type)
         if not kv_channels:
             check_divides(where, "num_attention_heads", num_attention_heads, "hidden_size", hidden_size)
         self.num_attention_heads = num_attention_heads
         self.num_gqa_groups = num_attention_heads if num_gqa_groups is None else num_gqa_groups
         check_divides(where, "num_gqa_groups", self.num_gqa_groups, "num_attention_heads", num_attention_heads)
         self.kv_channels = kv_channels or hidden_size // num_attention_heads
-        self.attn_mask_type = check_mask_type(where, attn_mask_type)
-        self.window_size = window_size
         self.layer_number = 1 if layer_number is None else layer_number
         self.qkv_format = qkv_format
         self.attention_type = attention_type
@@ -108,7 +108,6 @@ class MultiheadAttention(nn.Module):
         self.qkv_weight_interleaved = qkv_weight_interleaved and fuse_qkv_params
         self.rotary_pos_interleaved = rotary_pos_interleaved
         self.qk_norm_before_rope = qk_norm_before_rope
-        self.name = name
         query, key = self.kv_channels * num_attention_heads, self.kv_channels * self.num_gqa_groups
         shared: dict[str, Any] = {"params_dtype": params_dtype, "device": device, "bias": bias}
         normed = {
@@ -119,9 +118,6 @@ class MultiheadAttention(nn.Module):
             "return_layernorm_output": self.return_layernorm_output,
         }
 
-        def named(child: str) -> str | None:
-            return name and f"{name}.{child}"
-
         def split(**sizes: int) -> dict[str, int] | None:
             return None if fuse_qkv_params else sizes
 
@@ -129,48 +125,45 @@ class MultiheadAttention(nn.Module):
         if attention_type == "self":
             rows, first["parameters_split"] = query + 2 * key, split(query=query, key=key, value=key)
             if input_layernorm:
-                self.layernorm_qkv = LayerNormLinear(hidden_size, rows, name=named("layernorm_qkv"), **first, **normed)
+                self.layernorm_qkv = LayerNormLinear(hidden_size, rows, name=self.named("layernorm_qkv"), **first, **normed)
             else:
-                self.qkv = Linear(hidden_size, rows, name=named("qkv"), **first, **shared)
+                self.qkv = Linear(hidden_size, rows, name=self.named("qkv"), **first, **shared)
         else:
             if input_layernorm:
                 first["parameters_split"] = split(query=query)
-                self.layernorm_query = LayerNormLinear(hidden_size, query, name=named("layernorm_query"), **first, **normed)
+                self.layernorm_query = LayerNormLinear(hidden_size, query, name=self.named("layernorm_query"), **first, **normed)
             else:
-                self.query_layer = Linear(hidden_size, query, name=named("query_layer"), **first, **shared)
+                self.query_layer = Linear(hidden_size, query, name=self.named("query_layer"), **first, **shared)
             first["parameters_split"] = split(key=key, value=key)
-            self.key_value = Linear(hidden_size, 2 * key, name=named("key_value"), **first, **shared)
-        self.q_norm, self.k_norm = self._head_norms(where, qk_norm_type, qk_norm_eps, params_dtype, device)
+            self.key_value = Linear(hidden_size, 2 * key, name=self.named("key_value"), **first, **shared)
+        self.q_norm = self._head_norm("q_norm", qk_norm_type, qk_norm_eps, params_dtype, device)
+        self.k_norm = self._head_norm("k_norm", qk_norm_type, qk_norm_eps, params_dtype, device)
         self.core_attention = DotProductAttention(
             num_attention_heads,
             self.kv_channels,
             num_gqa_groups=self.num_gqa_groups,
             attention_dropout=attention_dropout,
             qkv_format=qkv_format,
-            attn_mask_type=self.attn_mask_type,
+            attn_mask_type=attn_mask_type,
+            window_size=window_size,
             attention_type=attention_type,
             layer_number=layer_number,
             softmax_type=softmax_type,
             params_dtype=params_dtype,
             device=device,
-            name=named("core_attention"),
+            name=self.named("core_attention"),
         )
-        self.proj = Linear(query, hidden_size, init_method=output_layer_init_method, return_bias=return_bias, name=named("proj"), **shared)
+        self.proj = Linear(
+            query, hidden_size, init_method=output_layer_init_method, return_bias=return_bias, name=self.named("proj"), **shared
+        )
 
-    def _head_norms(
-        self, where: str, kind: str | None, eps: float, dtype: torch.dtype | None, device: torch.device | str | None
-    ) -> tuple[nn.Module | None, nn.Module | None]:
+    def _head_norm(self, child: str, kind: str | None, eps: float, dtype: torch.dtype | None, device: Any) -> nn.Module | None:
         if kind is None:
-            return None, None
-        check_one_of(where, "qk_norm_type", kind, QK_NORMS)
+            return None
+        check_one_of(f"{type(self).__name__}: qk_norm_type", kind, QK_NORMS)
         if kind == "L2Normalization":
-            return L2Normalization(eps), L2Normalization(eps)
-        norm = LayerNorm if kind == "LayerNorm" else RMSNorm
-        q_norm, k_norm = (
-            norm(self.kv_channels, eps, params_dtype=dtype, device=device, name=self.name and f"{self.name}.{child}")
-            for child in ("q_norm", "k_norm")
-        )
-        return q_norm, k_norm
+            return L2Normalization(eps)
+        return NORMS[kind](self.kv_channels, eps, params_dtype=dtype, device=device, name=self.named(child))
 
     def forward(
         self,
@@ -220,8 +213,8 @@ class MultiheadAttention(nn.Module):
             attention_mask=attention_mask,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_kv=cu_seqlens_kv,
-            attn_mask_type=self.attn_mask_type if attn_mask_type is None else attn_mask_type,
-            window_size=self.window_size if window_size is None else window_size,
+            attn_mask_type=attn_mask_type,
+            window_size=window_size,
             checkpoint_core_attention=checkpoint_core_attention,
             core_attention_bias_type=core_attention_bias_type,
             core_attention_bias=core_attention_bias,

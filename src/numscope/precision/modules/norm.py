@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.modules.arguments import as_activation, check_one_of, device_for, fill, new_parameter
-from numscope.precision.modules.parts import CheckpointModule, Part, Whole
+from numscope.precision.modules.arguments import as_activation, device_for, fill, new_parameter
+from numscope.precision.modules.parts import NamedModule, Part, Whole
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
-Normalization = Literal["LayerNorm", "RMSNorm"]
-NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
+NORMALIZATIONS = ("LayerNorm", "RMSNorm")
 
 
-def normalize(
-    x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, normalization: Normalization, zero_centered_gamma: bool
-) -> Tensor:
+def normalize(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, normalization: str, zero_centered_gamma: bool) -> Tensor:
     """Normalize over the last dimension, in the wider dtype of x and weight; the result has x's dtype.
 
     The 1 of ``zero_centered_gamma`` is added in at least float32: in bfloat16, a weight below 0.004 would be lost.
@@ -40,7 +37,7 @@ def normalize(
 class NormPart(Part):
     """The norm of a fused module. It borrows ``layer_norm_weight`` and ``layer_norm_bias``."""
 
-    def __init__(self, eps: float, normalization: Normalization, zero_centered_gamma: bool, name: str | None) -> None:
+    def __init__(self, eps: float, normalization: str, zero_centered_gamma: bool, name: str | None) -> None:
         borrowed = {"weight": "layer_norm_weight"}
         if normalization == "LayerNorm":
             borrowed["bias"] = "layer_norm_bias"
@@ -67,18 +64,18 @@ class AfterNorm(Whole):
 
     def __init__(
         self, size: int, eps: float, normalization: str, zero_centered_gamma: bool, return_bias: bool, return_layernorm_output: bool,
-        place: torch.device, dtype: torch.dtype | None, name: str | None,
+        place: torch.device, dtype: torch.dtype | None, name: str | None, others: Mapping[str, object],
     ) -> None:  # fmt: skip
-        super().__init__()
+        super().__init__(name, others)
         self.eps = eps
-        self.normalization = check_normalization(type(self).__name__, normalization)
+        check_one_of(f"{type(self).__name__}: normalization", normalization, NORMALIZATIONS)
+        self.normalization = normalization
         self.zero_centered_gamma = zero_centered_gamma
         self.return_bias = return_bias
         self.return_layernorm_output = return_layernorm_output
-        self.name = name
         self.layer_norm_weight = new_parameter((size,), place, dtype)
         self.layer_norm_bias = new_parameter((size,), place, dtype) if self.normalization == "LayerNorm" else None
-        self.layer_norm = NormPart(eps, self.normalization, zero_centered_gamma, name and f"{name}.layer_norm")
+        self.layer_norm = NormPart(eps, self.normalization, zero_centered_gamma, self.named("layer_norm"))
 
     def reset_parameters(self) -> None:
         """Reset the norm: it only normalizes then."""
@@ -91,10 +88,10 @@ class AfterNorm(Whole):
         return (out, *more) if more else out
 
 
-class _Norm(CheckpointModule):
+class _Norm(NamedModule):
     """What LayerNorm and RMSNorm share."""
 
-    normalization: Normalization
+    normalization: str
     weight: nn.Parameter
     bias: nn.Parameter | None
 
@@ -108,13 +105,12 @@ class _Norm(CheckpointModule):
         device: torch.device | str | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(name)
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         if len(shape) != 1:
             raise UsageError(f"{type(self).__name__}: normalized_shape: got {shape}, expected one number, the last dimension's size.")
         self.eps = eps
         self.zero_centered_gamma = zero_centered_gamma
-        self.name = name
         place = device_for(device)
         self.weight = new_parameter(shape, place, params_dtype)
         self.bias = new_parameter(shape, place, params_dtype) if self.normalization == "LayerNorm" else None
@@ -184,7 +180,4 @@ def reset_norm(weight: nn.Parameter, bias: nn.Parameter | None, zero_centered_ga
         fill(bias, nn.init.zeros_)
 
 
-def check_normalization(where: str, normalization: str) -> Normalization:
-    """The normalization's name, checked: raises UsageError for any other."""
-    check_one_of(where, "normalization", normalization, NORMALIZATIONS)
-    return "RMSNorm" if normalization == "RMSNorm" else "LayerNorm"
+NORMS: dict[str, type[_Norm]] = {"LayerNorm": LayerNorm, "RMSNorm": RMSNorm}

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
+
+from numscope.precision.modules.arguments import check_others
 
 
 class Part(nn.Module):
@@ -45,8 +48,22 @@ class Part(nn.Module):
         return ", ".join(self.borrowed.values())
 
 
-class CheckpointModule(nn.Module):
-    """A module that loads Transformer Engine's checkpoints, without the scales and amax histories that they hold in their own format."""
+class NamedModule(nn.Module):
+    """A module with Transformer Engine's arguments; it loads their checkpoints, without the scales and amax histories in their own format.
+
+    Args:
+        name: the layer's name in configurations.
+        others: arguments that the constructor does not name.
+    """
+
+    def __init__(self, name: str | None, others: Mapping[str, object] = MappingProxyType({})) -> None:
+        super().__init__()
+        check_others(type(self), others)
+        self.name = name
+
+    def named(self, child: str) -> str | None:
+        """A child's name in configurations; None if the module has none."""
+        return self.name and f"{self.name}.{child}"
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         for key in (f"{prefix}_extra_state", f"{prefix}fused_attention._extra_state"):
@@ -54,7 +71,7 @@ class CheckpointModule(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class Whole(CheckpointModule):
+class Whole(NamedModule):
     """A module that owns the parameters of its parts."""
 
     _numscope_stand_in: str | None = None  # the part that has this module's own layer name, if there is one

@@ -9,16 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, check_one_of, check_others, check_rate
+from numscope.precision.modules.arguments import Init, check_rate
 from numscope.precision.modules.attention import check_format
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.multihead import Angles, MultiheadAttention
-from numscope.precision.modules.norm import LayerNorm, RMSNorm, check_normalization
+from numscope.precision.modules.norm import NORMS
+from numscope.precision.modules.parts import NamedModule
+from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
 
-class TransformerLayer(nn.Module):
+class TransformerLayer(NamedModule):
     """Attention and a perceptron, each with norm, dropout and residual connection.
 
     Children: ``self_attention``, in a decoder ``inter_attention``, ``layernorm_mlp``, and with ``output_layernorm`` also ``layernorm``.
@@ -86,10 +88,9 @@ class TransformerLayer(nn.Module):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(name, others)
         where = type(self).__name__
-        check_others(type(self), others)
-        check_one_of(where, "layer_type", layer_type, ("encoder", "decoder"))
+        check_one_of(f"{where}: layer_type", layer_type, ("encoder", "decoder"))
         check_format(where, "attn_input_format", attn_input_format)
         check_rate(where, "hidden_dropout", hidden_dropout)
         check_rate(where, "drop_path_rate", drop_path_rate)
@@ -101,10 +102,8 @@ class TransformerLayer(nn.Module):
             ):
                 if is_set:
                     raise UsageError(f"{where}: parallel_attention_mlp: got True, expected False with {other}.")
-        self.self_attn_mask_type = check_mask_type(where, self_attn_mask_type)
-        self.window_size = window_size
-        self.enc_dec_attn_mask_type = check_mask_type(where, enc_dec_attn_mask_type)
-        self.enc_dec_window_size = enc_dec_window_size
+        for mask_type in (self_attn_mask_type, enc_dec_attn_mask_type):
+            check_mask_type(where, mask_type)
         self.hidden_dropout = hidden_dropout
         self.layer_number = layer_number
         self.layer_type = layer_type
@@ -112,9 +111,8 @@ class TransformerLayer(nn.Module):
         self.parallel_attention_mlp = parallel_attention_mlp
         self.apply_residual_connection_post_layernorm = apply_residual_connection_post_layernorm
         self.attn_input_format = attn_input_format
-        self.name = name
         both: dict[str, Any] = {
-            "normalization": check_normalization(where, normalization),
+            "normalization": normalization,
             "zero_centered_gamma": zero_centered_gamma,
             "init_method": init_method,
             "output_layer_init_method": output_layer_init_method,
@@ -140,40 +138,38 @@ class TransformerLayer(nn.Module):
             "qkv_format": attn_input_format,
         }
 
-        def named(child: str) -> str | None:
-            return name and f"{name}.{child}"
-
         self.self_attention = MultiheadAttention(
             hidden_size,
             num_attention_heads,
             **attention,
-            attn_mask_type=self.self_attn_mask_type,
+            attn_mask_type=self_attn_mask_type,
+            window_size=window_size,
             input_layernorm=not output_layernorm,
-            name=named("self_attention"),
+            name=self.named("self_attention"),
         )
         if layer_type == "decoder":
             self.inter_attention = MultiheadAttention(
                 hidden_size,
                 num_attention_heads,
                 **attention,
-                attn_mask_type=self.enc_dec_attn_mask_type,
+                attn_mask_type=enc_dec_attn_mask_type,
+                window_size=enc_dec_window_size,
                 attention_type="cross",
                 input_layernorm=True,
-                name=named("inter_attention"),
+                name=self.named("inter_attention"),
             )
         self.layernorm_mlp = LayerNormMLP(
-            hidden_size, ffn_hidden_size, eps=layernorm_epsilon, **both, activation=activation, name=named("layernorm_mlp")
+            hidden_size, ffn_hidden_size, eps=layernorm_epsilon, **both, activation=activation, name=self.named("layernorm_mlp")
         )
         self.drop_path = DropPath(drop_path_rate, attn_input_format.index("b")) if drop_path_rate > 0 else None
         if output_layernorm:
-            norm = LayerNorm if normalization == "LayerNorm" else RMSNorm
-            self.layernorm = norm(
+            self.layernorm = NORMS[normalization](
                 hidden_size,
                 layernorm_epsilon,
                 zero_centered_gamma=zero_centered_gamma,
                 params_dtype=params_dtype,
                 device=device,
-                name=named("layernorm"),
+                name=self.named("layernorm"),
             )
 
     def forward(
@@ -224,8 +220,8 @@ class TransformerLayer(nn.Module):
         attended = self.self_attention(
             hidden_states,
             attention_mask=attention_mask,
-            attn_mask_type=self.self_attn_mask_type if self_attn_mask_type is None else self_attn_mask_type,
-            window_size=self.window_size if window_size is None else window_size,
+            attn_mask_type=self_attn_mask_type,
+            window_size=window_size,
             rotary_pos_emb=rotary_pos_emb,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_kv=cu_seqlens_kv,
@@ -238,8 +234,8 @@ class TransformerLayer(nn.Module):
             crossed = self.inter_attention(
                 hidden_states,
                 attention_mask=enc_dec_attn_mask,
-                attn_mask_type=self.enc_dec_attn_mask_type if enc_dec_attn_mask_type is None else enc_dec_attn_mask_type,
-                window_size=self.enc_dec_window_size if enc_dec_window_size is None else enc_dec_window_size,
+                attn_mask_type=enc_dec_attn_mask_type,
+                window_size=enc_dec_window_size,
                 encoder_output=encoder_output,
                 **shared,
             )

@@ -36,13 +36,11 @@ class Found:
             even all units cure; ``budget``: the budget was spent before an answer.
         units: those to keep high, in the model's order; with ``budget`` the smallest set seen to cure, empty if there was none.
         minimal: whether each unit was seen to be needed.
-        num_asked: how often the oracle was asked.
     """
 
     outcome: Ending
     units: Units
     minimal: bool
-    num_asked: int
 
 
 def search(
@@ -74,7 +72,7 @@ def search(
     everything = frozenset(place)
 
     def found(outcome: Ending, units: Iterable[Unit], minimal: bool) -> Found:
-        return Found(outcome, tuple(sorted(units, key=place.__getitem__)), minimal, asker.num_asked)
+        return Found(outcome, tuple(sorted(units, key=place.__getitem__)), minimal)
 
     try:
         stage("the run as it is")
@@ -101,13 +99,10 @@ class _Asker:
         self._cures = cures
         self._known: dict[frozenset[Unit], bool] = {}
         self.best: frozenset[Unit] | None = None
-        self.num_asked = 0
 
     def cures(self, kept: frozenset[Unit]) -> bool:
         if kept not in self._known:
-            answer = self._cures(kept)
-            self.num_asked += 1
-            self._known[kept] = answer
+            answer = self._known[kept] = self._cures(kept)
             if answer and (self.best is None or len(kept) < len(self.best)):
                 self.best = kept
         return self._known[kept]

@@ -35,8 +35,13 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
         whole = high == GEMMS
         name = free_name(SECTION if whole else "_".join((SECTION, *high)), names)
         feature = {"disable_fp8_layer": {"enabled": True}} if whole else {"disable_fp8_gemm": {"enabled": True, "gemms": list(high)}}
-        made[name] = {"enabled": True, "layers": {"layer_name_regex_pattern": pattern_of(layers)}, "transformer_engine": feature}
+        made[name] = section(pattern_of(layers), feature)
     return made
+
+
+def section(pattern: str, feature: Mapping[str, Any]) -> dict[str, Any]:
+    """A section with one feature in Transformer Engine's namespace, for the layers whose names match."""
+    return {"enabled": True, "layers": {"layer_name_regex_pattern": pattern}, "transformer_engine": feature}
 
 
 def pattern_of(layers: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from nvdlfw_inspect.logging import BaseLogger, MetricLogger, get_logger
 from nvdlfw_inspect.registry import Registry, api_method
 
 from numscope.integrations.transformer_engine import collecting
-from numscope.integrations.transformer_engine.settings import FeatureSettings, next_step
+from numscope.integrations.transformer_engine.settings import FeatureSettings
 
 NAMESPACE = "transformer_engine"
 
@@ -73,27 +73,21 @@ class _Feature(BaseConfigAPIMapper):  # type: ignore[misc]
         self, config: Mapping[str, Any], layer_name: str, tensor_name: str, iteration: int, **_: Any
     ) -> bool | tuple[bool, int | None]:
         """Whether a layer is to show a tensor in this step, and in which step next."""
-        return self._enabled(config, tensor_name, iteration)
+        schedule = self._settings_of(config, tensor_name).schedule
+        now = schedule.active(iteration)
+        return (now, schedule.next(iteration)) if _tells_next(tensor_name, iteration) else now
 
     @api_method  # type: ignore[untyped-decorator]
     def inspect_tensor(
         self, config: Mapping[str, Any], layer_name: str, tensor_name: str, tensor: Any, iteration: int, tp_group: Any = None, **_: Any
     ) -> None:
         """A layer shows a tensor."""
-        self._see(config, layer_name, tensor_name, tensor, iteration, tp_group)
-
-    def _settings_of(self, config: Mapping[str, Any], tensor_name: str) -> FeatureSettings:
-        return collecting.at_work().settings_of(type(self).__name__, tensor_name, config, alarm=self.alarm)
-
-    def _enabled(self, config: Mapping[str, Any], tensor_name: str, iteration: int) -> bool | tuple[bool, int | None]:
-        schedule = self._settings_of(config, tensor_name).schedule
-        now = schedule.active(iteration)
-        return (now, next_step(schedule, iteration)) if _tells_next(tensor_name, iteration) else now
-
-    def _see(self, config: Mapping[str, Any], layer_name: str, tensor_name: str, tensor: Any, iteration: int, tp_group: Any) -> None:
         group = tp_group if tensor_name == "weight" else debug_api.get_tensor_reduction_group()
         wanted = self._settings_of(config, tensor_name)
         collecting.at_work().see(type(self).__name__, layer_name, tensor_name, tensor, wanted, iteration, group)
+
+    def _settings_of(self, config: Mapping[str, Any], tensor_name: str) -> FeatureSettings:
+        return collecting.at_work().settings_of(type(self).__name__, tensor_name, config, alarm=self.alarm)
 
 
 @Registry.register_feature(namespace=NAMESPACE)

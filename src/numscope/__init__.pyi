@@ -1,0 +1,18 @@
+# Each public name and the module it comes from: what type checkers read, and what the package imports a name by when it is first used.
+
+from numscope.plugins.registry import feature as feature
+from numscope.plugins.registry import logger as logger
+from numscope.plugins.registry import rule as rule
+from numscope.plugins.registry import statistic as statistic
+from numscope.precision.high_precision import high_precision as high_precision
+from numscope.records.errors import NonFiniteError as NonFiniteError
+from numscope.records.errors import UsageError as UsageError
+from numscope.records.finding import Culprit as Culprit
+from numscope.records.finding import Finding as Finding
+from numscope.runs.query import load as load
+from numscope.scope.scope import Scope as Scope
+from numscope.scope.watching import watch as watch
+from numscope.summary.check import check as check
+from numscope.summary.dispatch import summarize as summarize
+from numscope.summary.state import Summary as Summary
+from numscope.version import __version__ as __version__
