@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numscope.doctor.explain.catalog import CATALOG
 from numscope.doctor.explain.flight_recorder import Recorders
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
@@ -15,6 +14,7 @@ from numscope.doctor.explain.rendezvous import Meeting
 from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.tracebacks import Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
+from numscope.doctor.findings.catalog import CONSEQUENCES
 from numscope.doctor.records import Finding
 from numscope.doctor.redact import of_hosts
 
@@ -109,11 +109,11 @@ def _joined(found: list[Finding]) -> list[Finding]:
             keep, other = (one, first) if _CONFIDENCE[one.confidence] <= _CONFIDENCE[first.confidence] else (first, one)
             merged[key] = replace(keep, evidence=tuple(dict.fromkeys((*keep.evidence, *other.evidence))))
     findings = list(merged.values())
-    causes = [one for one in findings if one.severity == "fault" and not CATALOG[one.id].consequence]
+    causes = [one for one in findings if one.severity == "fault" and one.id not in CONSEQUENCES]
     if not causes:
         return _without_echoes(findings)
     return [
-        replace(one, severity="note") if CATALOG[one.id].consequence else one
+        replace(one, severity="note") if one.id in CONSEQUENCES else one
         for one in findings
         if one.id not in ("cause-unknown", "collective-stuck")
     ]
@@ -125,4 +125,4 @@ def _without_echoes(findings: list[Finding]) -> list[Finding]:
 
 
 def _ordered(findings: list[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda one: (_SEVERITY[one.severity], CATALOG[one.id].consequence, _CONFIDENCE[one.confidence]))
+    return sorted(findings, key=lambda one: (_SEVERITY[one.severity], one.id in CONSEQUENCES, _CONFIDENCE[one.confidence]))

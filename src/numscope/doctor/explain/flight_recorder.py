@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Dump
-from numscope.doctor.findings.wording import named
+from numscope.doctor.findings.wording import finding, named
 from numscope.doctor.records import Finding
 
 MAX_ENTRIES = 20_000

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
-from numscope.doctor.findings.wording import named
-from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.findings.wording import finding, named
+from numscope.doctor.records import Finding
 
 SHOWN = 6
 
@@ -33,7 +32,7 @@ def _found(id: str, log: NcclLog, lines: list[Warned], summary: str, *remedy: st
     return finding(id, summary, **{**about, **more})
 
 
-def _plain(id: str, pattern: str, sentence: str, *remedy: str, confidence: Confidence = "likely") -> Rule:
+def _plain(id: str, pattern: str, sentence: str, *remedy: str, **more: Any) -> Rule:
     """A rule with a fixed sentence and remedy, in which the pattern's groups are filled in."""
 
     def explain(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
@@ -41,7 +40,7 @@ def _plain(id: str, pattern: str, sentence: str, *remedy: str, confidence: Confi
         who = f" ({named(ranks)})" if ranks else f" ({', '.join(sorted(hosts)[:4])})" if hosts else ""
         groups = {key: value or "?" for key, value in match.groupdict().items()}
         summary = f"{sentence.format(**groups)}{who}."
-        return _found(id, log, lines, summary, *(line.format(**groups) for line in remedy), confidence=confidence)
+        return _found(id, log, lines, summary, *(line.format(**groups) for line in remedy), **more)
 
     return Rule(id, re.compile(pattern), explain)
 
@@ -179,6 +178,7 @@ RULES: tuple[Rule, ...] = (
         "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
         "rm -f /dev/shm/nccl-*  # removes what dead jobs left; only while no job runs",
         confidence="certain",
+        severity="fault",
     ),
     _plain(
         "memlock-too-small",
@@ -187,6 +187,7 @@ RULES: tuple[Rule, ...] = (
         "ulimit -l  # must print unlimited, inside the job too",
         "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/memlock.conf",
         "docker run --ulimit memlock=-1 …  # SLURM: PropagateResourceLimitsExcept=MEMLOCK, LimitMEMLOCK=infinity for slurmd",
+        severity="fault",
     ),
     _plain(
         "ib-timeout",

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.wording import capital, named
+from numscope.doctor.findings.wording import capital, finding, named
 from numscope.doctor.records import Finding
 
 MAX_LINES = 256  # of one kind
@@ -133,6 +132,7 @@ class Meeting:
             ranks=(),
             hosts=unresolved,
             confidence="certain",
+            severity="fault",
         )
 
     def _unreachable(self) -> Iterator[Finding]:

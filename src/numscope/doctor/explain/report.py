@@ -6,7 +6,7 @@ from collections import Counter
 from typing import IO, Any
 
 from numscope.doctor.explain import Explanation
-from numscope.doctor.explain.catalog import CATALOG
+from numscope.doctor.findings.catalog import CONSEQUENCES
 from numscope.doctor.records import Finding, to_json
 
 FORMAT = 1
@@ -20,7 +20,7 @@ _STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 def exit_code(explanation: Explanation, *, strict: bool = False) -> int:
     """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 4 degraded (strict), 5 nothing was recognized."""
     faults = [one for one in explanation.findings if one.severity == "fault"]
-    if any(not CATALOG[one.id].consequence for one in faults):
+    if any(one.id not in CONSEQUENCES for one in faults):
         return FAULT
     if faults:
         return UNATTRIBUTED

@@ -7,11 +7,10 @@ import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
-from numscope.doctor.findings.wording import capital, named
+from numscope.doctor.findings.wording import capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 MAX_FAILURES = 1 << 17

@@ -1,11 +1,11 @@
-"""How findings are made from a catalog, and how ranks, hosts and lists are spelled."""
+"""How findings are made, and how ranks, hosts and lists are spelled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from numscope.doctor.findings.catalog import CATALOG, Entry
+from numscope.doctor.findings.catalog import CATALOG
 from numscope.doctor.records import Confidence, Finding, Severity
 
 _MOST_EVIDENCE = 12
@@ -22,12 +22,11 @@ def finding(
     confidence: Confidence = "likely",
     remedy: Iterable[str] = (),
     severity: Severity | None = None,
-    catalog: Mapping[str, Entry] = CATALOG,
 ) -> Finding:
-    """A finding from a catalog, with the catalog's severity unless another one is given."""
+    """A finding with the catalog's severity, unless another one is given."""
     return Finding(
         id=id,
-        severity=catalog[id].severity if severity is None else severity,
+        severity=severity or CATALOG[id],
         summary=summary,
         ranks=tuple(sorted(set(ranks))),
         hosts=tuple(sorted({host for host in hosts if host})),
