@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -232,8 +232,8 @@ class Agent:
         started = time.monotonic()
         rank = context.identity.rank
         try:
-            run: Callable[[Context], Mapping[str, Any]] = importlib.import_module(f"numscope.doctor.phases.{phase.label}").run
-            result = PhaseResult(phase, rank, "ok", data=run(context))
+            module = importlib.import_module(f"numscope.doctor.phases.{'in_child' if phase.in_child else phase.label}")
+            result = PhaseResult(phase, rank, "ok", data=module.run(phase, context) if phase.in_child else module.run(context))
         except PhaseFailed as failed:
             result = PhaseResult(phase, rank, "failed", doing=self._doing_in(phase), error=failed.sentence, data=failed.data)
         except BaseException as error:  # a bug of the doctor: the rank goes on and reports it

@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Phase(IntEnum):
-    """The phases of an examination, in order. Each is a module in ``phases/``, except the rendezvous, which is ``meet/``."""
+    """The phases of an examination, in order. Each is a module in ``phases/`` or ``child/``, except the rendezvous, which is ``meet/``."""
 
     FACTS = 0
     RENDEZVOUS = 1

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
-from numscope.doctor.phases.context import Context, PhaseFailed
+from numscope.doctor.phases.context import PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
@@ -212,40 +212,6 @@ class Child:
         for line in iter(lambda: stream.readline(4096), b""):
             if line.strip() and not line.startswith(b"frame #"):  # of a C++ stack trace, which does not help a user
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
-
-
-def of(context: Context, fresh: bool = False) -> Child:
-    """The rank's child.
-
-    Args:
-        fresh: start another one if it is gone.
-    """
-    child = context.kept.get("child")
-    if child is None or (fresh and child.ended):
-        if child is not None:
-            child.close()
-        child = context.kept["child"] = Child(context.identity, context.settings, store=child is None)
-    return child
-
-
-def members(context: Context) -> list[int]:
-    """The ranks that take part, ascending."""
-    return sorted(context.alive or context.roster or (context.identity.rank,))
-
-
-def surroundings(context: Context) -> dict[str, Any]:
-    """The arguments that all phases have in common."""
-    settings, identity = context.settings, context.identity
-    sizes = sorted(settings.sizes)
-    return {
-        "rank": identity.rank,
-        "local_rank": identity.local_rank,
-        "local_world_size": identity.local_world_size,
-        "members": members(context),
-        "sizes": sizes[:2] if settings.quick else sizes,
-        "quick": settings.quick,
-        "backend": settings.backend,
-    }
 
 
 def _store_socket() -> socket.socket | None:
