@@ -175,7 +175,7 @@ def test_circles_are_seen() -> None:
         ("summary/ledger.py", "import numpy", "only click, rich, torch"),
         ("summary/ledger.py", "from torch import distributed as dist", "torch.distributed with the file"),
         ("records/finding.py", "def f():\n    import rich", "standard library only"),
-        ("doctor/host.py", "from numscope.summary.ledger import Ledger", "doctor imports summary"),
+        ("doctor/output.py", "from numscope.summary.ledger import Ledger", "doctor imports summary"),
     ],
 )
 def test_rooms_test_sees_a_breach(place: str, source: str, part: str) -> None:
@@ -191,7 +191,7 @@ def test_rooms_test_sees_a_breach(place: str, source: str, part: str) -> None:
         ("scope/scope.py", "from numscope.report import text\nfrom numscope.version import __version__"),
         ("integrations/transformers.py", "import transformers\nfrom numscope.scope.scope import Scope"),
         ("summary/ledger.py", "def f():\n    import torch.distributed, numpy"),
-        ("cli/run.py", "from numscope.doctor import host"),
+        ("cli/run.py", "from numscope.doctor import output"),
     ],
 )
 def test_rooms_test_lets_a_right_import_pass(place: str, source: str) -> None:

@@ -20,9 +20,8 @@ from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import chosen
 from numscope.doctor.meet.listener import Listener
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.reach import Unreached
 from numscope.doctor.meet.sockets import address_of
-from numscope.doctor.meet.uplink import Event, Lost, Uplink
+from numscope.doctor.meet.uplink import Event, Uplink
 from numscope.doctor.phases.children import Child
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, from_json, to_json
@@ -36,17 +35,15 @@ class Outcome:
     """How the examination ended for a rank: with the hub's verdict, or without one and why.
 
     Args:
+        lost: why there is no hub, as in ``Examined.hub``.
         refused: why the rank was not admitted.
-        phase: the last one that the hub announced.
     """
 
     verdict: Verdict | None = None
-    unreached: Unreached | None = None
-    lost: Lost | None = None
+    lost: Mapping[str, Any] | None = None
     interrupted: str = ""
     refused: str = ""
     results: tuple[PhaseResult, ...] = ()
-    phase: Phase = Phase.FACTS
 
 
 class Agent:
@@ -104,10 +101,9 @@ class Agent:
             except queue.Empty:
                 self._give_up_late_phases()
                 continue
-            if kind == "unreached":
-                return self._outcome(unreached=value)
             if kind == "lost":
-                return self._outcome(lost=None if interrupted else value, interrupted=interrupted)
+                lost = {"phase": self._announced or Phase.RENDEZVOUS, **value}
+                return self._outcome(lost=None if interrupted else lost, interrupted=interrupted)
             if kind == "signal":
                 if interrupted:
                     break
@@ -266,4 +262,4 @@ class Agent:
         return what if current == phase else ""
 
     def _outcome(self, **how: Any) -> Outcome:
-        return Outcome(refused=self._refused, results=tuple(self._results.values()), phase=self._announced, **how)
+        return Outcome(refused=self._refused, results=tuple(self._results.values()), **how)

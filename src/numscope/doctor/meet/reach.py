@@ -14,6 +14,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.meeting import Meeting, is_loopback_name
 from numscope.doctor.meet.sockets import is_loopback, resolve
+from numscope.doctor.records import Settings
 
 Failure = Literal[
     "unresolved",  # the host's name does not resolve here
@@ -64,7 +65,7 @@ class Road:
         say: called with each step before it is taken.
     """
 
-    def __init__(self, meeting: Meeting, *, elsewhere: bool, scale: float, say: Callable[[str], None]) -> None:
+    def __init__(self, meeting: Meeting, *, elsewhere: bool, scale: float, say: Callable[[str], None] = lambda what: None) -> None:
         self._meeting = meeting
         self._elsewhere = elsewhere
         self._scale = scale
@@ -161,3 +162,17 @@ class Road:
             kinds: dict[str, Failure] = {"oversized": "foreign", "garbage": "foreign"}
             raise _Failed(kinds.get(error.kind, error.kind), f"{where} accepts connections, but {error}") from None  # type: ignore[arg-type]
         return connection
+
+
+def look(meeting: Meeting, settings: Settings, seconds: float) -> Unreached | None:
+    """Looks whether this job's hub is at a place on this host; returns why it is not, or None.
+
+    Args:
+        seconds: times the timeout scale.
+    """
+    deadline = Deadline(seconds * max(settings.timeout_scale, 0.25))
+    found = Road(meeting, elsewhere=False, scale=settings.timeout_scale).open(deadline)
+    if isinstance(found, Unreached):
+        return found
+    found.close()
+    return None

@@ -34,4 +34,4 @@ def run(phase: Phase, context: Context) -> dict[str, Any]:
         if child is not None:
             child.close()
         child = context.kept["child"] = Child(identity, settings, store=child is None)
-    return child.run(phase, arguments, context.deadline, context.say)  # type: ignore[no-any-return]
+    return child.run(phase, arguments, context.deadline, context.say)
