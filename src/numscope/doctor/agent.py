@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numscope.doctor.budget import Deadline, share
-from numscope.doctor.course import chosen
+from numscope.doctor.budget import Deadline, chosen, share
 from numscope.doctor.meet.listener import Listener
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.sockets import address_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.budget import VERDICT_S, Deadline, share
+from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.member import Member
@@ -24,12 +24,6 @@ INTERNAL = 70
 _GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
 _BYES_S = 2.0
 _ALL_ABOUT_ALL = 1024  # ranks
-
-
-def chosen(settings: Settings) -> tuple[Phase, ...]:
-    """The phases to run: those asked for, and those they need."""
-    wanted = {Phase.FACTS, Phase.RENDEZVOUS, *settings.phases} - ({Phase.COMPUTE} if settings.quick else set())
-    return tuple(sorted(wanted.union(*(phase.needs for phase in wanted))))
 
 
 def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

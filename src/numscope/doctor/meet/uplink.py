@@ -16,12 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numscope.doctor.budget import Deadline, share
+from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import BEAT_S
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.reach import Road, Unreached
-from numscope.doctor.meet.server import SILENT_S
 from numscope.doctor.records import Phase, Settings, to_json
 
 _EXCHANGES = 5  # of clocks; the fastest counts
