@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from numscope.doctor.findings.catalog import CATALOG
 from numscope.doctor.records import Confidence, Finding, Severity
@@ -35,6 +35,11 @@ def finding(
         confidence=confidence,
         remedy=tuple(dict.fromkeys(remedy)),
     )
+
+
+def gravity(finding: Finding) -> tuple[int, int]:
+    """By which findings are sorted: the gravest first, then the most certain."""
+    return get_args(Severity).index(finding.severity), get_args(Confidence).index(finding.confidence)
 
 
 def named(ranks: Iterable[int], most: int = 8) -> str:

@@ -34,7 +34,9 @@ class Guest:
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.address, self.own_address = (str(writer.get_extra_info(name)[0]).removeprefix("::ffff:") for name in ("peername", "sockname"))
+        self.address, self.own_address = (
+            str((writer.get_extra_info(name) or [""])[0]).removeprefix("::ffff:") for name in ("peername", "sockname")
+        )
         self.member: Member | None = None
         self.beats = False
         self.spoken = False  # it has sent anything
@@ -130,7 +132,7 @@ class Server:
 
     def wake_up(self) -> None:
         """Has waiting threads look for news. Takes no lock, so it is safe in a signal handler."""
-        self._call(self._notify)
+        self._call(self._tell)
 
     def close(self) -> None:
         """Sends what is queued, for a second at most, and stops listening."""
@@ -142,8 +144,10 @@ class Server:
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(function)
 
-    def _notify(self) -> None:
+    def _tell(self, tell: Callable[..., None] = lambda: None, *what: Any) -> None:
+        """Calls one of the handler's methods."""
         with self.changed:
+            tell(*what)
             self.changed.notify_all()
 
     async def _serve(self, listening: socket.socket) -> None:
@@ -158,9 +162,7 @@ class Server:
             now = time.monotonic()
             paused_s = now - last - tick_s  # a pause of this process must not count as the ranks' silence
             last = now
-            with self.changed:
-                self._handler.tick(now, paused_s if paused_s > SILENT_S * self._scale / 4 else 0.0)
-                self.changed.notify_all()
+            self._tell(self._handler.tick, now, paused_s if paused_s > SILENT_S * self._scale / 4 else 0.0)
         server.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(*map(Guest.sent, self.guests)), _CLOSE_S)
@@ -171,22 +173,17 @@ class Server:
         try:
             await self._admit(guest)
             while True:
-                message = await guest.receive()
-                with self.changed:
-                    self._handler.received(guest, message)
-                    self.changed.notify_all()
+                self._tell(self._handler.received, guest, await guest.receive())
         except WireError as error:
-            self._reject(guest, error.kind, str(error))
+            self._tell(self._handler.rejected, guest, error.kind, str(error))
         except (EOFError, OSError) as error:
             detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
             if guest in self.guests:
-                with self.changed:
-                    self._handler.closed(guest, detail)
-                    self.changed.notify_all()
+                self._tell(self._handler.closed, guest, detail)
             elif guest.spoken and guest in self._strangers:
-                self._reject(guest, "closed", f"{detail} during the handshake")
+                self._tell(self._handler.rejected, guest, "closed", f"{detail} during the handshake")
         except (KeyError, TypeError, ValueError, AttributeError) as error:  # JSON, but not one of our messages
-            self._reject(guest, "garbage", f"not a message of the doctor: {type(error).__name__}: {error}")
+            self._tell(self._handler.rejected, guest, "garbage", f"not a message of the doctor: {type(error).__name__}: {error}")
         finally:
             for kind in (self._strangers, self.guests):
                 if guest in kind:
@@ -197,7 +194,7 @@ class Server:
         """Has a connection prove that it holds the token. Raises: WireError."""
         if len(self._strangers) >= _MAX_UNAUTHENTICATED:
             oldest = self._strangers.pop(0)
-            self._reject(oldest, "silent", "too many connections without a handshake")
+            self._tell(self._handler.rejected, oldest, "silent", "too many connections without a handshake")
             oldest.close()
         self._strangers.append(guest)
         try:
@@ -206,8 +203,3 @@ class Server:
             raise WireError("silent", f"no handshake within {HANDSHAKE_S * self._scale:.1f} s") from None
         self._strangers.remove(guest)
         self.guests.append(guest)
-
-    def _reject(self, guest: Guest, kind: str, reason: str) -> None:
-        with self.changed:
-            self._handler.rejected(guest, kind, reason)
-            self.changed.notify_all()
