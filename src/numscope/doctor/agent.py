@@ -14,11 +14,13 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from numscope.doctor.budget import Deadline, chosen, share
 from numscope.doctor.meet.listener import Listener
 from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.reach import Road
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.meet.uplink import Event, Uplink
 from numscope.doctor.phases.children import Child
@@ -60,16 +62,9 @@ class Agent:
         self._deadline = deadline
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is safe in a signal handler
         self._doing = (Phase.FACTS, "start", time.monotonic())
-        self._uplink = Uplink(
-            meeting,
-            self._settings,
-            deadline,
-            self._events,
-            elsewhere=elsewhere,
-            say=lambda what: self._say(Phase.RENDEZVOUS, what),
-            introduce=self._introduction,
-            doing=lambda: self._doing,
-        )
+        say = partial(self._say, Phase.RENDEZVOUS)
+        self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
+        self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction, lambda: self._doing)
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
         self._running: dict[Phase, Deadline] = {}
@@ -163,10 +158,9 @@ class Agent:
             "store_port": child.store_port if child else 0,
         }
         offset_s, round_trip_s = self._uplink.clock
-        identity = to_json(self._identity)
         return {
             "kind": "join",
-            "identity": identity,
+            "identity": to_json(self._identity),
             "pid": os.getpid(),
             "listen": listen,
             "offset_s": offset_s,
@@ -174,9 +168,8 @@ class Agent:
         }
 
     def _finish_arrival(self) -> None:
-        road = self._uplink.road
-        assert road.address is not None
-        address, port = road.address
+        assert self._road.address is not None
+        address, port = self._road.address
         self._settings = replace(self._settings, endpoint=f"{address}:{port}")
         self._say(Phase.RENDEZVOUS, "wait for the other ranks")
         if self._refused:
@@ -185,8 +178,8 @@ class Agent:
             "endpoint": self._meeting.name,
             "origin": self._meeting.origin,
             "address": address,
-            "addresses": list(road.addresses),
-            "attempts": dict(road.attempts),
+            "addresses": list(self._road.addresses),
+            "attempts": dict(self._road.attempts),
             "ifname": self._settings.ifname,
             "ifname_address": address_of(self._settings.ifname),
             "offset_s": self._uplink.clock[0],
@@ -214,7 +207,7 @@ class Agent:
             settings=self._settings,
             roster=self._roster,
             deadline=deadline,
-            say=lambda what: self._say(phase, what),
+            say=partial(self._say, phase),
             alive=alive,
             kept=self._kept,
         )

@@ -32,6 +32,7 @@ from numscope.doctor.meet.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet
 from numscope.doctor.meet.places import Places
 from numscope.doctor.meet.reach import Road, Unreached, look
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
+from numscope.doctor.phases.children import python_environ
 from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
 from numscope.doctor.records import Identity, Launcher, Phase, Settings, to_json
 
@@ -237,7 +238,6 @@ def _see_off(ranks: list[_Rank], course: Course) -> None:
 
 
 def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[2])  # the folder of the package, however this process found it
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": node.world_size,
@@ -247,14 +247,12 @@ def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: st
         "GROUP_WORLD_SIZE": node.num_nodes,
     }
     return {
-        **os.environ,
+        **python_environ(),
         **{name: str(number) for name, number in numbers.items()},
         LAUNCHER: node.launcher,
         ENDPOINT: endpoint,
         TOKEN: token,
         SETTINGS: json.dumps(to_json(settings)),
-        "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))),
-        "PYTHONSAFEPATH": "1",  # keeps a signal.py in the current folder from being imported
     }
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import RollCall, StoreLost
 from numscope.doctor.phases.children import LISTEN_FD
@@ -128,7 +128,7 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
                 desk.roll = RollCall(second, desk.rank, where["rank"], desk.report)
                 desk.roll.answer_s = desk.answer_s
             except (StepTimeout, RuntimeError, OSError) as failure:
-                error, short = _text(failure), sentence(failure)
+                error, short = text_of(failure), sentence(failure)
     desk.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
     if error:
         raise Failed(f"rank {desk.rank} could not reach torch's store at {name}, hosted by rank {where['rank']}: {short}")
@@ -147,7 +147,7 @@ def _start_group(
             group = desk.report.limited(desk.left - (1 - _START_SHARE) * desk.limit_s, make)
             desk.wires.append(Wire(backend, group, device))
         except (StepTimeout, RuntimeError, ValueError, OSError) as error:
-            entry["error"], short = _text(error), sentence(error)
+            entry["error"], short = text_of(error), sentence(error)
     entry["seconds"] = time.perf_counter() - began
     desk.report.set(groups=groups)
     if entry["error"]:
@@ -181,7 +181,3 @@ def _nccl_group(desk: Desk, device: torch.device) -> ProcessGroup:
     if one.item() != len(desk.members):
         raise RuntimeError(f"the sum of {len(desk.members)} ones is {one.item()}")
     return group
-
-
-def _text(error: BaseException) -> str:
-    return "\n".join(str(error).splitlines()[:12]) or type(error).__name__

@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
+from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name, text_of
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party
 from numscope.doctor.child.patterns import digest
 from numscope.doctor.child.report import StepTimeout
@@ -72,7 +72,7 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     if present.missing:
         bad.append(f"rank {', '.join(map(str, present.missing))} did not join the collectives")
     if bad:
-        raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
+        raise Failed(few(bad))
 
 
 def _allocate(desk: Desk, wire: Wire) -> str:
@@ -192,7 +192,7 @@ class _Course:
             entry["by"] = party.substitutes.get(exercise.name, "")
         except (StepTimeout, RuntimeError, ValueError, OSError) as error:
             entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
-            entry["error"] = "\n".join(str(error).splitlines()[:12]) or type(error).__name__
+            entry["error"] = text_of(error)
             with desk.report.step(f"check which ranks are left after {what} failed"):
                 entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * desk.left)
             lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""

@@ -30,11 +30,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
+from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name
 from numscope.doctor.child.patterns import difference, pattern
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import Present, StoreLost
@@ -86,7 +86,7 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
         missing.add(error.rank)
     desk.report.set(stopped=stopped, missing=sorted(missing))
     if bad:
-        raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
+        raise Failed(few(bad))
     if missing:
         raise Failed(stopped or f"rank {', '.join(map(str, sorted(missing)))} did not take part to the end")
     if stopped and desk.rank not in present.here:
@@ -204,7 +204,7 @@ class _Match:
         with self._step(f"send to {self._peer}, {size_name(size)}"):
             on_device = payload.to(self._wire.device)
             for _ in range(_times(size)):
-                self._send(on_device)
+                self._move("isend", on_device)
 
     def _receive_payload(self, size: int) -> float:
         expected = pattern(size, "pair", self._peer, self._desk.rank, size)
@@ -213,7 +213,7 @@ class _Match:
         with self._step(f"recv from {self._peer}, {size_name(size)}"):
             for payload in payloads:
                 began = time.perf_counter()
-                self._receive(payload)
+                self._move("irecv", payload)
                 timings.append(time.perf_counter() - began)
         seconds = min(timings)
         corrupt = next(filter(None, (difference(payload.cpu(), expected) for payload in payloads)), None)
@@ -222,27 +222,18 @@ class _Match:
         return seconds
 
     def _send_header(self, size: int, seconds: float) -> None:
-        self._send(torch.tensor([float(size), seconds], dtype=torch.float64, device=self._wire.device))
+        self._move("isend", torch.tensor([float(size), seconds], dtype=torch.float64, device=self._wire.device))
 
     def _receive_header(self) -> tuple[int, float]:
         header = torch.empty(2, dtype=torch.float64, device=self._wire.device)
-        self._receive(header)
+        self._move("irecv", header)
         return int(header[0].item()), float(header[1].item())
 
-    def _send(self, tensor: torch.Tensor) -> None:
+    def _move(self, way: Literal["isend", "irecv"], tensor: torch.Tensor) -> None:
+        """Sends or receives a tensor."""
         import torch.distributed as dist
 
-        work = dist.isend(tensor, self._index, group=self._wire.group, tag=self._tag)
-        self._wait(work)
-
-    def _receive(self, tensor: torch.Tensor) -> None:
-        import torch.distributed as dist
-
-        work = dist.irecv(tensor, self._index, group=self._wire.group, tag=self._tag)
-        self._wait(work)
-
-    def _wait(self, work: Any) -> None:
-        work.wait(_FOREVER)
+        getattr(dist, way)(tensor, self._index, group=self._wire.group, tag=self._tag).wait(_FOREVER)
         if self._wire.device.type == "cuda":
             torch.cuda.synchronize(self._wire.device)  # NCCL's wait only orders streams
 

@@ -153,11 +153,10 @@ def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
             continue  # where most are late, no single rank is to blame
         for rank, result in late.items():
             found.append(
-                finding(
+                blame.finding(
                     "rank-stuck",
                     f"Rank {rank} on {blame.host(rank)} is stuck in {phase.title}" + (f": {result.doing}." if result.doing else "."),
                     ranks=(rank,),
-                    hosts=(blame.host(rank),),
                     evidence=(result.error,),
                     confidence="likely" if len(results) > 1 else "possible",
                 )
@@ -185,11 +184,10 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
 def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
     phases = sorted({result.phase for result in unexplained})
     ranks = sorted({result.rank for result in unexplained})
-    return finding(
+    return blame.finding(
         "cause-unknown",
         f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
         ranks=ranks,
-        hosts=blame.hosts_of(ranks),
         evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:_TEXT]}" for result in unexplained],
         confidence="possible",
         remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),

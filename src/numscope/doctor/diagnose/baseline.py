@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, hosts_of
-from numscope.doctor.findings.wording import finding, listed
+from numscope.doctor.findings.wording import listed
 from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase
 
@@ -61,12 +61,11 @@ def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Ite
         told.sort(reverse=True)
         compared = sum(name.startswith(f"{kind}.") and name in then for name in now)
         ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
-        yield finding(
+        yield blame.finding(
             "slower-than-baseline",
             f"{len(told)} of {compared} {kind} measurements are more than {SLOWER} × slower than in the baseline, the worst by "
             f"{told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in ranks)}." if ranks else "."),
             ranks=ranks,
-            hosts=blame.hosts_of(ranks),
             evidence=[line for _, line in told],
             confidence="likely" if len(told) > 1 else "possible",
         )

@@ -275,11 +275,10 @@ def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
         cell = result.data.get("loopback") or {}
         if cell and cell["status"] not in ("ok", "skipped") and not {rank, int(cell["to_rank"])} & blame.ranks:
             host = blame.host(rank)
-            yield finding(
+            yield blame.finding(
                 "loopback-blocked",
                 f"Rank {rank} does not reach rank {cell['to_rank']} on its own host {host}: {cell['error']}.",
                 ranks=(rank,),
-                hosts=(host,),
                 evidence=(f"{cell['address']}:{cell['port']}: {cell['status']}, {cell['error']}",),
                 remedy=("sudo iptables -I INPUT -i lo -j ACCEPT",),
             )

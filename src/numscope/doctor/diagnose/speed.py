@@ -92,12 +92,11 @@ def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
             for cause in attribute({pair: pair not in slow for pair in all_speeds}).causes:
                 lines = [f"rank {one} to rank {other}: {_rate(all_speeds[one, other])}" for one, other in sorted(cause.cells)]
                 where = cause.where(lambda rank: f"rank {rank}") or "between several pairs"
-                yield finding(
+                yield blame.finding(
                     "pair-slow",
                     f"Transfers {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
                     f"{'on a host' if within else 'between hosts'}.",
                     ranks=cause.nodes,
-                    hosts=blame.hosts_of(cause.nodes),
                     evidence=[*lines, f"{_rate(usual)} is usual"],
                     confidence=_unsure(cause),
                 )
@@ -138,11 +137,10 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
                     continue
                 host, own = blame.host(rank), data[rank]
                 load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
-                yield finding(
+                yield blame.finding(
                     id,
                     f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
                     ranks=(rank,),
-                    hosts=(host,),
                     evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
                     confidence="likely" if len(data) > 2 else "possible",
                     remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),

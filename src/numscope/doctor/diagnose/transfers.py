@@ -66,12 +66,11 @@ def collectives(examined: Examined, blame: Blame) -> list[Finding]:
             seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
             lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
         found.append(
-            finding(
+            blame.finding(
                 "collective-wrong",
                 f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}"
                 + ("." if few else "; the cause is unknown."),
                 ranks=ranks if few else (),
-                hosts=blame.hosts_of(ranks) if few else (),
                 evidence=lines,
                 confidence="likely" if few else "possible",
                 remedy=[without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else (),
@@ -92,13 +91,12 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
                 lines.append(f"{backend}, rank {one} to rank {other}: of {size}")
     where = cause.where(lambda rank: f"rank {rank} on {blame.host(rank)}")
     ranks = cause.nodes if where else ()
-    return finding(
+    return blame.finding(
         "payload-corrupted",
         f"Data {where} arrives with wrong bits, all other data arrives intact."
         if where
         else "Data arrives with wrong bits; the cause is unknown.",
         ranks=ranks,
-        hosts=blame.hosts_of(ranks),
         links=cause.links(blame.host),
         evidence=lines,
         confidence=cause.confidence if where else "possible",
@@ -179,11 +177,10 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
         memory = result.data.get("memory") or {}
         if memory.get("error"):
             host = blame.host(rank)
-            yield finding(
+            yield blame.finding(
                 "memory-unavailable",
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
                 ranks=(rank,),
-                hosts=(host,),
                 evidence=(str(memory["error"])[:_TEXT],),
                 confidence="certain",
                 remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
@@ -229,11 +226,10 @@ def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], n
     lines = [
         f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:_TEXT]}" for rank, each in sorted(first.items())
     ]
-    return finding(
+    return blame.finding(
         "collective-failed",
         f"{backend} {name} failed" + (f": {named(worst)} did not enter it." if told else "; the cause is unknown."),
         ranks=worst if told else (),
-        hosts=blame.hosts_of(worst) if told else (),
         evidence=lines,
         confidence="likely" if told else "possible",
     )

@@ -212,7 +212,6 @@ def _unstarted(group: Group, front: int) -> Finding | None:
         f"earlier work is still running or hangs.",
         ranks=[call.rank for call in waiting],
         evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
-        confidence="likely",
         remedy=("CUDA_LAUNCH_BLOCKING=1  # for one run: then the line that hangs is the kernel that does not finish",),
     )
 

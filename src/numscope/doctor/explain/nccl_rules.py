@@ -240,7 +240,6 @@ def _p2p(log: NcclLog) -> Iterator[Finding]:
         hosts=[s.host for s in speakers],
         ranks=[s.rank for s in speakers if s.rank >= 0],
         evidence=_evidence(*(s.disabled_line for s in speakers[:3])),
-        confidence="likely",
         remedy=(
             "nvidia-smi topo -p2p r",
             "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",

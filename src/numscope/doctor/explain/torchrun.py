@@ -165,7 +165,6 @@ class Torchrun:
                     "All ranks were terminated from outside (SIGTERM); none failed by itself.",
                     ranks=[row.rank for row in rows if row.rank >= 0],
                     evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
-                    confidence="likely",
                     remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
                 )
             ]

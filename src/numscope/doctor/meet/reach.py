@@ -69,7 +69,7 @@ class Road:
         self._meeting = meeting
         self._elsewhere = elsewhere
         self._scale = scale
-        self._say = say
+        self.say = say
         self.addresses: tuple[str, ...] = ()
         self.address: tuple[str, int] | None = None  # that worked
         self.attempts: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class Road:
         while True:
             for port in self._meeting.ports:
                 try:
-                    self._say(f"connect to the hub at {self._meeting.host}:{port}")
+                    self.say(f"connect to the hub at {self._meeting.host}:{port}")
                     return self._try(port, deadline.within(max(TRY_S * self._scale, 0.2)))
                 except _Failed as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1

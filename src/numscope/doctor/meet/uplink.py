@@ -18,7 +18,6 @@ from typing import Any
 
 from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.reach import Road, Unreached
 from numscope.doctor.records import Phase, Settings, to_json
 
@@ -31,36 +30,30 @@ class Uplink:
     """The connection.
 
     Args:
+        road: the way to the hub.
         deadline: for the whole examination.
-        elsewhere: the hub is known to be on another host.
         events: where events go.
-        say: called with each step before it is taken.
         introduce: makes the message with which this rank joins, once clocks are compared.
         doing: the current phase, step, and when it began, for heartbeats.
 
     Attributes:
-        road: how the hub was reached.
         clock: this host's clock minus the hub's, and the round trip of that measurement, in seconds.
     """
 
     def __init__(
         self,
-        meeting: Meeting,
+        road: Road,
         settings: Settings,
         deadline: Deadline,
         events: queue.SimpleQueue[Event],
-        *,
-        elsewhere: bool,
-        say: Callable[[str], None],
         introduce: Callable[[], Mapping[str, Any]],
         doing: Callable[[], tuple[Phase, str, float]],
     ) -> None:
-        self.road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
         self.clock = (0.0, 0.0)
+        self._road = road
         self._settings = settings
         self._deadline = deadline
         self._events = events
-        self._say = say
         self._introduce = introduce
         self._doing = doing
         self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)
@@ -95,15 +88,15 @@ class Uplink:
 
     def _arrive(self) -> None:
         """Connects, compares clocks and joins; afterwards reads the connection."""
-        found = self.road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
+        found = self._road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
             self._events.put(("lost", {"reached": False, **to_json(found)}))
             return
         patience = Deadline(self._patience_s)
         try:
-            self._say("compare clocks with the hub")
+            self._road.say("compare clocks with the hub")
             self.clock = exchange_clocks(found, patience)
-            self._say("join the others at the hub")
+            self._road.say("join the others at the hub")
             wire.send(found, self._introduce(), patience)
             answer = wire.receive(found, patience)
             key, refused = str(answer["key"]), str(answer.get("reason", ""))
@@ -124,7 +117,7 @@ class Uplink:
         """Reports once a second what this rank is about to do; the answers show that the hub is alive."""
         scale = self._settings.timeout_scale
         try:
-            with self.road.again(Deadline(self._patience_s)) as connection:
+            with self._road.again(Deadline(self._patience_s)) as connection:
                 while not self._ended.wait(BEAT_S * min(1.0, scale)):
                     patience = Deadline(SILENT_S * scale)
                     phase, doing, since = self._doing()

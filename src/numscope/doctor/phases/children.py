@@ -221,11 +221,14 @@ def _store_socket() -> socket.socket | None:
     return None
 
 
-def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
-    environ = dict(os.environ)
+def python_environ() -> dict[str, str]:
+    """This process's environment, for a Python process that finds this package, and no signal.py or torch.py in the current folder."""
     here = str(Path(__file__).resolve().parents[3])  # the folder of the package, however this process found it
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, environ.get("PYTHONPATH", ""))))
-    environ["PYTHONSAFEPATH"] = "1"  # keeps a torch.py in the current folder from being imported
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))), "PYTHONSAFEPATH": "1"}
+
+
+def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
+    environ = python_environ()
     if settings.ifname:
         environ["GLOO_SOCKET_IFNAME"] = environ["NCCL_SOCKET_IFNAME"] = settings.ifname
     if listener is not None:
