@@ -15,7 +15,7 @@ import pytest
 
 from numscope.doctor import redact, report
 from numscope.doctor.diagnose import diagnose
-from numscope.doctor.findings.catalog import CATALOG
+from numscope.doctor.findings import CATALOG
 from numscope.doctor.records import Examined, Finding, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
-from numscope.doctor.findings.wording import named
+from numscope.doctor.findings import named
 from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json

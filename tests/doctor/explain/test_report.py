@@ -12,10 +12,9 @@ import pytest
 
 from numscope import doctor
 from numscope.doctor.explain import Explanation, examine
+from numscope.doctor.explain.command import exit_code, headline, print_explanation, to_json_values
 from numscope.doctor.explain.reading import FileRead
-from numscope.doctor.explain.report import exit_code, headline, print_explanation, to_json_values
-from numscope.doctor.findings.catalog import CATALOG
-from numscope.doctor.findings.wording import finding, named
+from numscope.doctor.findings import CATALOG, finding, named
 from numscope.doctor.records import Finding, from_json
 from tests.doctor.explain.nccl_samples import rank_lines
 

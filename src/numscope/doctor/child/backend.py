@@ -27,18 +27,17 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch.distributed import ProcessGroup
 
 from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import RollCall, StoreLost
 from numscope.doctor.phases.children import LISTEN_FD
-
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
-    from torch.distributed import ProcessGroup
 
 _STORE_SHARE = 0.45  # of the phase, to reach a store whose host may still be importing torch
 _ROLL_SHARE = 0.5  # until all have registered
@@ -92,8 +91,6 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
 
 def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
     """What NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
-    import torch.distributed as dist
-
     if not dist.is_nccl_available():
         return "nccl"
     return "" if arguments["local_rank"] < num_gpus else "gpu"
@@ -106,8 +103,6 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
     name = f"{address}:{where['port']}"
     began = time.perf_counter()
     seconds = min(_STORE_SHARE * desk.limit_s, 0.5 * desk.left)
-
-    from torch._C._distributed_c10d import TCPStore
 
     def connect(is_host: bool) -> TCPStore:
         fd = int(os.environ[LISTEN_FD]) if is_host else None
@@ -159,9 +154,6 @@ def _start_group(
 
 
 def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
-    import torch.distributed as dist
-    from torch._C._distributed_c10d import PrefixStore
-
     # torch should give up first, so that its own error is evidence
     timeout = timedelta(seconds=max(1.0, (desk.left - (1 - _START_SHARE) * desk.limit_s) * 0.9))
     index, size = desk.members.index(desk.rank), len(desk.members)
@@ -172,8 +164,6 @@ def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
 
 
 def _nccl_group(desk: Desk, device: torch.device) -> ProcessGroup:
-    import torch.distributed as dist
-
     torch.cuda.set_device(device)
     group: ProcessGroup = dist.new_group(backend="nccl", timeout=timedelta(seconds=max(1.0, desk.left * 0.9)))
     one = torch.ones(1, device=device)

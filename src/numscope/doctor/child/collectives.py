@@ -32,6 +32,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name, text_of
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party
@@ -126,8 +127,6 @@ class _Course:
         return groups
 
     def _new_group(self, wire: Wire, ranks: tuple[int, ...], name: str) -> Any:
-        import torch.distributed as dist
-
         with self._desk.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
             indices = [self._desk.members.index(rank) for rank in ranks]
             timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._desk.left))

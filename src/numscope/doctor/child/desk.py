@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
+from torch.distributed import ProcessGroup
 
 from numscope.doctor.child.faults import Faults
 from numscope.doctor.child.report import Report
 from numscope.doctor.child.rollcall import RollCall
 from numscope.doctor.records import Phase
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 
 class Failed(Exception):

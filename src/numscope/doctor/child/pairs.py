@@ -33,6 +33,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 
 from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name
 from numscope.doctor.child.patterns import difference, pattern
@@ -231,8 +232,6 @@ class _Match:
 
     def _move(self, way: Literal["isend", "irecv"], tensor: torch.Tensor) -> None:
         """Sends or receives a tensor."""
-        import torch.distributed as dist
-
         getattr(dist, way)(tensor, self._index, group=self._wire.group, tag=self._tag).wait(_FOREVER)
         if self._wire.device.type == "cuda":
             torch.cuda.synchronize(self._wire.device)  # NCCL's wait only orders streams

@@ -15,7 +15,7 @@ from numscope.doctor.diagnose.network import broken_links
 from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone
 from numscope.doctor.diagnose.transfers import collectives, pairs
-from numscope.doctor.findings.wording import capital, finding, gravity, listed, named
+from numscope.doctor.findings import capital, finding, gravity, listed, named
 from numscope.doctor.records import Confidence, Examined, Finding, Phase, PhaseResult, Verdict
 
 # Conditions that keep torch's backends from starting; they become faults if a phase failed and nothing else explains it.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from numscope.doctor.findings.wording import capital, finding, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _ANOTHER_PORT = "ss -ltnp 'sport = :{port}'  # on {host}: shows what listens there; use another port"

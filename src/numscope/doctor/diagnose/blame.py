@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.findings.wording import finding
+from numscope.doctor.findings import finding
 from numscope.doctor.records import Examined, Finding
 
 

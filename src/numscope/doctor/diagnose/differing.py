@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.wording import capital, listed, named
+from numscope.doctor.findings import capital, listed, named
 from numscope.doctor.phases.compare import ABSENT, Difference, clocks, differences
 from numscope.doctor.records import Examined, Finding, Phase, Severity
 

@@ -11,7 +11,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
-from numscope.doctor.findings.wording import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.phases.cell import Cell, Word
 from numscope.doctor.records import Examined, Finding, Phase
 

@@ -15,7 +15,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings.wording import finding, without
+from numscope.doctor.findings import finding, without
 from numscope.doctor.phases.cell import Cell
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 

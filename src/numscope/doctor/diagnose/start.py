@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.wording import capital, finding, named, without
+from numscope.doctor.findings import capital, finding, named, without
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _TEXT = 300

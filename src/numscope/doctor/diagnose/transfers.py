@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.findings.wording import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.records import Examined, Finding, Phase
 
 Pair = tuple[int, int]

@@ -14,8 +14,7 @@ from numscope.doctor.explain.rendezvous import Meeting
 from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.tracebacks import Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
-from numscope.doctor.findings.catalog import CONSEQUENCES
-from numscope.doctor.findings.wording import gravity
+from numscope.doctor.findings import CONSEQUENCES, gravity
 from numscope.doctor.records import Finding
 from numscope.doctor.redact import of_hosts
 

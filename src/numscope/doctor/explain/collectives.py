@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from numscope.doctor.findings.wording import capital, finding, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 # All ranks must contribute the same size to these, but not to others (gather, scatter, all_to_all, uneven all_gather …).

@@ -17,7 +17,7 @@ from typing import Any
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Dump
-from numscope.doctor.findings.wording import finding, named
+from numscope.doctor.findings import finding, named
 from numscope.doctor.records import Finding
 
 MAX_ENTRIES = 20_000

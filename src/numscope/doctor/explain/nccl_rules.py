@@ -10,7 +10,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
 from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.wording import capital, finding, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Finding
 
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
-from numscope.doctor.findings.wording import finding, named
+from numscope.doctor.findings import finding, named
 from numscope.doctor.records import Finding
 
 SHOWN = 6

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.wording import capital, finding, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Finding
 
 MAX_LINES = 256  # of one kind

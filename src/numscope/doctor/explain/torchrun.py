@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
-from numscope.doctor.findings.wording import capital, finding, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 MAX_FAILURES = 1 << 17

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.wording import finding
+from numscope.doctor.findings import finding
 from numscope.doctor.records import Finding
 
 _TIMEOUT = re.compile(
