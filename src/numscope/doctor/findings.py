@@ -1,4 +1,4 @@
-"""Findings: their ids and usual severities, how they are made, and how they spell ranks, hosts and lists.
+"""Findings: their ids with usual severities and confidences, how they are made, and how they spell ranks, hosts and lists.
 
 docs/doctor-json.md and docs/doctor-explain.md say what each id means. Something degraded becomes a fault if it made a phase fail, or if a
 log mentions it, since logs do so only once it has caused harm.
@@ -42,7 +42,17 @@ _IDS: dict[Severity, str] = {
         nccl-warning flight-recorder-rank-missing
     """,
 }
+_CONFIDENCES: dict[Confidence, str] = {  # of those that are not likely, but usually
+    "certain": """
+        hub-unresolved hub-loopback hub-refused hub-dropped hub-unreachable hub-port-silent hub-port-http hub-port-foreign hub-wrong-job
+        hub-port-in-use hub-died hub-silent hub-unauthenticated rank-died rank-silent rank-duplicate rank-out-of-range world-size-differs
+        interface-missing name-unresolved shm-too-small child-died backend-unavailable memory-unavailable collective-nondeterministic
+        incomplete flight-recorder-rank-missing host-out-of-memory nccl-duplicate-gpu port-in-use rendezvous-unreachable
+    """,
+    "possible": "cause-unknown collective-stuck gloo-timeout links-failing pairs-failing nccl-system-error nccl-warning",
+}
 CATALOG: dict[str, Severity] = {id: severity for severity, ids in _IDS.items() for id in ids.split()}
+_CONFIDENCE = {id: confidence for confidence, ids in _CONFIDENCES.items() for id in ids.split()}
 # Usually caused by another fault: next to a cause, these are notes.
 CONSEQUENCES = frozenset(
     "cause-unknown nccl-peer-closed nccl-system-error collective-stuck rank-aborted gloo-timeout gloo-peer-closed".split()
@@ -57,11 +67,11 @@ def finding(
     hosts: Iterable[str] = (),
     links: Iterable[tuple[str, str]] = (),
     evidence: Iterable[str] = (),
-    confidence: Confidence = "likely",
+    confidence: Confidence | None = None,
     remedy: Iterable[str] = (),
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding with the catalog's severity, unless another one is given."""
+    """A finding with its id's usual severity and confidence, unless others are given."""
     return Finding(
         id=id,
         severity=severity or CATALOG[id],
@@ -70,7 +80,7 @@ def finding(
         hosts=tuple(sorted({host for host in hosts if host})),
         links=tuple(dict.fromkeys(links)),
         evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE],
-        confidence=confidence,
+        confidence=confidence or _CONFIDENCE.get(id, "likely"),
         remedy=tuple(dict.fromkeys(remedy)),
     )
 

@@ -189,7 +189,6 @@ def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
         f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
         ranks=ranks,
         evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:_TEXT]}" for result in unexplained],
-        confidence="possible",
         remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),
     )
 
@@ -201,7 +200,6 @@ def _incomplete(examined: Examined) -> Finding:
         "incomplete",
         "Not everything that was requested was examined" + (f": the examination was ended by {why}." if why else "."),
         evidence=[f"{phase.title} was skipped: {why}" for phase, why in sorted(skipped.items())] or ("no phase has a result",),
-        confidence="certain",
     )
 
 

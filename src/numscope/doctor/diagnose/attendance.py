@@ -82,7 +82,6 @@ def _lost(examined: Examined) -> list[Finding]:
             ranks=[result.rank for result in results],
             hosts=[host],
             evidence=[f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results],
-            confidence="certain",
             remedy=(f"ssh {host} 'dmesg -T | tail -50; ps aux | grep numscope'", f"--exclude {host}"),
         )
         for (how, host), results in groups.items()
@@ -103,7 +102,6 @@ def _contradictions(examined: Examined) -> Iterator[Finding]:
                 ranks=ranks,
                 hosts=hosts,
                 evidence=[str(case["reason"]) for case in cases],
-                confidence="certain",
                 remedy=(remedy,),
             )
 
@@ -144,7 +142,6 @@ def _interfaces(examined: Examined) -> Iterator[Finding]:
         ranks=names,
         hosts=hosts,
         evidence=[f"rank {rank}: {name} has no address" for rank, name in names.items()],
-        confidence="certain",
         remedy=("ip -br address  # choose an interface that all hosts have, or omit --ifname",),
     )
 
@@ -158,7 +155,6 @@ def _unauthenticated(examined: Examined) -> Iterator[Finding]:
         "hub-unauthenticated",
         f"The hub closed {len(cases)} connection(s) from {', '.join(addresses[:5])}.",
         evidence=[f"{case['address']}: {case['reason']}" for case in cases[:5]],
-        confidence="certain",
     )
 
 
@@ -181,7 +177,6 @@ def _unreached(examined: Examined) -> Finding:
             str(hub["sentence"]),
             *([f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []),
         ],
-        confidence="certain",
         remedy=(remedy.format(host=host, port=port, endpoint=endpoint),),
     )
 
@@ -197,7 +192,6 @@ def _hub_lost(examined: Examined) -> Finding:
         ranks=[0],
         hosts=[host],
         evidence=[str(hub["sentence"])],
-        confidence="certain",
         remedy=(f"ssh {host} 'dmesg -T | tail -50; ps aux | grep numscope'", f"--exclude {host}"),
     )
 

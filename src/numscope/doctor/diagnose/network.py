@@ -291,7 +291,6 @@ def _unexplained(pairs: set[Pair], links: Links) -> Finding:
         links=links.names(pairs),
         hosts={links.hosts[node] for pair in pairs for node in pair},
         evidence=links.lines(pairs),
-        confidence="possible",
     )
 
 

@@ -144,7 +144,6 @@ def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> list[Finding]:
                 for rank in sorted(lacking)
                 if rank in failed
             ],
-            confidence="certain",
             remedy=(
                 *(
                     ("nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host",)
@@ -175,7 +174,6 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
         f"The torch process of rank {rank} on {host} died in {result.phase.title}: {child.get('how', '')}{why}.",
         ranks=(rank,),
         evidence=(_line(result), *_stderr(result)),
-        confidence="certain",
         remedy=remedy,
     )
 

@@ -182,7 +182,6 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
                 ranks=(rank,),
                 evidence=(str(memory["error"])[:_TEXT],),
-                confidence="certain",
                 remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
             )
 
@@ -210,7 +209,6 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
         "collective-nondeterministic",
         "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
         evidence=lines,
-        confidence="certain",
         remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",),
     )
 

@@ -233,7 +233,6 @@ def _stuck(group: Group) -> Finding | None:
         f"is unknown.",
         ranks=[call.rank for call in stuck],
         evidence=[call.line() for call in stuck[:SHOWN_RANKS]],
-        confidence="possible",
         remedy=(
             "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
             "torchrun … -m numscope doctor  # checks whether the links work",

@@ -68,7 +68,6 @@ class Recorders:
                     "A rank that died, or hung outside of torch, leaves none.",
                     ranks=missing if len(missing) <= 64 else (),
                     evidence=[f"dumps of {named(self.ranks)}"],
-                    confidence="certain",
                     remedy=(f"# look at the log of {named(missing)} first",),
                 )
             )

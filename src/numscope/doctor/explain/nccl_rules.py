@@ -59,7 +59,6 @@ def _warnings(log: NcclLog) -> list[Finding]:
             ranks=ranks,
             hosts=hosts,
             evidence=_evidence(*(one.line for one in unknown[:SHOWN])),
-            confidence="possible",
         )
     return list(found.values())
 

@@ -133,7 +133,6 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
         "ip -br addr  # the names of the interfaces, on that host",
         f"export {name}={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
         evidence=[*set_by[:2], *(line.line.quoted for line in lines[:SHOWN])],
-        confidence="certain",
     )
 
 
@@ -148,7 +147,6 @@ def _duplicate(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before init_process_group",
         "# and start no more ranks per host than GPUs",
         ranks=ranks,
-        confidence="certain",
     )
 
 
@@ -177,7 +175,6 @@ RULES: tuple[Rule, ...] = (
         "df -h /dev/shm",
         "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
         "rm -f /dev/shm/nccl-*  # removes what dead jobs left; only while no job runs",
-        confidence="certain",
         severity="fault",
     ),
     _plain(
@@ -255,7 +252,6 @@ RULES: tuple[Rule, ...] = (
         r"unhandled system error|ncclSystemError",
         "A system call failed inside NCCL, and the log does not name it",
         _DEBUG_HINT,
-        confidence="possible",
     ),
 )
 

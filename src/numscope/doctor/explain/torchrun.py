@@ -253,7 +253,6 @@ class Torchrun:
                 f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
                 ranks=ranks,
                 evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
-                confidence="certain",
                 remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
             )
         if self.cuda_oom:
