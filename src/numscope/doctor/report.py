@@ -15,6 +15,7 @@ from rich.text import Text
 
 from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
+from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import named
 from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
@@ -194,15 +195,8 @@ def _matrices(examined: Examined) -> list[tuple[str, Table]]:
             links[ends] = _mark_of("blocked" if cell.status == "ok" and not cell.works else cell.status)
     if any(mark not in ". " for mark in links.values()):
         found.append(("links, from the row's host to the column's", links))
-    for backend in sorted(
-        {str(pair.get("backend")) for result in examined.of(Phase.PAIRS).values() for pair in result.data.get("pairs", ())}
-    ):
-        pairs = {
-            (str(pair["peer"]), str(rank)): _mark_of(str(pair["status"]))
-            for rank, result in sorted(examined.of(Phase.PAIRS).items())
-            for pair in result.data.get("pairs", ())
-            if str(pair.get("backend")) == backend
-        }
+    for backend, cells in sorted(pair_cells(examined).items()):
+        pairs = {(str(one), str(other)): _mark_of(str(pair["status"])) for (one, other), pair in cells.items()}
         if any(mark not in ". " for mark in pairs.values()):
             found.append((f"transfers over {backend}, from the row's rank to the column's", pairs))
     return [(_legend(name, cells), _matrix(cells)) for name, cells in found]

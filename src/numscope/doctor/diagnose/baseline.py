@@ -28,16 +28,14 @@ def measured(examined: Examined) -> dict[str, float]:
             for key, value in (("bytes_per_s", cell.bytes_per_s), ("rtt_min_s", cell.rtt_min_s)):
                 if cell.status == "ok" and value:
                     found[f"{name}.{key}"] = value
-    for rank, result in examined.of(Phase.PAIRS).items():
-        for pair in result.data.get("pairs", ()):
-            speeds = [float(each["bytes_per_s"]) for each in pair.get("received", ()) if each.get("bytes_per_s")]
-            if pair.get("status") == "ok" and speeds:
-                found[f"pair.{pair.get('backend', 'gloo')}.{pair['peer']}.{rank}.bytes_per_s"] = max(speeds)
-    for rank, result in examined.of(Phase.COLLECTIVES).items():
-        for each in result.data.get("collectives", ()):
-            if each.get("status") == "ok" and each.get("bytes_per_s_max"):
-                name = f"collective.{each['backend']}.{each['name']}.{each.get('group', 'all')}.{each['bytes']}.{rank}.bytes_per_s"
-                found[name] = float(each["bytes_per_s_max"])
+    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+        speeds = [float(each["bytes_per_s"]) for each in pair.get("received", ()) if each.get("bytes_per_s")]
+        if pair.get("status") == "ok" and speeds:
+            found[f"pair.{pair.get('backend', 'gloo')}.{pair['peer']}.{rank}.bytes_per_s"] = max(speeds)
+    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+        if each.get("status") == "ok" and each.get("bytes_per_s_max"):
+            name = f"collective.{each['backend']}.{each['name']}.{each.get('group', 'all')}.{each['bytes']}.{rank}.bytes_per_s"
+            found[name] = float(each["bytes_per_s_max"])
     for rank, result in examined.of(Phase.COMPUTE).items():
         for probe, key in (("gemm", "flops_per_s"), ("copy", "bytes_per_s")):
             if (result.data.get(probe) or {}).get(key):

@@ -18,9 +18,8 @@ _TEXT = 300
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
     """By backend and (sender, receiver), what the receiver reports."""
     cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(Phase.PAIRS).items()):
-        for pair in result.data.get("pairs", ()):
-            cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
+    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+        cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
     return dict(cells)
 
 
@@ -30,10 +29,7 @@ def pairs(examined: Examined, blame: Blame) -> list[Finding]:
     for backend, cells in sorted(pair_cells(examined).items()):
         done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
         wrong = {pair: cell["status"] != "corrupt" for pair, cell in done.items() if cell["status"] in ("ok", "corrupt")}
-        told = attribute(wrong)
-        found += [_corrupt(backend, cause, done, blame) for cause in told.causes]
-        if told.unexplained:
-            found.append(_corrupt(backend, Cause("everything", (), told.unexplained), done, blame))
+        found += [_corrupt(backend, cause, done, blame) for cause in attribute(wrong).all_causes]
         blame.take(found)
         works = {pair: cell["status"] in ("ok", "corrupt") for pair, cell in done.items() if not blame.between(*pair)}
         found += _failing(backend, works, done, blame)
@@ -47,13 +43,12 @@ def collectives(examined: Examined, blame: Blame) -> list[Finding]:
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     num_ranks = len(examined.of(Phase.COLLECTIVES))
-    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
-        for each in result.data.get("collectives", ()):
-            key = (str(each["name"]), str(each["backend"]))
-            if each["status"] == "wrong":
-                wrong[key].setdefault(rank, each)
-            elif each["status"] in ("timeout", "error"):
-                broken[key].setdefault(rank, each)
+    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+        key = (str(each["name"]), str(each["backend"]))
+        if each["status"] == "wrong":
+            wrong[key].setdefault(rank, each)
+        elif each["status"] in ("timeout", "error"):
+            broken[key].setdefault(rank, each)
     corrupt = [each for each in blame.faults if each.id == "payload-corrupted"]
     if wrong and not corrupt:
         ranks = {rank for each in wrong.values() for rank in each}
@@ -190,19 +185,17 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
     """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
     digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
-        for each in result.data.get("collectives", ()):
-            if each["status"] == "unstable":
-                within[f"{each['backend']} {each['name']}"].append(rank)
-            if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
-                digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
+    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+        if each["status"] == "unstable":
+            within[f"{each['backend']} {each['name']}"].append(rank)
+        if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
+            digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
     lines = [f"{name}: repetitions differ in their bits on {named(ranks)}" for name, ranks in within.items()]
-    for name, each in digests.items():
-        if len(set(each.values())) > 1:
-            lines.append(
-                f"{name}: "
-                + "; ".join(f"{named([r for r in each if each[r] == value])}: {listed(value)}" for value in sorted(set(each.values())))
-            )
+    for name, by_rank in digests.items():
+        values = sorted(set(by_rank.values()))
+        if len(values) > 1:
+            told = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
+            lines.append(f"{name}: {'; '.join(told)}")
     if not lines:
         return
     yield finding(

@@ -60,13 +60,12 @@ class History:
 
     Args:
         calls: by number in the sequence.
-        last_enqueued, last_completed: numbers in the sequence; -1 if unknown.
+        last_enqueued: number in the sequence; -1 if unknown.
         waits: the rank is known to have waited until a timeout.
     """
 
     calls: dict[int, Call] = field(default_factory=dict)
     last_enqueued: int = -1
-    last_completed: int = -1
     waits: bool = False
 
     @property

@@ -54,7 +54,6 @@ class Recorders:
                 history.calls[call.seq] = call
             if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
                 history.last_enqueued = _whole(now.get("last_enqueued_collective"))
-                history.last_completed = _whole(now.get("last_completed_collective"))
 
     def findings(self) -> list[Finding]:
         """What the dumps of all ranks reveal together."""

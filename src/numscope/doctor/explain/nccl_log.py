@@ -32,6 +32,7 @@ _COMM = re.compile(
 _COMM_BARE = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
 _SET = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S+?)\.?$")
 _PREFIX_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
+_FAILED = re.compile(r"NCCL error in|NCCL WARN|nccl(?:SystemError|UnhandledCudaError|RemoteError|InternalError|InvalidUsage)")
 _DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (?P<b>\d+)")
 
 
@@ -93,7 +94,6 @@ class NcclLog:
     communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
     warned: list[Warned] = field(default_factory=list)
     versions_alone: list[tuple[str, Line]] = field(default_factory=list)
-    last_errors: list[Line] = field(default_factory=list)
 
     def line(self, line: Line) -> bool:
         """Adds a line; returns whether it is NCCL's."""
@@ -126,18 +126,7 @@ class NcclLog:
             if len(self.versions_alone) < MAX_WARNINGS:
                 self.versions_alone.append((m["version"], line))
             return True
-        if any(
-            word in text
-            for word in (
-                "NCCL error in",
-                "ncclSystemError",
-                "ncclUnhandledCudaError",
-                "ncclRemoteError",
-                "ncclInternalError",
-                "ncclInvalidUsage",
-                "NCCL WARN",
-            )
-        ):
+        if _FAILED.search(text) is not None:
             if len(self.warned) < MAX_WARNINGS:
                 p = _PREFIX_RANK.search(text)
                 key = ("", f"rank {p['rank']}" if p else "", line.file)
