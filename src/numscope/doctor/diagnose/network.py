@@ -16,6 +16,16 @@ from numscope.doctor.phases.cell import Cell, Word
 from numscope.doctor.records import Examined, Finding, Phase
 
 Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
+_WHERE: dict[Kind, str] = {
+    "everything": "between all nodes",
+    "split": "between the parts of the network",
+    "node": "{}",
+    "inbound": "into {}",
+    "outbound": "out of {}",
+    "link": "between {} and {}",
+    "direction": "from {} to {}",
+    "packets": "from {} to {}",
+}
 
 
 def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[int, list[str]]]:
@@ -72,7 +82,7 @@ class Case:
     where: str
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...]
+    pairs: tuple[tuple[str, ...], ...]
     evidence: tuple[str, ...]
 
     def finding(self, id: str, summary: str, remedy: Iterable[str], **other: Any) -> Finding:
@@ -128,18 +138,9 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
 def _case(cause: Cause, links: Links, kind: Kind, nodes: tuple[int, ...]) -> Case:
     cells = [links.cells[pair] for pair in sorted(cause.cells)]
     hosts = tuple(links.hosts[node] for node in nodes)
-    ranks: tuple[int, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
-    if kind in ("node", "inbound", "outbound"):
-        ranks = links.ranks.get(nodes[0], ())
-        way = {"node": "", "inbound": "into ", "outbound": "out of "}[kind]
-        where = f"{way}{hosts[0]}" + (f" ({named(ranks)})" if ranks else "")
-    elif kind == "link":
-        where, pairs = f"between {hosts[0]} and {hosts[1]}", ((hosts[0], hosts[1]), (hosts[1], hosts[0]))
-    elif kind in ("direction", "packets"):
-        where, pairs = f"from {hosts[0]} to {hosts[1]}", ((hosts[0], hosts[1]),)
-    else:
-        where = "between all nodes" if kind == "everything" else "between the parts of the network"
+    ranks = links.ranks.get(nodes[0], ()) if kind in ("node", "inbound", "outbound") else ()
+    pairs = (hosts, hosts[::-1]) if kind == "link" else (hosts,) if kind in ("direction", "packets") else ()
+    where = _WHERE[kind].format(*hosts) + (f" ({named(ranks)})" if ranks else "")
     status = Counter(cell.status for cell in cells).most_common(1)[0][0]
     return Case(cause, links, cells, kind, nodes, status, where, ranks, hosts, pairs, tuple(links.lines(cause.cells)))
 
