@@ -122,8 +122,8 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
     _, hosts = log.speaking(lines)
     speakers = [log.speakers[key] for key in dict.fromkeys(line.speaker for line in lines)]
     asked = sorted({speaker.environment[name] for speaker in speakers if name in speaker.environment})
-    others = sorted({s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None} - {"lo"})
-    set_by = [speaker.environment_lines[name].quoted for speaker in speakers if name in speaker.environment_lines]
+    others = sorted({s.interface for s in log.speakers.values()} - {"", "lo"})
+    set_by = [speaker.lines[name].quoted for speaker in speakers if name in speaker.lines]
     where = f" on {', '.join(sorted(hosts)[:4])}" if hosts else ""
     return _found(
         "interface-missing",
