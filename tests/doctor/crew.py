@@ -8,17 +8,15 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any
 from unittest import mock
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.phases import backend, collectives, compute, pairs
+from numscope.doctor.phases import in_child
 from numscope.doctor.phases.children import Child
 from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.records import Identity, Settings
-
-PHASES: dict[int, ModuleType] = {4: backend, 5: pairs, 6: collectives, 7: compute}
+from numscope.doctor.records import Identity, Phase, Settings
 
 _ENVIRON = threading.Lock()  # several crews may come at once
 
@@ -90,7 +88,7 @@ class Crew:
                 kept=self.kept[rank],
             )
             try:
-                told[rank].data = PHASES[phase].run(context)
+                told[rank].data = in_child.run(Phase(phase), context)
             except PhaseFailed as failed:
                 told[rank].error, told[rank].data = failed.sentence, failed.data
 

@@ -136,7 +136,7 @@ FAULTS = (
         2 * MEETING_S + TORCH_S + START_S,
         ranks=(1,),
         hosts=("node1",),
-        during={1: ("backend", _STOP)},
+        during={1: ("in_child", _STOP)},
         stopped=(1,),
         phases="backend",
         deadline_s=TORCH_DEADLINE_S,

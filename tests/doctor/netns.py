@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.warm import COLD
+
 _numbers = itertools.count()
 _EPHEMERAL = "32768:60999"
 # Linux: struct ifreq and ETHTOOL_SGSO, _STSO, _STXCSUM; the tool itself is not everywhere.
@@ -141,8 +143,8 @@ class Host:
 
     def single_packets(self) -> None:
         """Hands each packet to the wire by itself, with its checksum: loss, MTU and relays then act as on real wires."""
-        self.inside(sys.executable, "-c", _OFFLOADS_OFF, "eth0")
-        command("ip", "netns", "exec", self.switch, sys.executable, "-c", _OFFLOADS_OFF, self.port_of_bridge)
+        self.inside(COLD, "-c", _OFFLOADS_OFF, "eth0")
+        command("ip", "netns", "exec", self.switch, COLD, "-c", _OFFLOADS_OFF, self.port_of_bridge)
 
     def _filter(self, *rule: str) -> None:
         self.inside("iptables", "-w", "-I", "INPUT", "-i", "eth0", *rule)  # a host's way to itself stays open
@@ -323,7 +325,7 @@ class _Relay:
         command(*switch, "link", "add", inner, "type", "veth", "peer", "name", outer)
         command(*switch, "link", "set", inner, "promisc", "on", "up")
         command(*switch, "link", "set", outer, "master", "br0", "up")
-        words = ["ip", "netns", "exec", host.switch, sys.executable, "-c", _RELAY, str(seconds), host.port_of_bridge, inner]
+        words = ["ip", "netns", "exec", host.switch, COLD, "-c", _RELAY, str(seconds), host.port_of_bridge, inner]
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
@@ -351,7 +353,7 @@ while True:
         connection.sendall(bytes.fromhex(sys.argv[2]))
         connection.close()
 """
-    process = network.start(host, sys.executable, "-c", code, str(port), *([says.hex()] if says else []))
+    process = network.start(host, COLD, "-c", code, str(port), *([says.hex()] if says else []))
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     yield

@@ -269,17 +269,22 @@ def test_compressed_bomb_is_refused() -> None:
     import zlib
 
     packed = zlib.compress(b" " * (8 << 20), 9)
-    frames = wire.Frames(limit=1 << 20)
-    with pytest.raises(wire.WireError, match="unpacks to more than"):
-        frames.feed(struct.pack(">I", len(packed) | 1 << 31) + packed)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(wire.WireError, match="unpacks to more than"):
+        theirs.sendall(struct.pack(">I", len(packed) | 1 << 31) + packed)
+        wire.receive(ours, Deadline(2), limit=1 << 20)
 
 
 def test_frames_come_out_whole_in_whatever_pieces_they_came() -> None:
     messages = [{"kind": "a", "n": number, "text": "x" * (number * 997)} for number in range(12)]
     stream = b"".join(map(wire.pack, messages))
-    for size in (1, 7, 1000, len(stream)):
-        frames = wire.Frames()
-        assert [m for start in range(0, len(stream), size) for m in frames.feed(stream[start : start + size])] == messages
+    for size in (7, 1000, len(stream)):
+        ours, theirs = socket.socketpair()
+        pieces = (stream[start : start + size] for start in range(0, len(stream), size))
+        threading.Thread(target=lambda to, what: [to.send(piece) for piece in what], args=(theirs, pieces), daemon=True).start()
+        assert [wire.receive(ours, Deadline(5)) for _ in messages] == messages
+        ours.close()
+        theirs.close()
 
 
 def test_rank_that_is_stopped_before_it_joins_is_missing() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.doctor.diagnose import diagnose
-from numscope.doctor.findings.catalog import CATALOG
+from numscope.doctor.findings import CATALOG
 from numscope.doctor.records import Examined, Finding, PhaseResult, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 from tests.doctor.expected import FAULTS

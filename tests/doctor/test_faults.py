@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pytest
 
 from tests.doctor import netns
 from tests.doctor.expected import DEADLINE_S, FAULTS, PORT, Fault
+from tests.warm import COLD  # a fresh interpreter, which runs the site's hook
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "doctor-faults.md"
@@ -93,7 +93,7 @@ def examine(fault: Fault, folder: Path) -> Seen:
                 words += ("--nnodes", str(fault.num_hosts), "--nproc", "1", "--endpoint", f"node0:{PORT}", "--node-rank", str(number))
             words += fault.words.get(number, ())
             environment |= fault.environment.get(number, {})
-            started[number] = network.start(host, sys.executable, "-m", "numscope", "doctor", *words, environment=environment)
+            started[number] = network.start(host, COLD, "-m", "numscope", "doctor", *words, environment=environment)
         awaited = [number for number in started if number not in fault.stopped]
         ends = netns.wait([started[number] for number in awaited], min(fault.within_s + OVERTIME_S, fault.deadline_s + 5.0))
     ended = dict(zip(awaited, ends, strict=True))

@@ -145,9 +145,9 @@ def explain(paths: tuple[str, ...], json_path: str | None, strict: bool, redact:
 def _examine(
     settings: Settings, json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None, node_rank: int | None
 ) -> NoReturn:
-    from numscope.doctor.host import Output
     from numscope.doctor.launch import num_gpus, run_local, run_node
     from numscope.doctor.meet.identity import identify, in_batch_script
+    from numscope.doctor.output import Output
     from numscope.doctor.rank import examine
 
     output = Output(json_path, baseline)

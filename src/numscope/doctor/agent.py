@@ -12,17 +12,17 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import Deadline, share
-from numscope.doctor.course import chosen
+from numscope.doctor.budget import Deadline, chosen, share
 from numscope.doctor.meet.listener import Listener
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.reach import Unreached
+from numscope.doctor.meet.reach import Road
 from numscope.doctor.meet.sockets import address_of
-from numscope.doctor.meet.uplink import Event, Lost, Uplink
+from numscope.doctor.meet.uplink import Event, Uplink
 from numscope.doctor.phases.children import Child
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, from_json, to_json
@@ -36,17 +36,15 @@ class Outcome:
     """How the examination ended for a rank: with the hub's verdict, or without one and why.
 
     Args:
+        lost: why there is no hub, as in ``Examined.hub``.
         refused: why the rank was not admitted.
-        phase: the last one that the hub announced.
     """
 
     verdict: Verdict | None = None
-    unreached: Unreached | None = None
-    lost: Lost | None = None
+    lost: Mapping[str, Any] | None = None
     interrupted: str = ""
     refused: str = ""
     results: tuple[PhaseResult, ...] = ()
-    phase: Phase = Phase.FACTS
 
 
 class Agent:
@@ -64,16 +62,9 @@ class Agent:
         self._deadline = deadline
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is safe in a signal handler
         self._doing = (Phase.FACTS, "start", time.monotonic())
-        self._uplink = Uplink(
-            meeting,
-            self._settings,
-            deadline,
-            self._events,
-            elsewhere=elsewhere,
-            say=lambda what: self._say(Phase.RENDEZVOUS, what),
-            introduce=self._introduction,
-            doing=lambda: self._doing,
-        )
+        say = partial(self._say, Phase.RENDEZVOUS)
+        self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
+        self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction, lambda: self._doing)
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
         self._running: dict[Phase, Deadline] = {}
@@ -104,10 +95,9 @@ class Agent:
             except queue.Empty:
                 self._give_up_late_phases()
                 continue
-            if kind == "unreached":
-                return self._outcome(unreached=value)
             if kind == "lost":
-                return self._outcome(lost=None if interrupted else value, interrupted=interrupted)
+                lost = {"phase": self._announced or Phase.RENDEZVOUS, **value}
+                return self._outcome(lost=None if interrupted else lost, interrupted=interrupted)
             if kind == "signal":
                 if interrupted:
                     break
@@ -168,10 +158,9 @@ class Agent:
             "store_port": child.store_port if child else 0,
         }
         offset_s, round_trip_s = self._uplink.clock
-        identity = to_json(self._identity)
         return {
             "kind": "join",
-            "identity": identity,
+            "identity": to_json(self._identity),
             "pid": os.getpid(),
             "listen": listen,
             "offset_s": offset_s,
@@ -179,9 +168,8 @@ class Agent:
         }
 
     def _finish_arrival(self) -> None:
-        road = self._uplink.road
-        assert road.address is not None
-        address, port = road.address
+        assert self._road.address is not None
+        address, port = self._road.address
         self._settings = replace(self._settings, endpoint=f"{address}:{port}")
         self._say(Phase.RENDEZVOUS, "wait for the other ranks")
         if self._refused:
@@ -190,8 +178,8 @@ class Agent:
             "endpoint": self._meeting.name,
             "origin": self._meeting.origin,
             "address": address,
-            "addresses": list(road.addresses),
-            "attempts": dict(road.attempts),
+            "addresses": list(self._road.addresses),
+            "attempts": dict(self._road.attempts),
             "ifname": self._settings.ifname,
             "ifname_address": address_of(self._settings.ifname),
             "offset_s": self._uplink.clock[0],
@@ -219,7 +207,7 @@ class Agent:
             settings=self._settings,
             roster=self._roster,
             deadline=deadline,
-            say=lambda what: self._say(phase, what),
+            say=partial(self._say, phase),
             alive=alive,
             kept=self._kept,
         )
@@ -232,8 +220,8 @@ class Agent:
         started = time.monotonic()
         rank = context.identity.rank
         try:
-            run: Callable[[Context], Mapping[str, Any]] = importlib.import_module(f"numscope.doctor.phases.{phase.label}").run
-            result = PhaseResult(phase, rank, "ok", data=run(context))
+            module = importlib.import_module(f"numscope.doctor.phases.{'in_child' if phase.in_child else phase.label}")
+            result = PhaseResult(phase, rank, "ok", data=module.run(phase, context) if phase.in_child else module.run(context))
         except PhaseFailed as failed:
             result = PhaseResult(phase, rank, "failed", doing=self._doing_in(phase), error=failed.sentence, data=failed.data)
         except BaseException as error:  # a bug of the doctor: the rank goes on and reports it
@@ -266,4 +254,4 @@ class Agent:
         return what if current == phase else ""
 
     def _outcome(self, **how: Any) -> Outcome:
-        return Outcome(refused=self._refused, results=tuple(self._results.values()), phase=self._announced, **how)
+        return Outcome(refused=self._refused, results=tuple(self._results.values()), **how)

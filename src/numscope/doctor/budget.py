@@ -1,4 +1,4 @@
-"""Time limits: how long each phase may take, and how much of that is left."""
+"""Time limits: which phases run, how long each may take, and how much of that is left."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _BUDGETS_S = {
 }
 _DEFAULT_DEADLINE_S = 180.0
 VERDICT_S = 5.0  # reserved for delivering the verdict
+BEAT_S = 1.0
+SILENT_S = 5.0  # without a heartbeat a rank counts as silent; times the timeout scale
 
 
 class Deadline:
@@ -49,3 +51,9 @@ class Deadline:
 def share(settings: Settings, phase: Phase) -> float:
     """Seconds that a phase may take."""
     return _BUDGETS_S[phase] * min(1.0, (settings.deadline_s - VERDICT_S) / (_DEFAULT_DEADLINE_S - VERDICT_S)) * settings.timeout_scale
+
+
+def chosen(settings: Settings) -> tuple[Phase, ...]:
+    """The phases to run: those asked for, and those they need."""
+    wanted = {Phase.FACTS, Phase.RENDEZVOUS, *settings.phases} - ({Phase.COMPUTE} if settings.quick else set())
+    return tuple(sorted(wanted.union(*(phase.needs for phase in wanted))))

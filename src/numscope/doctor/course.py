@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.budget import VERDICT_S, Deadline, share
+from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
 from numscope.doctor.meet.hub import Hub
+from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.member import Member
+from numscope.doctor.meet.places import Places
+from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
 from numscope.doctor.records import Examined, Phase, PhaseResult, Settings, Status, Verdict, to_json
 
 INTERNAL = 70
 _GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
 _BYES_S = 2.0
 _ALL_ABOUT_ALL = 1024  # ranks
-
-
-def chosen(settings: Settings) -> tuple[Phase, ...]:
-    """The phases to run: those asked for, and those they need."""
-    wanted = {Phase.FACTS, Phase.RENDEZVOUS, *settings.phases} - ({Phase.COMPUTE} if settings.quick else set())
-    return tuple(sorted(wanted.union(*(phase.needs for phase in wanted))))
 
 
 def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -50,38 +48,30 @@ def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int,
 
 
 class Course:
-    """Conducts the examination in a thread of its own, from ``start`` until the verdict is delivered.
+    """Hosts the hub, and conducts the examination in a thread of its own until the verdict is delivered.
 
     Args:
-        judge: makes the verdict from all observations.
-        for_ranks: makes, from the verdict, the one that ranks receive.
+        places: assigns node numbers, where launchers ask for them.
 
     Attributes:
         departed: set by the launcher: how ranks ended that never joined.
+
+    Raises: HubTaken.
     """
 
     def __init__(
-        self,
-        hub: Hub,
-        settings: Settings,
-        deadline: Deadline,
-        judge: Callable[[Examined], Verdict],
-        for_ranks: Callable[[Verdict, Examined], Verdict],
+        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, places: Places | None = None
     ) -> None:
-        self._hub = hub
+        self.hub = Hub(meeting, settings, world_size, places)
+        self.departed: dict[int, str] = {}
         self._settings = settings
         self._deadline = deadline
-        self._judge = judge
-        self._for_ranks = for_ranks
+        self._output = output
         self._results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
         self._told: tuple[int, ...] = ()  # the ranks in the last roster that was sent
-        self.departed: dict[int, str] = {}
-        self.examined: Examined | None = None
-        self.verdict: Verdict | None = None
-        self.error: BaseException | None = None
+        self._reached: tuple[Verdict, Examined] | None = None
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._conduct, name="doctor-course", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     @property
@@ -91,38 +81,49 @@ class Course:
     def wait(self, seconds: float) -> bool:
         """Whether it has ended."""
         self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return not self.running
+
+    def report(self) -> int:
+        """Prints the report; returns the exit code."""
+        if self._error is not None:
+            write_lines("".join(traceback.format_exception(self._error)).splitlines(), 2)
+            return INTERNAL
+        if self._reached is None:
+            write_lines(["numscope doctor: the examination did not end in time"], 2)
+            return INCOMPLETE
+        return show(*self._reached, self._output)
 
     def release(self) -> None:
         """Lets the ranks end, and closes the hub."""
-        self._hub.send_to_all({"kind": "end"})
-        self._hub.close()
+        self.hub.send_to_all({"kind": "end"})
+        self.hub.close()
 
     def _conduct(self) -> None:
         try:
             for phase in chosen(self._settings):
                 if phase is Phase.FACTS:
                     continue  # the ranks gather facts while they join
-                if self._hub.hurry:
-                    for rank in range(self._hub.world_size):
-                        self._add(PhaseResult(phase, rank, "skipped", error=f"the examination was ended early by {self._hub.hurry}"))
+                if self.hub.hurry:
+                    for rank in range(self.hub.world_size):
+                        self._add(PhaseResult(phase, rank, "skipped", error=f"the examination was ended early by {self.hub.hurry}"))
                 elif phase is Phase.RENDEZVOUS:
                     self._meet()
-                    self._collect(Phase.FACTS, tuple(self._hub.members), Deadline(self._time_for(Phase.FACTS) + _GRACE_S), 0.0)
+                    self._collect(Phase.FACTS, tuple(self.hub.members), Deadline(self._time_for(Phase.FACTS) + _GRACE_S), 0.0)
                 else:
                     self._run(phase)
-            self.examined = self._examined()
-            verdict = self._judge(self.examined)
-            self.verdict = replace(verdict, seconds=round(time.monotonic() - self._hub.started, 3))
-            self._hub.send_to_all({"kind": "verdict", "verdict": to_json(self._for_ranks(self.verdict, self.examined))})
-            self._hub.hurry = ""
-            self._hub.wait(self._all_said_bye, Deadline(_BYES_S))
+            examined = self._examined()
+            verdict = judge(examined, self._output.baseline)
+            verdict = replace(verdict, seconds=round(time.monotonic() - self.hub.started, 3))
+            self._reached = verdict, examined
+            self.hub.send_to_all({"kind": "verdict", "verdict": to_json(for_ranks(verdict, examined))})
+            self.hub.hurry = ""
+            self.hub.wait(self._all_said_bye, Deadline(_BYES_S))
         except BaseException as error:  # the hub's process prints it and exits with 70
-            self.error = error
-            self._hub.send_to_all({"kind": "verdict", "verdict": to_json(Verdict(INTERNAL))})
+            self._error = error
+            self.hub.send_to_all({"kind": "verdict", "verdict": to_json(Verdict(INTERNAL))})
 
     def _meet(self) -> None:
-        hub, deadline = self._hub, Deadline(min(share(self._settings, Phase.RENDEZVOUS), self._left()))
+        hub, deadline = self.hub, Deadline(min(share(self._settings, Phase.RENDEZVOUS), self._left()))
 
         def all_here() -> bool:
             gone = set(self.departed) - set(hub.members)
@@ -137,7 +138,7 @@ class Course:
         self._collect(Phase.RENDEZVOUS, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
 
     def _run(self, phase: Phase) -> None:
-        hub = self._hub
+        hub = self.hub
         obstacles = {rank: self._obstacle(phase, rank) or hub.members[rank].detail for rank in hub.members}
         alive = tuple(sorted(rank for rank, obstacle in obstacles.items() if not obstacle and hub.members[rank].here))
         for rank in obstacles.keys() - set(alive):
@@ -151,7 +152,7 @@ class Course:
 
     def _send_roster(self) -> None:
         """Sends the roster if it has changed since the last time."""
-        hub = self._hub
+        hub = self.hub
         here = tuple(rank for rank, member in sorted(hub.members.items()) if member.here)
         if here == self._told:
             return
@@ -162,7 +163,7 @@ class Course:
 
     def _collect(self, phase: Phase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
         """Collects the ranks' results, or the reasons why there are none."""
-        hub = self._hub
+        hub = self.hub
         hub.wait(lambda: all((phase, rank) in hub.results or not hub.members[rank].here for rank in ranks), deadline)
         with hub.changed:
             for rank in ranks:
@@ -182,7 +183,7 @@ class Course:
         return ""
 
     def _examined(self) -> Examined:
-        hub = self._hub
+        hub = self.hub
         with hub.changed:
             for rank, member in hub.members.items():  # those lost while no phase waited for them
                 own = [result for result in self._results.values() if result.rank == rank]
@@ -201,7 +202,7 @@ class Course:
         return Examined(self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], refused, about)
 
     def _all_said_bye(self) -> bool:
-        everybody = (*self._hub.members.values(), *self._hub.onlookers)
+        everybody = (*self.hub.members.values(), *self.hub.onlookers)
         return all(member.said_bye or not member.here for member in everybody)
 
     def _time_for(self, phase: Phase) -> float:

@@ -24,13 +24,15 @@ from pathlib import Path
 from typing import IO
 
 from numscope.doctor.budget import Deadline, share
-from numscope.doctor.host import INCOMPLETE, Host, Output, alone, judge, show, write_lines
+from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
 from numscope.doctor.meet.places import Places
-from numscope.doctor.meet.reach import Road, Unreached
+from numscope.doctor.meet.reach import Road, Unreached, look
+from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
+from numscope.doctor.phases.children import python_environ
 from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
 from numscope.doctor.records import Identity, Launcher, Phase, Settings, to_json
 
@@ -69,8 +71,8 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
     guard(deadline, "numscope doctor", output.lines)
     meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(16), True, "this launcher")
     node = Node(0, 1, nproc, "local")
-    host = Host(meeting, settings, nproc, deadline, output)
-    return _run(node, settings, f"127.0.0.1:{host.hub.port}", meeting.token, deadline, output, host)
+    course = Course(meeting, settings, nproc, deadline, output)
+    return _run(node, settings, f"127.0.0.1:{course.hub.port}", meeting.token, deadline, output, course)
 
 
 def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
@@ -84,20 +86,19 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
-            host = Host(meeting, settings, node.world_size, deadline, output, Places(num_nodes, nproc, socket.gethostname()))
-            own = own_address(meeting)
-            endpoint = f"[{own}]:{host.hub.port}" if ":" in own else f"{own}:{host.hub.port}"
-            return _run(node, settings, endpoint, meeting.token, deadline, output, host)
+            course = Course(meeting, settings, node.world_size, deadline, output, Places(num_nodes, nproc, socket.gethostname()))
+            own = replace(meeting, host=own_address(meeting), ports=(course.hub.port,))
+            return _run(node, settings, own.name, meeting.token, deadline, output, course)
         except HubTaken as taken:
-            if node_rank is not None or not _is_ours(meeting, settings):
-                return _report_alone(node, settings, output, taken_about(meeting, settings, taken, tuple(node.ranks)))
+            if node_rank is not None or look(meeting, settings, 2.0) is not None:
+                return show(*alone(node.identity(), settings, taken_about(meeting, settings, taken, tuple(node.ranks))), output)
             # Another launcher of this job hosts the hub on this very host: this one is another "node".
     elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
-    road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=lambda what: None)
+    road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
         found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
-            return _report_alone(node, settings, output, {"reached": False, **to_json(found)})
+            return show(*alone(node.identity(), settings, {"reached": False, **to_json(found)}), output)
         with found:
             request = {"kind": "place", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
             patience = deadline.within(5.0)
@@ -106,11 +107,11 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
                 place = wire.receive(found, patience)
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
-                return _report_alone(node, settings, output, lost)
+                return show(*alone(node.identity(), settings, lost), output)
     if place["kind"] == "refused":
-        refused = {"reached": True, "endpoint": meeting.name}
+        hub = {"reached": True, "endpoint": meeting.name}
         case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
-        return _report_alone(node, settings, output, refused, (case,))
+        return show(*alone(node.identity(), settings, hub, refused=(case,)), output)
     return _run(replace(node, number=int(place["node"])), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
@@ -153,18 +154,18 @@ class _Rank:
             reader.join(max(deadline.left, 1e-3))
 
 
-def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, host: Host | None) -> int:
+def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
     """Starts the node's ranks and returns the verdict's exit code."""
     lock = threading.Lock()
     stopped: list[str] = []
 
-    def stop(number: int) -> None:
-        if host is not None:
-            host.hub.hurry_up(signal.Signals(number).name)
-        if host is None or stopped:
+    def stop(name: str) -> None:
+        if course is not None:
+            course.hub.hurry_up(name)
+        if course is None or stopped:
             for each in ranks:
                 each.signal(signal.SIGTERM)
-        stopped.append(signal.Signals(number).name)
+        stopped.append(name)
 
     ranks: list[_Rank] = []
     with on_signals(stop):
@@ -172,11 +173,11 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
             environ = _environ(node, rank, settings, endpoint, token)
             ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock, output.lines))
         try:
-            _watch(ranks, deadline, host, stopped)
+            _watch(ranks, deadline, course, stopped)
         finally:
-            if host is not None:
-                host.course.release()
-                _see_off(ranks, host)
+            if course is not None:
+                course.release()
+                _see_off(ranks, course)
             for each in ranks:
                 if each.process.poll() is None:
                     each.signal(signal.SIGKILL)
@@ -185,8 +186,8 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     each.process.wait(max(parting.left, 0.05))
                 each.drain(parting)
-    if host is not None:
-        return host.report()
+    if course is not None:
+        return course.report()
     codes = Counter(each.process.returncode for each in ranks if each.process.returncode is not None and each.process.returncode >= 0)
     if codes:
         return codes.most_common(1)[0][0]
@@ -195,12 +196,12 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
     return INCOMPLETE
 
 
-def _watch(ranks: list[_Rank], deadline: Deadline, host: Host | None, stopped: list[str]) -> None:
+def _watch(ranks: list[_Rank], deadline: Deadline, course: Course | None, stopped: list[str]) -> None:
     """Returns when the verdict has reached all ranks, when all ranks have ended, or at the deadline."""
     parting: Deadline | None = None
     while not deadline.over:
         running = [each for each in ranks if each.process.poll() is None]
-        if host is None:
+        if course is None:
             if stopped and parting is None:
                 parting = Deadline(_AFTER_END_S)
             if not running or (parting is not None and parting.over):
@@ -208,36 +209,35 @@ def _watch(ranks: list[_Rank], deadline: Deadline, host: Host | None, stopped: l
         else:
             for each in ranks:
                 code = each.process.poll()
-                if code is not None and each.rank not in host.course.departed:
+                if code is not None and each.rank not in course.departed:
                     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-                    host.course.departed[each.rank] = f"its process ended with {how} before it joined"
-            if not host.course.running:
+                    course.departed[each.rank] = f"its process ended with {how} before it joined"
+            if not course.running:
                 return
         time.sleep(_POLL_S)
 
 
-def _see_off(ranks: list[_Rank], host: Host) -> None:
+def _see_off(ranks: list[_Rank], course: Course) -> None:
     """Waits for released ranks to end, except those that are stopped or hang; ranks that never joined receive SIGTERM."""
 
     def runs(each: _Rank) -> bool:
         return each.process.poll() is None
 
     def stranger(each: _Rank) -> bool:
-        return each.rank not in host.hub.members and not any(one.identity.rank == each.rank for one in host.hub.onlookers)
+        return each.rank not in course.hub.members and not any(one.identity.rank == each.rank for one in course.hub.onlookers)
 
     for each in filter(runs, ranks):
         if stranger(each):
             each.signal(signal.SIGTERM)
     end, end_of_strangers = Deadline(_AFTER_END_S), Deadline(_AFTER_TERM_S)
     while not end.over:
-        waiting = [each for each in filter(runs, ranks) if (not end_of_strangers.over if stranger(each) else host.hub.is_here(each.rank))]
+        waiting = [each for each in filter(runs, ranks) if (not end_of_strangers.over if stranger(each) else course.hub.is_here(each.rank))]
         if not waiting:
             return
         time.sleep(_POLL_S)
 
 
 def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[2])  # the folder of the package, however this process found it
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": node.world_size,
@@ -247,14 +247,12 @@ def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: st
         "GROUP_WORLD_SIZE": node.num_nodes,
     }
     return {
-        **os.environ,
+        **python_environ(),
         **{name: str(number) for name, number in numbers.items()},
         LAUNCHER: node.launcher,
         ENDPOINT: endpoint,
         TOKEN: token,
         SETTINGS: json.dumps(to_json(settings)),
-        "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))),
-        "PYTHONSAFEPATH": "1",  # keeps a signal.py in the current folder from being imported
     }
 
 
@@ -264,26 +262,6 @@ def _pass_on(stream: IO[bytes], descriptor: int, lock: threading.Lock) -> None:
             os.write(descriptor, line if line.endswith(b"\n") else line + b"\n")
 
 
-def _is_ours(meeting: Meeting, settings: Settings) -> bool:
-    road = Road(meeting, elsewhere=False, scale=settings.timeout_scale, say=lambda what: None)
-    found = road.open(Deadline(max(2.0 * settings.timeout_scale, 0.5)))
-    if isinstance(found, Unreached):
-        return False
-    found.close()
-    return True
-
-
-def _report_alone(
-    node: Node, settings: Settings, output: Output, about: Mapping[str, object], refused: tuple[Mapping[str, object], ...] = ()
-) -> int:
-    verdict, examined = alone(node.identity(), settings, about)
-    if refused:
-        examined = replace(examined, refused=refused)
-        verdict = judge(examined)
-    show(verdict, examined, output)
-    return verdict.exit_code
-
-
-def _end_at_once(number: int) -> None:
-    write_lines([f"numscope doctor is incomplete: ended by {signal.Signals(number).name} before it reached the hub"], 1)
+def _end_at_once(name: str) -> None:
+    write_lines([f"numscope doctor is incomplete: ended by {name} before it reached the hub"], 1)
     os._exit(INCOMPLETE)

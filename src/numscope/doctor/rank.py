@@ -8,19 +8,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from numscope.doctor.agent import Agent, Outcome
 from numscope.doctor.budget import Deadline
-from numscope.doctor.host import INCOMPLETE, Host, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
-from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER, identify
 from numscope.doctor.meet.meeting import Meeting, meet
-from numscope.doctor.meet.reach import Road
-from numscope.doctor.records import Identity, Phase, Settings, from_json
+from numscope.doctor.meet.reach import look
+from numscope.doctor.output import INCOMPLETE, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
+from numscope.doctor.records import Identity, Settings, from_json
 from numscope.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from numscope.doctor.course import Course
+    from numscope.doctor.meet.hub import HubTaken
 
 SETTINGS = "NUMSCOPE_DOCTOR_SETTINGS"  # as JSON, for ranks that the doctor itself starts
 _OVERTIME_S = 1.5  # after the deadline, before a process ends itself by force
@@ -34,19 +37,21 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     meeting = meet(identity, settings, environ)
     deadline = Deadline(settings.deadline_s)
     guard(deadline, name_of(identity, settings), output.lines)
-    host: Host | None = None
+    course: Course | None = None
     if meeting.hosted:
+        from numscope.doctor.course import Course
+        from numscope.doctor.meet.hub import HubTaken
+
         try:
-            host = Host(meeting, settings, identity.world_size, deadline, output)
+            course = Course(meeting, settings, identity.world_size, deadline, output)
         except HubTaken as taken:
-            return _report_taken(identity, settings, meeting, taken, output)
-    way = replace(meeting, host=own_address(meeting), ports=(host.hub.port,)) if host else meeting
+            return show(*alone(identity, settings, taken_about(meeting, settings, taken, (identity.rank,))), output)
+    way = replace(meeting, host=own_address(meeting), ports=(course.hub.port,)) if course else meeting
     agent = Agent(identity, settings, way, deadline, elsewhere=identity.node != 0 and identity.launcher != "mpi")
 
-    def interrupt(number: int) -> None:
-        name = signal.Signals(number).name
-        if host is not None:
-            host.hub.hurry_up(name)
+    def interrupt(name: str) -> None:
+        if course is not None:
+            course.hub.hurry_up(name)
         agent.interrupt(name)
 
     if LAUNCHER in environ:
@@ -57,13 +62,13 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     if outcome.verdict is None:
         agent.close()
         return code
-    if host is None:
+    if course is None:
         agent.bye()
         return code
     agent.bye(wait=False)
-    host.course.wait(3.0)
-    code = host.report()
-    host.course.release()
+    course.wait(3.0)
+    code = course.report()
+    course.release()
     return code
 
 
@@ -87,43 +92,20 @@ def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, ou
             lines += finding_lines(verdict, f"{here} ")
         write_lines(lines, output.lines)
         return verdict.exit_code
-    if outcome.unreached is not None:
-        missed = outcome.unreached
-        about: dict[str, Any] = {"reached": False, "kind": missed.kind, "sentence": missed.sentence, "endpoint": missed.endpoint}
-        about |= {"origin": missed.origin, "addresses": missed.addresses, "seconds": missed.seconds, "attempts": missed.attempts}
-    elif outcome.lost is not None:
-        kind = "silent" if outcome.lost.kind == "silent" else "closed"
-        about = {
-            "reached": True,
-            "lost": kind,
-            "sentence": outcome.lost.sentence,
-            "endpoint": meeting.name,
-            "phase": outcome.phase or Phase.RENDEZVOUS,
-        }
-    else:
+    if outcome.lost is None:
         write_lines([f"{here} is incomplete: ended by {outcome.interrupted} before there was a verdict"], output.lines)
         return INCOMPLETE
-    verdict, examined = alone(identity, settings, about, outcome.results)
+    verdict, examined = alone(identity, settings, {"endpoint": meeting.name, **outcome.lost}, outcome.results)
     write_lines(finding_lines(for_ranks(verdict, examined), f"{here} "), output.lines)
-    return verdict.exit_code
-
-
-def _report_taken(identity: Identity, settings: Settings, meeting: Meeting, taken: HubTaken, output: Output) -> int:
-    verdict, examined = alone(identity, settings, taken_about(meeting, settings, taken, (identity.rank,)))
-    show(verdict, examined, output)
     return verdict.exit_code
 
 
 def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
     """Describes a port that the hub can't use, with what answers there."""
     there = replace(meeting, host=own_address(meeting), ports=meeting.ports[:1])
-    road = Road(there, elsewhere=False, scale=settings.timeout_scale, say=lambda what: None)
-    found = road.open(Deadline(max(1.0 * settings.timeout_scale, 0.2)))
-    if hasattr(found, "sentence"):
-        sentence = f"{taken.reason}; {found.sentence}"
-    else:
-        found.close()
-        sentence = f"{taken.reason}: another doctor of this job already hosts a hub there"
+    found = look(there, settings, 1.0)
+    met = "another doctor of this job already hosts a hub there" if found is None else found.sentence
+    sentence = f"{taken.reason}{': ' if found is None else '; '}{met}"
     return {"reached": False, "kind": "taken", "sentence": sentence, "endpoint": meeting.name, "origin": meeting.origin, "ranks": ranks}
 
 
@@ -144,21 +126,17 @@ def guard(deadline: Deadline, who: str, descriptor: int) -> None:
     timer.start()
 
 
-class on_signals(contextlib.ContextDecorator):
-    """Within the block, calls ``handle`` with the number of a terminating signal; afterwards such signals are ignored."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda got, _: self._handle(got))
-
-    def __exit__(self, *_: object) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)
+@contextlib.contextmanager
+def on_signals(handle: Callable[[str], object]) -> Iterator[None]:
+    """Within the block, calls ``handle`` with the name of a terminating signal; afterwards such signals are ignored."""
+    numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
+    for number in numbers:
+        signal.signal(number, lambda got, _: handle(signal.Signals(got).name))
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def main() -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Literal, TypeVar
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Phase(IntEnum):
-    """The phases of an examination, in order. Each is a module in ``phases/``, except the rendezvous, which is ``meet/``."""
+    """The phases of an examination, in order. Each is a module in ``phases/`` or ``child/``, except the rendezvous, which is ``meet/``."""
 
     FACTS = 0
     RENDEZVOUS = 1
@@ -205,6 +205,12 @@ class Examined:
     results: Sequence[PhaseResult] = ()
     refused: Sequence[Mapping[str, Any]] = ()
     hub: Mapping[str, Any] = field(default_factory=dict)
+
+    def each(self, phase: Phase, key: str) -> Iterator[tuple[int, Any]]:
+        """The entries of a list in one phase's data, each with its rank."""
+        for rank, result in sorted(self.of(phase).items()):
+            for entry in result.data.get(key, ()):
+                yield rank, entry
 
     def of(self, phase: Phase) -> dict[int, PhaseResult]:
         """One phase's results by rank."""

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
-from numscope.doctor.findings.wording import named
+from numscope.doctor.diagnose.transfers import pair_cells
+from numscope.doctor.findings import named
 from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json
@@ -38,43 +39,25 @@ _EXIT = {
     5: "incomplete: not everything was examined",
     70: "the doctor itself failed",
 }
-_CELL = {
-    "ok": ("ok", "green"),
-    "failed": ("FAILED", "bold red"),
-    "skipped": ("skipped", "dim"),
-    "timeout": ("TIMEOUT", "bold red"),
-    "silent": ("SILENT", "bold red"),
-}
+_STYLES = {"ok": "green", "skipped": "dim"}  # of phases; failures are red
 _SEVERITY = {"fault": "bold red", "degraded": "bold yellow", "note": "cyan"}
-_LINK = {
-    "ok": ".",
-    "refused": "R",
-    "dropped": "D",
-    "unreachable": "U",
-    "reset": "X",
-    "silent": "S",
-    "stranger": "W",
-    "denied": "T",
-    "stalled": "M",
-    "skipped": " ",
-    "failed": "F",
-}
-_MARKS = {
-    ".": "works",
-    "R": "refused",
-    "D": "dropped",
-    "U": "unreachable",
-    "X": "reset",
-    "S": "process unresponsive",
-    "W": "something else answers",
-    "T": "wrong token",
-    "M": "large packets stall",
-    "P": "ephemeral ports blocked",
-    "F": "failed",
-    "C": "corrupt",
-    "H": "hangs",
-    "E": "error",
-    "?": "other",
+_MARKS = {  # by status of a link or a pair: its mark in a matrix, and what that means
+    "ok": (".", "works"),
+    "refused": ("R", "refused"),
+    "dropped": ("D", "dropped"),
+    "unreachable": ("U", "unreachable"),
+    "reset": ("X", "reset"),
+    "silent": ("S", "process unresponsive"),
+    "stranger": ("W", "something else answers"),
+    "denied": ("T", "wrong token"),
+    "stalled": ("M", "large packets stall"),
+    "blocked": ("P", "ephemeral ports blocked"),
+    "failed": ("F", "failed"),
+    "corrupt": ("C", "corrupt"),
+    "timeout": ("H", "hangs"),
+    "error": ("E", "error"),
+    "other": ("?", "other"),
+    "skipped": (" ", ""),
 }
 
 
@@ -89,7 +72,7 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
         width = 100
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
-        console.print(render(verdict, examined), crop=False)
+        console.print(_render(verdict, examined, console), crop=False)
     text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
     encoding = getattr(file, "encoding", None) or "utf-8"
     file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # an ASCII pipe must not end the report
@@ -119,11 +102,15 @@ def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
     }
 
 
-def render(verdict: Verdict, examined: Examined) -> RenderableType:
-    """The report, for any rich console."""
+def _render(verdict: Verdict, examined: Examined, console: Console) -> RenderableType:
     blocks: list[RenderableType] = [_head(verdict, examined)]
     if examined.results and examined.roster:
-        blocks += [Text(""), _Fitting(examined, verdict)]
+        table = _phases(examined, verdict, _HEADERS)
+        if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
+            # On a narrow console, long headers take two lines: the host's name would be cut otherwise.
+            table = _phases(examined, verdict, _BROKEN_HEADERS)
+            table.padding = 0
+        blocks += [Text(""), table]
         if any(result.rank in verdict.ok and result.status in ("failed", "timeout", "silent") for result in examined.results):
             blocks.append(Text("failed in lower case: caused by another rank or link", "dim"))
     for name, matrix in _matrices(examined):
@@ -147,21 +134,6 @@ def _head(verdict: Verdict, examined: Examined) -> Text:
         words += f", with {degraded} degradation{'s' if degraded > 1 else ''}"
     facts = f"{came}{verdict.seconds:.1f} s; exit code {verdict.exit_code}"
     return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
-
-
-class _Fitting:
-    """The table of phases; on a narrow console with long headers in two lines, where otherwise the host's name would be cut."""
-
-    def __init__(self, examined: Examined, verdict: Verdict) -> None:
-        self._examined = examined
-        self._verdict = verdict
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = _phases(self._examined, self._verdict, _HEADERS)
-        if console.measure(table, options=options.update(width=1000)).maximum > options.max_width:
-            table = _phases(self._examined, self._verdict, _BROKEN_HEADERS)
-            table.padding = 0
-        yield table
 
 
 def _phases(examined: Examined, verdict: Verdict, headers: Mapping[Phase, str]) -> Table:
@@ -198,13 +170,14 @@ def _cell(results: list[PhaseResult | None], verdict: Verdict) -> Text:
     if not there:
         return Text("", "dim")
     status = min((result.status for result in there), key=worst.index)
-    word, style = _CELL[status]
-    if word.isupper() and all(result.rank in verdict.ok for result in there if result.status == status):
-        word, style = word.lower(), "yellow"  # caused by another rank
-    count = sum(result.status == status for result in there)
+    alike = [result for result in there if result.status == status]
+    style = _STYLES.get(status, "yellow")  # caused by another rank
+    word: str = status
+    if status not in _STYLES and any(result.rank not in verdict.ok for result in alike):
+        word, style = status.upper(), "bold red"
     if status == "ok":
         return Text(f"{word} {_seconds(max(result.seconds for result in there))}", style)
-    return Text(word if len(there) == 1 else f"{count} {word}", style)
+    return Text(word if len(there) == 1 else f"{len(alike)} {word}", style)
 
 
 def _seconds(seconds: float) -> str:
@@ -219,27 +192,23 @@ def _matrices(examined: Examined) -> list[tuple[str, Table]]:
     for rank, result in sorted(examined.of(Phase.LINKS).items()):
         for cell in cells_of(result):
             ends = hosts.get(rank, cell.from_host), hosts.get(cell.to_rank, cell.to_host)
-            links[ends] = "P" if cell.status == "ok" and not cell.works else _LINK.get(cell.status, "?")
+            links[ends] = _mark_of("blocked" if cell.status == "ok" and not cell.works else cell.status)
     if any(mark not in ". " for mark in links.values()):
         found.append(("links, from the row's host to the column's", links))
-    for backend in sorted(
-        {str(pair.get("backend")) for result in examined.of(Phase.PAIRS).values() for pair in result.data.get("pairs", ())}
-    ):
-        marks = {"ok": ".", "corrupt": "C", "timeout": "H", "error": "E", "skipped": " "}
-        pairs = {
-            (str(pair["peer"]), str(rank)): marks.get(str(pair["status"]), "?")
-            for rank, result in sorted(examined.of(Phase.PAIRS).items())
-            for pair in result.data.get("pairs", ())
-            if str(pair.get("backend")) == backend
-        }
+    for backend, cells in sorted(pair_cells(examined).items()):
+        pairs = {(str(one), str(other)): _mark_of(str(pair["status"])) for (one, other), pair in cells.items()}
         if any(mark not in ". " for mark in pairs.values()):
             found.append((f"transfers over {backend}, from the row's rank to the column's", pairs))
     return [(_legend(name, cells), _matrix(cells)) for name, cells in found]
 
 
+def _mark_of(status: str) -> str:
+    return _MARKS.get(status, _MARKS["other"])[0]
+
+
 def _legend(name: str, cells: Mapping[tuple[str, str], str]) -> str:
-    used = [mark for mark in _MARKS if mark in cells.values()]
-    return f"{name} ({', '.join(f'{mark} {_MARKS[mark]}' for mark in used)})"
+    used = [f"{mark} {meaning}" for mark, meaning in _MARKS.values() if meaning and mark in cells.values()]
+    return f"{name} ({', '.join(used)})"
 
 
 def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
@@ -256,13 +225,10 @@ def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
     for name in names:
         table.add_column(escape(name), justify="center")
     for one in names:
-        marks = [Text("-", "dim") if one == other else _mark(cells.get((one, other), " ")) for other in names]
-        table.add_row(Text(escape(one)), *marks)
+        marks = {other: "-" if one == other else cells.get((one, other), " ") for other in names}
+        styles = {"-": "dim", ".": "green"}
+        table.add_row(Text(escape(one)), *(Text(mark, styles.get(mark, "bold red")) for mark in marks.values()))
     return table
-
-
-def _mark(mark: str) -> Text:
-    return Text(mark, "green" if mark == "." else "bold red")
 
 
 def _finding(finding: Finding) -> list[RenderableType]:
@@ -271,7 +237,6 @@ def _finding(finding: Finding) -> list[RenderableType]:
         (escape(finding.summary), "bold"),
         (f"  [{finding.id}, {finding.confidence}]", "dim"),
     )
-    lines: list[RenderableType] = [head]
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=8, style="dim")
     grid.add_column(overflow="fold")
@@ -281,4 +246,4 @@ def _finding(finding: Finding) -> list[RenderableType]:
         grid.add_row("", f"and {len(finding.evidence) - _EVIDENCE_LINES} more, in the JSON report")
     for at, line in enumerate(finding.remedy):
         grid.add_row("  try" if at == 0 else "", Text(escape(line), "cyan"))
-    return [head, grid] if finding.evidence or finding.remedy else lines
+    return [head, grid] if finding.evidence or finding.remedy else [head]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numscope.doctor.explain import examine, explain
+from numscope.doctor.explain import examine
 from numscope.doctor.explain.plain_pickle import loads
 from tests.doctor.explain.nccl_samples import watchdog
 
@@ -56,7 +56,7 @@ def dump(folder: Path, rank: int, entries: list[dict[str, Any]], world: int = 4)
 
 
 def the(folder: Path, id: str):
-    return next(one for one in explain([folder]) if one.id == id)
+    return next(one for one in examine([folder]).findings if one.id == id)
 
 
 def test_a_real_dump_of_a_rank_that_is_behind_names_rank_number_op_size_and_site() -> None:
@@ -77,7 +77,7 @@ def test_the_json_form_is_read_as_the_pickle_is() -> None:
 
 
 def test_real_dumps_of_a_healthy_run_give_no_finding() -> None:
-    assert explain([SAMPLES / "ok"]) == []
+    assert examine([SAMPLES / "ok"]).findings == ()
 
 
 def test_the_dump_of_the_torch_at_hand_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,13 +129,13 @@ def test_the_first_difference_is_told_not_what_follows_from_it(tmp_path: Path) -
 def test_sizes_of_uneven_all_to_all_may_differ(tmp_path: Path) -> None:
     for rank in range(4):
         dump(tmp_path, rank, [entry(1, "nccl:all_to_all", 16 + rank)])
-    assert explain([tmp_path]) == []
+    assert examine([tmp_path]).findings == ()
 
 
 def test_a_snapshot_in_which_a_rank_is_ahead_of_a_complete_call_is_healthy(tmp_path: Path) -> None:
     for rank in range(4):
         dump(tmp_path, rank, [entry(1), *([entry(2, "nccl:broadcast")] if rank == 0 else [])])
-    assert explain([tmp_path]) == []
+    assert examine([tmp_path]).findings == ()
 
 
 def test_a_rank_whose_gpu_has_not_started_is_named(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_json_of_wrong_types_does_not_crash(tmp_path: Path) -> None:
         "pg_status": 4,
     }
     (tmp_path / "t0.json").write_text(json.dumps(wrong))
-    assert explain([tmp_path]) == []
+    assert examine([tmp_path]).findings == ()
 
 
 def lines_of(tmp_path: Path, lines: list[str]) -> Path:
@@ -197,7 +197,7 @@ def test_a_watchdog_that_names_different_sizes_finds_the_rank(tmp_path: Path) ->
 def test_a_rank_whose_watchdog_is_silent_is_the_suspect(tmp_path: Path) -> None:
     lines = ["[rank3]: loading batch", *(line for rank in (0, 1, 2) for line in watchdog(rank, 8, "ALLREDUCE", 1024))]
     (tmp_path / "out").write_text("[rank3]: Traceback (most recent call last):")
-    one = next(one for one in explain([lines_of(tmp_path, lines), tmp_path / "out"]) if one.id == "rank-behind")
+    one = next(one for one in examine([lines_of(tmp_path, lines), tmp_path / "out"]).findings if one.id == "rank-behind")
     assert (one.ranks, one.confidence) == ((3,), "possible")
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from numscope.doctor.explain import examine
-from numscope.doctor.explain.report import print_explanation, to_json_values
+from numscope.doctor.explain.command import print_explanation, to_json_values
 from tests.doctor.explain.nccl_samples import rank_lines, warn, watchdog
 
 SAMPLES = sorted(file for file in (Path(__file__).parent / "samples").rglob("*") if file.is_file())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.doctor.explain import examine, explain
+from numscope.doctor.explain import examine
 from numscope.doctor.records import Finding
 from tests.doctor.explain.nccl_samples import rank_lines, warn
 
@@ -19,7 +19,7 @@ def said(tmp_path: Path):
     def findings(*lines: str) -> dict[str, Finding]:
         file = tmp_path / "job.log"
         file.write_text("\n".join(lines) + "\n")
-        return {one.id: one for one in explain([file])}
+        return {one.id: one for one in examine([file]).findings}
 
     return findings
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from numscope import doctor
 from numscope.doctor.explain import Explanation, examine
-from numscope.doctor.explain.catalog import CATALOG, finding
+from numscope.doctor.explain.command import exit_code, headline, print_explanation, to_json_values
 from numscope.doctor.explain.reading import FileRead
-from numscope.doctor.explain.report import exit_code, headline, print_explanation, to_json_values
-from numscope.doctor.findings.wording import named
+from numscope.doctor.findings import CATALOG, finding, named
 from numscope.doctor.records import Finding, from_json
 from tests.doctor.explain.nccl_samples import rank_lines
 
@@ -107,16 +108,32 @@ def test_one_huge_line_and_a_file_twice_are_read_once_and_in_bounds(tmp_path: Pa
     assert explanation.files[0].kinds == {"NCCL log"}
 
 
-def test_ids_are_kebab_case_and_every_one_has_a_sentence() -> None:
-    for id, entry in CATALOG.items():
-        assert id == entry.id == id.lower() and " " not in id
-        assert entry.sentence.endswith(".")
+def made_in(folder: str) -> set[str]:
+    """The ids of the catalog that the doctor's code in a folder names."""
+    sources = [path.read_text() for path in (Path(doctor.__file__).parent / folder).glob("*.py")]
+    return {id for id in CATALOG for source in sources if f'"{id}"' in source}
 
 
-def test_the_document_lists_every_finding_with_its_sentence() -> None:
-    document = (Path(__file__).parents[3] / "docs" / "doctor-explain.md").read_text()
-    for entry in CATALOG.values():
-        assert f"| `{entry.id}` | {entry.severity} | {entry.sentence} |" in document
+def listed_in(document: str) -> dict[str, str]:
+    """By id the severity that a document's table of findings states; every row has a sentence."""
+    text = (Path(__file__).parents[3] / "docs" / document).read_text()
+    row = r"^\| `([a-z0-9-]+)` \| (fault|degraded|note) \| [^|]+\.(?: \(not verified on hardware\))? \|$"
+    return dict(re.findall(row, text, re.MULTILINE))
+
+
+def test_the_documents_list_every_finding_with_its_severity_and_a_sentence() -> None:
+    of_logs, of_examinations = listed_in("doctor-explain.md"), listed_in("doctor-json.md")
+    once_it_did_harm = {"name-unresolved", "shm-too-small", "memlock-too-small"}
+    assert {**of_logs, **of_examinations} == CATALOG
+    assert {id for id, severity in of_logs.items() if severity != CATALOG[id]} == once_it_did_harm
+    assert of_logs.keys() == made_in("explain")
+    assert made_in("diagnose") <= of_examinations.keys()
+
+
+def test_findings_in_logs_of_what_has_done_harm_are_faults(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("node1:1:1 [0] NCCL WARN Error: failed to extend /dev/shm/nccl-x to 33030532 bytes")
+    (found,) = examine([tmp_path]).findings
+    assert (found.id, found.severity) == ("shm-too-small", "fault")
 
 
 def test_many_ranks_are_said_in_few_words() -> None:

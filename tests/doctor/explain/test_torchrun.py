@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from numscope.doctor.explain import explain
+from numscope.doctor.explain import examine
 from numscope.doctor.records import Finding
 
 SAMPLES = Path(__file__).parent / "samples" / "torchrun"
 
 
 def found(path: Path) -> dict[str, Finding]:
-    return {one.id: one for one in explain([path])}
+    return {one.id: one for one in examine([path]).findings}
 
 
 def told(tmp_path: Path, *lines: str) -> dict[str, Finding]:
@@ -79,7 +79,7 @@ def table(*rows: tuple[int, str, int, str], host: str = "node1") -> list[str]:
 def test_of_two_nodes_the_earliest_failure_is_the_first(tmp_path: Path) -> None:
     (tmp_path / "node1.log").write_text("\n".join(table((0, "10:00:09", 1, "x"))))
     (tmp_path / "node2.log").write_text("\n".join(table((9, "10:00:05", -9, "Signal 9 (SIGKILL) received by PID 509"), host="node2")))
-    one = next(one for one in explain([tmp_path]))
+    one = next(one for one in examine([tmp_path]).findings)
     assert (one.id, one.ranks, one.hosts) == ("rank-killed", (9,), ("node2",))
 
 

@@ -37,7 +37,7 @@ def main(agent: int) -> None:
     gc.disable()  # collection while modules load frees nothing, and costs a tenth of the import
     with report.step("import torch"):
         try:
-            importlib.import_module("torch.distributed")
+            importlib.import_module("numscope.doctor.child.desk")  # and with it torch.distributed
         except Exception as error:
             failure = f"import torch: {type(error).__name__}: {error}"
     gc.enable()
@@ -49,15 +49,14 @@ def main(agent: int) -> None:
             report.end(failure)
             continue
         # imported only now, since they need torch
-        from numscope.doctor.child.desk import Desk
-        from numscope.doctor.child.steps import PHASES, Failed
+        from numscope.doctor.child.desk import Desk, Failed
 
         phase, arguments = Phase(request["phase"]), request["arguments"]
         try:
             if desk is None:
                 desk = Desk(report, Faults(os.environ.get(FAULT, ""), arguments["rank"]), arguments["rank"], import_s)
             desk.begin(phase, arguments["limit_s"], arguments["end"])
-            PHASES[phase](desk, arguments)
+            importlib.import_module(f"numscope.doctor.child.{phase.label}").run(desk, arguments)
         except Failed as error:
             report.end(str(error))
         except Exception as error:

@@ -1,7 +1,23 @@
-"""Phase 4: the store, registration in it, and torch's process groups.
+"""Phase 4: starts torch's process group in this rank's child: always gloo, and NCCL if there are GPUs.
 
-NCCL requires one process per GPU: each uses the GPU of its local rank. This part follows torch's documentation; this project's tests have
-not run it on GPUs.
+Before torch starts, each child registers in the store, so that a missing rank can be named (torch's own error does not name it). The
+agent opened the store's socket before the rendezvous, so that its port is in the roster and no other process can take it. NCCL requires one
+process per GPU: each uses the GPU of its local rank. This part follows torch's documentation; this project's tests have not run it on GPUs.
+
+``data``, as far as the phase got::
+
+    torch       version
+    import_s    seconds that importing torch took
+    device      "cpu", or "cuda:<local rank>" if NCCL was started
+    num_gpus    visible to this rank's child
+    store       {"rank": that hosts it, "address", "port", "connect_s", "error": torch's own text, "" if it was reached}
+    members     [ranks] of the process group, ascending
+    missing     [ranks] whose child did not register in the store in time
+    groups      {"gloo" | "nccl": {"seconds", "error": torch's own text or "", "skipped": why it was not started or "",
+                 "not_ready": [ranks] whose group did not start, known only where ours did not start either,
+                 "lacking": {rank: "gpu" (none of its own) | "nccl" (its torch has none)}, of all ranks that prevent NCCL from starting}}
+    child       {"hung": killed by its agent at the deadline, "how": it ended, "doing": its current step, "doing_s": for how long,
+                 "stderr": [its last lines]}; only if the child died or was killed; the same in phases 5 to 7
 """
 
 from __future__ import annotations
@@ -11,18 +27,17 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import RollCall, StoreLost
 from numscope.doctor.phases.children import LISTEN_FD
-
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
-    from torch.distributed import ProcessGroup
 
 _STORE_SHARE = 0.45  # of the phase, to reach a store whose host may still be importing torch
 _ROLL_SHARE = 0.5  # until all have registered
@@ -31,7 +46,7 @@ _MEANS = {"gpu": "GPU of its own", "nccl": "NCCL in its torch"}
 _START_SHARE = 0.9  # until torch's own timeout for starting a group
 
 
-def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     """Waits for the other ranks and starts the process groups.
 
     Args:
@@ -76,8 +91,6 @@ def start(desk: Desk, arguments: Mapping[str, Any]) -> None:
 
 def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
     """What NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
-    import torch.distributed as dist
-
     if not dist.is_nccl_available():
         return "nccl"
     return "" if arguments["local_rank"] < num_gpus else "gpu"
@@ -90,8 +103,6 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
     name = f"{address}:{where['port']}"
     began = time.perf_counter()
     seconds = min(_STORE_SHARE * desk.limit_s, 0.5 * desk.left)
-
-    from torch._C._distributed_c10d import TCPStore
 
     def connect(is_host: bool) -> TCPStore:
         fd = int(os.environ[LISTEN_FD]) if is_host else None
@@ -112,7 +123,7 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
                 desk.roll = RollCall(second, desk.rank, where["rank"], desk.report)
                 desk.roll.answer_s = desk.answer_s
             except (StepTimeout, RuntimeError, OSError) as failure:
-                error, short = _text(failure), sentence(failure)
+                error, short = text_of(failure), sentence(failure)
     desk.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
     if error:
         raise Failed(f"rank {desk.rank} could not reach torch's store at {name}, hosted by rank {where['rank']}: {short}")
@@ -131,7 +142,7 @@ def _start_group(
             group = desk.report.limited(desk.left - (1 - _START_SHARE) * desk.limit_s, make)
             desk.wires.append(Wire(backend, group, device))
         except (StepTimeout, RuntimeError, ValueError, OSError) as error:
-            entry["error"], short = _text(error), sentence(error)
+            entry["error"], short = text_of(error), sentence(error)
     entry["seconds"] = time.perf_counter() - began
     desk.report.set(groups=groups)
     if entry["error"]:
@@ -143,9 +154,6 @@ def _start_group(
 
 
 def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
-    import torch.distributed as dist
-    from torch._C._distributed_c10d import PrefixStore
-
     # torch should give up first, so that its own error is evidence
     timeout = timedelta(seconds=max(1.0, (desk.left - (1 - _START_SHARE) * desk.limit_s) * 0.9))
     index, size = desk.members.index(desk.rank), len(desk.members)
@@ -156,8 +164,6 @@ def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
 
 
 def _nccl_group(desk: Desk, device: torch.device) -> ProcessGroup:
-    import torch.distributed as dist
-
     torch.cuda.set_device(device)
     group: ProcessGroup = dist.new_group(backend="nccl", timeout=timedelta(seconds=max(1.0, desk.left * 0.9)))
     one = torch.ones(1, device=device)
@@ -165,7 +171,3 @@ def _nccl_group(desk: Desk, device: torch.device) -> ProcessGroup:
     if one.item() != len(desk.members):
         raise RuntimeError(f"the sum of {len(desk.members)} ones is {one.item()}")
     return group
-
-
-def _text(error: BaseException) -> str:
-    return "\n".join(str(error).splitlines()[:12]) or type(error).__name__

@@ -1,4 +1,28 @@
-"""Phase 6: allocates memory, then runs each collective in each group and size until one fails, after which others would hang."""
+"""Phase 6: the collectives that training uses, checked against known results, and for identical bits in repeated runs.
+
+Whole numbers in floats have exact sums in any order. Sums of random floats depend on the order, so their bits show whether repeated runs,
+and all ranks, agree. With four or more ranks, each half repeats the collectives in a group of its own. After a failure, which makes others
+hang, no more are run.
+
+``data``, as far as the phase got::
+
+    members     [ranks] of the process group
+    missing     [ranks] that did not join this phase
+    memory      {"device", "bytes", "seconds", "error": "" or why it could not be allocated and filled}
+    collectives [{"name": "all_reduce" | "broadcast" | "all_gather" | "reduce_scatter" | "all_to_all" | "barrier" | "float_sum",
+                  "backend": "gloo" | "nccl", "group": "all" | "half", "ranks": [of the group],
+                  "bytes": of a rank's whole payload, as asked for (at least one float32 per rank is sent),
+                  "by": "" or what replaced it if the backend lacks it, such as "isend and irecv",
+                  "status": "ok" | "wrong" | "unstable" | "timeout" | "error" | "skipped",
+                  "repeats", "seconds_min", "seconds_max", "bytes_per_s_min", "bytes_per_s_max",
+                  "wrong": None | {"index": first element, "got", "expected", "num_wrong", "num_elements"},
+                  "digests": [of the results' bits, without duplicates]; float_sum: more than one is unstable, and all ranks of a group
+                             must agree,
+                  "error": torch's own text or why skipped, "missing": [ranks] that did not enter it, if it failed}]
+    stopped     "" or why not all were run
+
+The phase fails if a collective is neither ok nor skipped, if memory could not be allocated, or if a rank is missing.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +32,9 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
+from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name, text_of
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party
 from numscope.doctor.child.patterns import digest
 from numscope.doctor.child.report import StepTimeout
@@ -48,7 +73,7 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     if present.missing:
         bad.append(f"rank {', '.join(map(str, present.missing))} did not join the collectives")
     if bad:
-        raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
+        raise Failed(few(bad))
 
 
 def _allocate(desk: Desk, wire: Wire) -> str:
@@ -102,8 +127,6 @@ class _Course:
         return groups
 
     def _new_group(self, wire: Wire, ranks: tuple[int, ...], name: str) -> Any:
-        import torch.distributed as dist
-
         with self._desk.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
             indices = [self._desk.members.index(rank) for rank in ranks]
             timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._desk.left))
@@ -168,7 +191,7 @@ class _Course:
             entry["by"] = party.substitutes.get(exercise.name, "")
         except (StepTimeout, RuntimeError, ValueError, OSError) as error:
             entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
-            entry["error"] = "\n".join(str(error).splitlines()[:12]) or type(error).__name__
+            entry["error"] = text_of(error)
             with desk.report.step(f"check which ranks are left after {what} failed"):
                 entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * desk.left)
             lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""

@@ -1,4 +1,19 @@
-"""Phase 7: alternating matrix products and memory copies, timed one by one, independently of other ranks."""
+"""Phase 7: how fast this rank computes and copies memory, independently of the others; comparison reveals stragglers.
+
+It needs no process group: if the child is gone, a fresh one runs it. The number of threads is that of the CPUs this process may use,
+divided by the ranks of its host. Repetitions of the two measurements alternate, so that a disturbance affects both.
+
+``data``, as far as the phase got::
+
+    device      "cpu" or "cuda:<local rank>"
+    threads     of torch
+    load        the host's load average over the last minute at the start, or -1
+    gemm        {"n": rows and columns of the square float32 matrices, "repeats", "min_s", "median_s", "max_s", "flops_per_s": by min_s}
+    copy        {"bytes": copied, "repeats", "min_s", "median_s", "max_s", "bytes_per_s": by min_s, a read and its write count once}
+
+``min_s`` reflects the machine, ``median_s`` also its load: more than 1.5 × the median of the others in ``min_s`` is a straggler, in
+``median_s`` alone a busy host. The phase fails only if nothing could be measured.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +33,7 @@ _N, _N_GPU = 512, 4096
 _COPY_BYTES, _COPY_BYTES_GPU = 32 << 20, 256 << 20  # larger than caches
 
 
-def measure(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     """Runs the measurements.
 
     Args:

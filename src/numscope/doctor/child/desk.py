@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
+from torch.distributed import ProcessGroup
 
 from numscope.doctor.child.faults import Faults
 from numscope.doctor.child.report import Report
 from numscope.doctor.child.rollcall import RollCall
 from numscope.doctor.records import Phase
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 
 class Failed(Exception):
@@ -43,6 +40,7 @@ class Desk:
     Args:
         members: ranks of the process group, ascending; each one's rank in torch is its index.
         wires: one per backend.
+        limit_s: the phase's time limit in seconds.
     """
 
     report: Report
@@ -52,29 +50,24 @@ class Desk:
     members: tuple[int, ...] = ()
     wires: list[Wire] = field(default_factory=list)
     roll: RollCall | None = None
+    limit_s: float = 0.0
     _end: float = 0.0
-    _limit_s: float = 0.0
 
     def begin(self, phase: Phase, limit_s: float, end: float) -> None:
         """Starts a phase's clock."""
-        self._limit_s, self._end = limit_s, end
+        self.limit_s, self._end = limit_s, end
         if self.roll is not None:
             self.roll.answer_s = self.answer_s
         self.report.before_step = lambda what: self.faults.strike(phase, what)
 
     @property
-    def limit_s(self) -> float:
-        """The phase's time limit in seconds."""
-        return self._limit_s
-
-    @property
     def answer_s(self) -> float:
         """Seconds that a store may take for an immediate answer."""
-        return max(0.5, 0.1 * self._limit_s)
+        return max(0.5, 0.1 * self.limit_s)
 
     @property
     def left(self) -> float:
-        """Seconds left of it."""
+        """Seconds left of the phase's time."""
         return max(0.0, self._end - time.monotonic())
 
     def need_group(self) -> RollCall:
@@ -91,6 +84,16 @@ def sentence(error: BaseException) -> str:
     """The first line of an error, without its location in torch's sources and its general advice."""
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", first).partition(". This is typically")[0][:300]
+
+
+def text_of(error: BaseException) -> str:
+    """The first lines of an error."""
+    return "\n".join(str(error).splitlines()[:12]) or type(error).__name__
+
+
+def few(sentences: list[str]) -> str:
+    """The first three sentences, and how many more there are."""
+    return "; ".join(sentences[:3]) + (f"; and {len(sentences) - 3} more" if len(sentences) > 3 else "")
 
 
 def size_name(num_bytes: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from numscope.doctor.child.desk import Wire
 from numscope.doctor.child.patterns import seed
@@ -34,8 +35,6 @@ class Party:
 
     def slowest(self, seconds: float) -> float:
         """The maximum over all ranks."""
-        import torch.distributed as dist
-
         value = torch.tensor([seconds], dtype=torch.float64, device=self.wire.device)
         dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.wire.group)
         return float(value.item())
@@ -87,40 +86,34 @@ def _chunk(party: Party, num_bytes: int) -> int:
     return max(1, num_bytes // 4 // party.num)
 
 
-def _dist() -> Any:
-    import torch.distributed as dist
-
-    return dist
-
-
 def _all_reduce(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
     result = source.clone()
-    _dist().all_reduce(result, group=party.wire.group)
+    dist.all_reduce(result, group=party.wire.group)
     return result
 
 
 def _broadcast(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
     result = source.clone()
-    _dist().broadcast(result, group_src=party.num - 1, group=party.wire.group)
+    dist.broadcast(result, group_src=party.num - 1, group=party.wire.group)
     return result
 
 
 def _all_gather(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
     result = torch.empty(party.num * chunk, device=source.device)
-    _dist().all_gather_into_tensor(result, source, group=party.wire.group)
+    dist.all_gather_into_tensor(result, source, group=party.wire.group)
     return result
 
 
 def _reduce_scatter(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
     result = torch.empty(chunk, device=source.device)
-    collective = _dist().reduce_scatter_tensor
+    collective = dist.reduce_scatter_tensor
     if _supported(party, "reduce_scatter", "all_reduce", lambda: collective(result, source.clone(), group=party.wire.group)):
         return result
     return _all_reduce(party, source, chunk)[party.index * chunk : (party.index + 1) * chunk].clone()
 
 
 def _all_to_all(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    dist, group = _dist(), party.wire.group
+    group = party.wire.group
     result = torch.empty_like(source)
     if _supported(party, "all_to_all", "isend and irecv", lambda: dist.all_to_all_single(result, source, group=group)):
         return result
@@ -171,7 +164,7 @@ EXERCISES = (
     Exercise(
         "barrier",
         lambda party, chunk: torch.empty(0),
-        lambda party, source, chunk: _dist().barrier(group=party.wire.group),
+        lambda party, source, chunk: dist.barrier(group=party.wire.group),
         sizes=lambda sizes: (0,),
     ),
     Exercise("all_reduce", _own_numbers, _all_reduce, lambda party, chunk: _summed(party, party.num * chunk)),

@@ -1,7 +1,28 @@
-"""Phase 5: this rank's side of the tournament.
+"""Phase 5: every pair of ranks exchanges random patterns, compared bit by bit, in the rounds of a tournament.
+
+The pairs of a round are disjoint. Both sides of a pair generate the pattern from the same seed, so the receiver knows every bit. With
+``quick`` and more than 16 ranks only rounds 0, 1, 2, 4, 8, … are played. A size that would take too long, as extrapolated from the previous
+one, is skipped and reported as such.
 
 A pair that hangs is abandoned with its thread (a timeout of gloo itself would close the connections to all other ranks too). The ranks
 agree on the end of a round in the store; a rank that hangs does not register there and is left out of the following rounds.
+
+``data``, as far as the phase got::
+
+    sizes       [bytes] of the payloads
+    members     [ranks] of the process group
+    missing     [ranks] that did not join this phase, or did not report at the end of a round: their child hangs, died or is cut off
+    num_rounds, rounds_done
+    stopped     "" or why not all rounds were played
+    pairs       [{"peer": rank, "backend": "gloo" | "nccl", "round": number,
+                  "status": "ok" | "corrupt" | "timeout" | "error" | "skipped",
+                  "doing": the step in which it hung or failed, such as "recv from 3, 64 MiB", "error": torch's own text, or why skipped,
+                  "round_trip_s": smallest of several, 8 bytes each way,
+                  "received": [{"bytes", "seconds": smallest of three up to 1 MiB, "bytes_per_s", "skipped": "" or why,
+                                "corrupt": None | {"first_offset": byte, "num_bytes": that differ, "num_bits": that differ}}]}]
+
+``received`` is the direction from the peer to this rank; the other direction is in the peer's data.
+The phase fails if a pair is not ok or a rank is missing.
 """
 
 from __future__ import annotations
@@ -9,11 +30,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, size_name
+from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name
 from numscope.doctor.child.patterns import difference, pattern
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import Present, StoreLost
@@ -27,7 +49,7 @@ _SIZE_SHARE = 0.2  # of a pair's time, for one size in one direction
 _STOP_SHARE = 0.12  # of the phase: no round starts with less time left
 
 
-def exchange(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     """Plays the rounds.
 
     Args:
@@ -65,7 +87,7 @@ def exchange(desk: Desk, arguments: Mapping[str, Any]) -> None:
         missing.add(error.rank)
     desk.report.set(stopped=stopped, missing=sorted(missing))
     if bad:
-        raise Failed("; ".join(bad[:3]) + (f"; and {len(bad) - 3} more" if len(bad) > 3 else ""))
+        raise Failed(few(bad))
     if missing:
         raise Failed(stopped or f"rank {', '.join(map(str, sorted(missing)))} did not take part to the end")
     if stopped and desk.rank not in present.here:
@@ -183,7 +205,7 @@ class _Match:
         with self._step(f"send to {self._peer}, {size_name(size)}"):
             on_device = payload.to(self._wire.device)
             for _ in range(_times(size)):
-                self._send(on_device)
+                self._move("isend", on_device)
 
     def _receive_payload(self, size: int) -> float:
         expected = pattern(size, "pair", self._peer, self._desk.rank, size)
@@ -192,7 +214,7 @@ class _Match:
         with self._step(f"recv from {self._peer}, {size_name(size)}"):
             for payload in payloads:
                 began = time.perf_counter()
-                self._receive(payload)
+                self._move("irecv", payload)
                 timings.append(time.perf_counter() - began)
         seconds = min(timings)
         corrupt = next(filter(None, (difference(payload.cpu(), expected) for payload in payloads)), None)
@@ -201,27 +223,16 @@ class _Match:
         return seconds
 
     def _send_header(self, size: int, seconds: float) -> None:
-        self._send(torch.tensor([float(size), seconds], dtype=torch.float64, device=self._wire.device))
+        self._move("isend", torch.tensor([float(size), seconds], dtype=torch.float64, device=self._wire.device))
 
     def _receive_header(self) -> tuple[int, float]:
         header = torch.empty(2, dtype=torch.float64, device=self._wire.device)
-        self._receive(header)
+        self._move("irecv", header)
         return int(header[0].item()), float(header[1].item())
 
-    def _send(self, tensor: torch.Tensor) -> None:
-        import torch.distributed as dist
-
-        work = dist.isend(tensor, self._index, group=self._wire.group, tag=self._tag)
-        self._wait(work)
-
-    def _receive(self, tensor: torch.Tensor) -> None:
-        import torch.distributed as dist
-
-        work = dist.irecv(tensor, self._index, group=self._wire.group, tag=self._tag)
-        self._wait(work)
-
-    def _wait(self, work: Any) -> None:
-        work.wait(_FOREVER)
+    def _move(self, way: Literal["isend", "irecv"], tensor: torch.Tensor) -> None:
+        """Sends or receives a tensor."""
+        getattr(dist, way)(tensor, self._index, group=self._wire.group, tag=self._tag).wait(_FOREVER)
         if self._wire.device.type == "cuda":
             torch.cuda.synchronize(self._wire.device)  # NCCL's wait only orders streams
 

@@ -34,16 +34,12 @@ class Report:
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[None]:
         """Announces a step before and after it."""
-        self.doing(what)
-        began = time.perf_counter()
-        yield
-        self._write({"event": "done", "what": what, "seconds": time.perf_counter() - began})
-
-    def doing(self, what: str) -> None:
-        """Announces a step before it."""
         self._write({"event": "doing", "what": what})
         self.now_doing = what
         self.before_step(what)
+        began = time.perf_counter()
+        yield
+        self._write({"event": "done", "what": what, "seconds": time.perf_counter() - began})
 
     def set(self, **values: Any) -> None:
         """Sets keys in the phase's data."""

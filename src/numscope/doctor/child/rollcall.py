@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from torch._C._distributed_c10d import Store
 
 from numscope.doctor.child.report import Report, StepTimeout
-
-if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
 
 _T = TypeVar("_T")
 

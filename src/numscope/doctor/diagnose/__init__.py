@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.diagnose.attendance import attendance, conclude
+from numscope.doctor.diagnose.attendance import attendance, exit_code
 from numscope.doctor.diagnose.baseline import slower
 from numscope.doctor.diagnose.blame import Blame, hosts_of
 from numscope.doctor.diagnose.differing import compared
@@ -15,11 +15,9 @@ from numscope.doctor.diagnose.network import broken_links
 from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone
 from numscope.doctor.diagnose.transfers import collectives, pairs
-from numscope.doctor.findings.wording import capital, finding, listed, named
+from numscope.doctor.findings import capital, finding, gravity, listed, named
 from numscope.doctor.records import Confidence, Examined, Finding, Phase, PhaseResult, Verdict
 
-_ORDER = ("fault", "degraded", "note")
-_SURE = ("certain", "likely", "possible")
 # Conditions that keep torch's backends from starting; they become faults if a phase failed and nothing else explains it.
 _CULPRITS = (
     "name-resolves-to-loopback",
@@ -48,7 +46,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     seconds = float(examined.hub.get("seconds", 0.0))
     present = attendance(examined)
     if not examined.hub.get("reached", True) or examined.hub.get("lost") or not examined.roster:
-        return conclude(examined, present, seconds)
+        return Verdict(exit_code(examined, present), tuple(present), (), seconds)
     blame = Blame(hosts_of(examined))
     blame.take(present)
     links, about_lost = broken_links(examined, blame)
@@ -75,11 +73,11 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     victims, unexplained = _sort_failures(examined, blame, found)
     if unexplained and not any(each.severity == "fault" for each in found):
         found.append(_cause_unknown(unexplained, blame))
-    found = sorted(found, key=lambda each: (_ORDER.index(each.severity), _SURE.index(each.confidence)))  # stable: by phase within
-    verdict = conclude(examined, found, seconds)
-    if verdict.exit_code == 5:
+    found = sorted(found, key=gravity)  # stable: by phase within
+    code = exit_code(examined, found)
+    if code == 5:
         found.append(_incomplete(examined))
-    return replace(verdict, findings=_for_launcher(found, examined), ok=_ok(examined, found, victims, blame))
+    return Verdict(code, _for_launcher(found, examined), _ok(examined, found, victims, blame), seconds)
 
 
 def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ...]:
@@ -155,11 +153,10 @@ def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
             continue  # where most are late, no single rank is to blame
         for rank, result in late.items():
             found.append(
-                finding(
+                blame.finding(
                     "rank-stuck",
                     f"Rank {rank} on {blame.host(rank)} is stuck in {phase.title}" + (f": {result.doing}." if result.doing else "."),
                     ranks=(rank,),
-                    hosts=(blame.host(rank),),
                     evidence=(result.error,),
                     confidence="likely" if len(results) > 1 else "possible",
                 )
@@ -187,13 +184,11 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
 def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
     phases = sorted({result.phase for result in unexplained})
     ranks = sorted({result.rank for result in unexplained})
-    return finding(
+    return blame.finding(
         "cause-unknown",
         f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
         ranks=ranks,
-        hosts=blame.hosts_of(ranks),
         evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:_TEXT]}" for result in unexplained],
-        confidence="possible",
         remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),
     )
 
@@ -205,7 +200,6 @@ def _incomplete(examined: Examined) -> Finding:
         "incomplete",
         "Not everything that was requested was examined" + (f": the examination was ended by {why}." if why else "."),
         evidence=[f"{phase.title} was skipped: {why}" for phase, why in sorted(skipped.items())] or ("no phase has a result",),
-        confidence="certain",
     )
 
 

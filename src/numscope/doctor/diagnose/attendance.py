@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from numscope.doctor.findings.wording import capital, finding, named
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
+from numscope.doctor.findings import capital, finding, named
+from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _ANOTHER_PORT = "ss -ltnp 'sport = :{port}'  # on {host}: shows what listens there; use another port"
 # By failure to reach the hub: the finding and its remedy.
@@ -45,30 +45,25 @@ def attendance(examined: Examined) -> list[Finding]:
     return [*_lost(examined), *_contradictions(examined), *_missing(examined), *_interfaces(examined), *_unauthenticated(examined)]
 
 
-def conclude(examined: Examined, findings: Iterable[Finding], seconds: float = 0.0) -> Verdict:
-    """The exit code that findings and results amount to, and the healthy ranks.
+def exit_code(examined: Examined, findings: Sequence[Finding]) -> int:
+    """What findings and results amount to.
 
     A fault that is at least likely counts as attributed (1); a failure without one does not (3); if something requested did not run, the
     examination is incomplete (5), never healthy.
     """
-    findings = tuple(findings)
     faults = [each for each in findings if each.severity == "fault"]
     bad = [result for result in examined.results if result.status in ("failed", "timeout", "silent")]
-    left_out = examined.hub.get("interrupted") or any(result.status == "skipped" for result in examined.results)
     if any(each.confidence != "possible" for each in faults):
-        code = 1
-    elif any("internal" in result.data for result in bad):
-        code = 70
-    elif examined.hub.get("interrupted"):
-        code = 5
-    elif faults or bad:
-        code = 3
-    elif left_out or not examined.results:
-        code = 5
-    else:
-        code = 4 if examined.settings.strict and any(each.severity == "degraded" for each in findings) else 0
-    sick = {rank for each in faults for rank in each.ranks} | {result.rank for result in examined.results if result.status != "ok"}
-    return Verdict(code, findings, tuple(sorted(set(examined.roster) - sick)), seconds)
+        return 1
+    if any("internal" in result.data for result in bad):
+        return 70
+    if examined.hub.get("interrupted"):
+        return 5
+    if faults or bad:
+        return 3
+    if not examined.results or any(result.status == "skipped" for result in examined.results):
+        return 5
+    return 4 if examined.settings.strict and any(each.severity == "degraded" for each in findings) else 0
 
 
 def _lost(examined: Examined) -> list[Finding]:
@@ -87,7 +82,6 @@ def _lost(examined: Examined) -> list[Finding]:
             ranks=[result.rank for result in results],
             hosts=[host],
             evidence=[f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results],
-            confidence="certain",
             remedy=(f"ssh {host} 'dmesg -T | tail -50; ps aux | grep numscope'", f"--exclude {host}"),
         )
         for (how, host), results in groups.items()
@@ -108,7 +102,6 @@ def _contradictions(examined: Examined) -> Iterator[Finding]:
                 ranks=ranks,
                 hosts=hosts,
                 evidence=[str(case["reason"]) for case in cases],
-                confidence="certain",
                 remedy=(remedy,),
             )
 
@@ -149,7 +142,6 @@ def _interfaces(examined: Examined) -> Iterator[Finding]:
         ranks=names,
         hosts=hosts,
         evidence=[f"rank {rank}: {name} has no address" for rank, name in names.items()],
-        confidence="certain",
         remedy=("ip -br address  # choose an interface that all hosts have, or omit --ifname",),
     )
 
@@ -163,7 +155,6 @@ def _unauthenticated(examined: Examined) -> Iterator[Finding]:
         "hub-unauthenticated",
         f"The hub closed {len(cases)} connection(s) from {', '.join(addresses[:5])}.",
         evidence=[f"{case['address']}: {case['reason']}" for case in cases[:5]],
-        confidence="certain",
     )
 
 
@@ -186,7 +177,6 @@ def _unreached(examined: Examined) -> Finding:
             str(hub["sentence"]),
             *([f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []),
         ],
-        confidence="certain",
         remedy=(remedy.format(host=host, port=port, endpoint=endpoint),),
     )
 
@@ -202,7 +192,6 @@ def _hub_lost(examined: Examined) -> Finding:
         ranks=[0],
         hosts=[host],
         evidence=[str(hub["sentence"])],
-        confidence="certain",
         remedy=(f"ssh {host} 'dmesg -T | tail -50; ps aux | grep numscope'", f"--exclude {host}"),
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, hosts_of
-from numscope.doctor.findings.wording import finding, listed
+from numscope.doctor.findings import listed
 from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase
 
@@ -28,16 +28,14 @@ def measured(examined: Examined) -> dict[str, float]:
             for key, value in (("bytes_per_s", cell.bytes_per_s), ("rtt_min_s", cell.rtt_min_s)):
                 if cell.status == "ok" and value:
                     found[f"{name}.{key}"] = value
-    for rank, result in examined.of(Phase.PAIRS).items():
-        for pair in result.data.get("pairs", ()):
-            speeds = [float(each["bytes_per_s"]) for each in pair.get("received", ()) if each.get("bytes_per_s")]
-            if pair.get("status") == "ok" and speeds:
-                found[f"pair.{pair.get('backend', 'gloo')}.{pair['peer']}.{rank}.bytes_per_s"] = max(speeds)
-    for rank, result in examined.of(Phase.COLLECTIVES).items():
-        for each in result.data.get("collectives", ()):
-            if each.get("status") == "ok" and each.get("bytes_per_s_max"):
-                name = f"collective.{each['backend']}.{each['name']}.{each.get('group', 'all')}.{each['bytes']}.{rank}.bytes_per_s"
-                found[name] = float(each["bytes_per_s_max"])
+    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+        speeds = [float(each["bytes_per_s"]) for each in pair.get("received", ()) if each.get("bytes_per_s")]
+        if pair.get("status") == "ok" and speeds:
+            found[f"pair.{pair.get('backend', 'gloo')}.{pair['peer']}.{rank}.bytes_per_s"] = max(speeds)
+    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+        if each.get("status") == "ok" and each.get("bytes_per_s_max"):
+            name = f"collective.{each['backend']}.{each['name']}.{each.get('group', 'all')}.{each['bytes']}.{rank}.bytes_per_s"
+            found[name] = float(each["bytes_per_s_max"])
     for rank, result in examined.of(Phase.COMPUTE).items():
         for probe, key in (("gemm", "flops_per_s"), ("copy", "bytes_per_s")):
             if (result.data.get(probe) or {}).get(key):
@@ -61,12 +59,11 @@ def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Ite
         told.sort(reverse=True)
         compared = sum(name.startswith(f"{kind}.") and name in then for name in now)
         ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
-        yield finding(
+        yield blame.finding(
             "slower-than-baseline",
             f"{len(told)} of {compared} {kind} measurements are more than {SLOWER} × slower than in the baseline, the worst by "
             f"{told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in ranks)}." if ranks else "."),
             ranks=ranks,
-            hosts=blame.hosts_of(ranks),
             evidence=[line for _, line in told],
             confidence="likely" if len(told) > 1 else "possible",
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from numscope.doctor.findings import finding
 from numscope.doctor.records import Examined, Finding
 
 
@@ -27,11 +29,11 @@ class Blame:
 
     def take(self, findings: Iterable[Finding]) -> None:
         """Remembers the faults among the findings."""
-        for finding in findings:
-            if finding.severity == "fault" and finding.confidence != "possible" and finding not in self.faults:
-                self.faults.append(finding)
-                self.ranks |= set(finding.ranks)
-                self.links |= {frozenset(link) for link in finding.links}
+        for each in findings:
+            if each.severity == "fault" and each.confidence != "possible" and each not in self.faults:
+                self.faults.append(each)
+                self.ranks |= set(each.ranks)
+                self.links |= {frozenset(link) for link in each.links}
 
     def host(self, rank: int) -> str:
         """Name of a rank's host; "" if it is not known."""
@@ -44,6 +46,10 @@ class Blame:
     def ranks_on(self, host: str) -> list[int]:
         """The ranks of a host."""
         return [rank for rank, name in self.hosts.items() if name == host]
+
+    def finding(self, id: str, summary: str, *, ranks: Collection[int] = (), **more: Any) -> Finding:
+        """A finding about these ranks and their hosts."""
+        return finding(id, summary, ranks=ranks, hosts=self.hosts_of(ranks), **more)
 
     def between(self, one: int, other: int) -> bool:
         """Whether a known fault explains that a transfer between these two ranks fails."""

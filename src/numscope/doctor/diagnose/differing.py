@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.wording import capital, finding, listed, named
+from numscope.doctor.findings import capital, listed, named
 from numscope.doctor.phases.compare import ABSENT, Difference, clocks, differences
 from numscope.doctor.records import Examined, Finding, Phase, Severity
 
@@ -27,11 +27,10 @@ def compared(examined: Examined, blame: Blame) -> list[Finding]:
     if off:
         hosts = sorted(blame.hosts_of(off))
         found.append(
-            finding(
+            blame.finding(
                 "clock-skew",
                 f"The clock on {listed(hosts)} is off by up to {max(map(abs, off.values())):,.1f} s.",
                 ranks=off,
-                hosts=hosts,
                 evidence=[
                     f"rank {rank} on {blame.host(rank)}: {abs(offset):,.1f} s {'ahead of' if offset > 0 else 'behind'} the others"
                     for rank, offset in off.items()
@@ -44,11 +43,10 @@ def compared(examined: Examined, blame: Blame) -> list[Finding]:
         interface = result.data.get("interface", {})
         if interface.get("address") and not interface.get("name") and not interface.get("error"):
             found.append(
-                finding(
+                blame.finding(
                     "address-translated",
                     f"Rank {rank} on {blame.host(rank)} connects from {interface['address']}, which none of its interfaces has.",
                     ranks=(rank,),
-                    hosts=(blame.host(rank),),
                     evidence=(
                         "gloo and NCCL announce an address of their own interface, which others can't reach behind address translation",
                     ),
@@ -69,11 +67,10 @@ def _finding(difference: Difference, blame: Blame) -> Finding:
     severity: Severity | None = None
     if difference.kind == "version" and difference.subject not in _ESSENTIAL:
         severity = "note" if difference.subject in _MINOR else "degraded"
-    return finding(
+    return blame.finding(
         _IDS[difference.kind],
         summary,
         ranks=ranks,
-        hosts=blame.hosts_of(ranks),
         evidence=lines,
         confidence="likely" if difference.tie else "certain",
         remedy=_remedy(difference),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.wording import capital, finding, listed, named, without
+from numscope.doctor.findings import capital, finding, listed, named, without
 from numscope.doctor.meet.sockets import is_loopback
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 

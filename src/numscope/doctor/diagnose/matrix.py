@@ -14,22 +14,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from numscope.doctor.records import Confidence
 
-Kind = Literal["node", "inbound", "outbound", "link", "direction", "split", "everything"]
+# Of two causes that span the same cells, the first in this order is reported.
+Kind = Literal["everything", "split", "node", "inbound", "outbound", "link", "direction"]
 Cell = tuple[Any, Any]  # from and to: all of them numbers, or all names
 
-_RANK = (
-    "everything",
-    "split",
-    "node",
-    "inbound",
-    "outbound",
-    "link",
-    "direction",
-)  # of two causes that span the same cells, the first is reported
+_KINDS = get_args(Kind)
 _MOST_CAUSES = 4  # besides the settled ones
 _MOST_TRIES = 20_000
 
@@ -76,6 +69,11 @@ class Attribution:
     causes: tuple[Cause, ...] = ()
     unexplained: frozenset[Cell] = frozenset()
 
+    @property
+    def all_causes(self) -> tuple[Cause, ...]:
+        """The causes, and one more, without nodes, for what they leave unexplained."""
+        return (*self.causes, *([Cause("everything", (), self.unexplained, "possible")] if self.unexplained else []))
+
 
 def attribute(cells: Mapping[Cell, bool]) -> Attribution:
     """What explains the failed cells.
@@ -107,7 +105,7 @@ def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution
         # Each is reduced to what it must explain: of a node whose cells others explain too, only its own cells. Widest first.
         for at, cause in enumerate(found):
             own = cause.cells.difference(*(other.cells for other in found if other is not cause))
-            found[at] = min((c for c in possible if own <= c.cells), key=lambda c: (len(c.cells), _RANK.index(c.kind)))
+            found[at] = min((c for c in possible if own <= c.cells), key=lambda c: (len(c.cells), _KINDS.index(c.kind)))
         shared = {cell for one in common for other in common if one is not other for cell in one.cells & other.cells}
         for at, cause in enumerate(found):
             touched = cause not in common or (cause.kind in ("link", "direction") and shared & cause.cells)
@@ -159,7 +157,7 @@ def _widest(possible: list[Cause]) -> list[Cause]:
     def lesser(cause: Cause) -> bool:
         rivals = by_cell[next(iter(cause.cells))]
         return any(
-            cause.cells < rival.cells or (cause.cells == rival.cells and _RANK.index(rival.kind) < _RANK.index(cause.kind))
+            cause.cells < rival.cells or (cause.cells == rival.cells and _KINDS.index(rival.kind) < _KINDS.index(cause.kind))
             for rival in rivals
         )
 
@@ -222,7 +220,7 @@ def _same_place(cause: Cause, other: Cause) -> bool:
 
 
 def _place(cause: Cause) -> tuple[int, str]:
-    return _RANK.index(cause.kind), str(cause.nodes)
+    return _KINDS.index(cause.kind), str(cause.nodes)
 
 
 def _sides(cells: Mapping[Cell, bool], nodes: list[Any]) -> tuple[tuple[Any, ...], ...]:

@@ -11,11 +11,21 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
-from numscope.doctor.findings.wording import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.phases.cell import Cell, Word
 from numscope.doctor.records import Examined, Finding, Phase
 
 Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
+_WHERE: dict[Kind, str] = {
+    "everything": "between all nodes",
+    "split": "between the parts of the network",
+    "node": "{}",
+    "inbound": "into {}",
+    "outbound": "out of {}",
+    "link": "between {} and {}",
+    "direction": "from {} to {}",
+    "packets": "from {} to {}",
+}
 
 
 def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[int, list[str]]]:
@@ -72,7 +82,7 @@ class Case:
     where: str
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...]
+    pairs: tuple[tuple[str, ...], ...]
     evidence: tuple[str, ...]
 
     def finding(self, id: str, summary: str, remedy: Iterable[str], **other: Any) -> Finding:
@@ -108,24 +118,29 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
         case = replace(case, evidence=(*case.evidence, line))
     if case.status not in ("stalled", "stranger", "silent") and not case.other_ports_work:
         case = _refined(case)
-    return next(build(case) for applies, build in RULES if applies(case))
+    if case.status == "stalled":
+        return case.finding(
+            "mtu-mismatch",
+            f"Small packets pass, large ones do not: {case.where}. The MTU on the way is smaller than both ends assume.",
+            ("sudo ip link set dev INTERFACE mtu 1500  # the same on all hosts and switches", "sudo sysctl -w net.ipv4.tcp_mtu_probing=1"),
+        )
+    if case.status == "stranger" and case.shared_address[1] > 1:
+        return _shared_address(case)
+    if case.status == "stranger":
+        summary = f"Something else answers at the announced address: {case.where}."
+        return case.finding("wrong-address", summary, case.routes, confidence="likely")
+    if case.status == "silent":
+        summary = f"The kernel accepts connections, but the process does not respond: {case.where}. It is stopped or starved."
+        return case.finding("process-unresponsive", summary, case.exclude, confidence="likely")
+    return _blocked_ports(case) if case.other_ports_work else _BY_KIND[case.kind](case)
 
 
 def _case(cause: Cause, links: Links, kind: Kind, nodes: tuple[int, ...]) -> Case:
     cells = [links.cells[pair] for pair in sorted(cause.cells)]
     hosts = tuple(links.hosts[node] for node in nodes)
-    ranks: tuple[int, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
-    if kind in ("node", "inbound", "outbound"):
-        ranks = links.ranks.get(nodes[0], ())
-        way = {"node": "", "inbound": "into ", "outbound": "out of "}[kind]
-        where = f"{way}{hosts[0]}" + (f" ({named(ranks)})" if ranks else "")
-    elif kind == "link":
-        where, pairs = f"between {hosts[0]} and {hosts[1]}", ((hosts[0], hosts[1]), (hosts[1], hosts[0]))
-    elif kind in ("direction", "packets"):
-        where, pairs = f"from {hosts[0]} to {hosts[1]}", ((hosts[0], hosts[1]),)
-    else:
-        where = "between all nodes" if kind == "everything" else "between the parts of the network"
+    ranks = links.ranks.get(nodes[0], ()) if kind in ("node", "inbound", "outbound") else ()
+    pairs = (hosts, hosts[::-1]) if kind == "link" else (hosts,) if kind in ("direction", "packets") else ()
+    where = _WHERE[kind].format(*hosts) + (f" ({named(ranks)})" if ranks else "")
     status = Counter(cell.status for cell in cells).most_common(1)[0][0]
     return Case(cause, links, cells, kind, nodes, status, where, ranks, hosts, pairs, tuple(links.lines(cause.cells)))
 
@@ -193,13 +208,17 @@ def _network_split(case: Case) -> Finding:
     return case.finding("network-split", summary, case.routes)
 
 
-def _one_way_node(id: str, what: str, chain: str) -> Callable[[Case], Finding]:
-    def build(case: Case) -> Finding:
-        host = case.hosts[0]
-        summary = f"{host} {what}: check the firewall and the routes of {host}."
-        return case.finding(id, summary, (f"sudo iptables -L {chain} -n -v  # on {host}", *case.exclude))
+def _node_unreachable(case: Case) -> Finding:
+    summary = f"{case.where} reaches no other node, and no other node reaches it."
+    return case.finding("node-unreachable", summary, (*case.exclude, *case.routes))
 
-    return build
+
+def _one_way_node(case: Case) -> Finding:
+    host, inbound = case.hosts[0], case.kind == "inbound"
+    what = "receives no packets from any other node, although its own arrive" if inbound else "receives packets, but its own never arrive"
+    remedy = f"sudo iptables -L {'INPUT' if inbound else 'OUTPUT'} -n -v  # on {host}"
+    summary = f"{host} {what}: check the firewall and the routes of {host}."
+    return case.finding(f"node-{case.kind}-blocked", summary, (remedy, *case.exclude))
 
 
 def _one_way_link(case: Case) -> Finding:
@@ -226,55 +245,16 @@ _OPEN_PORTS = (
     "sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on all hosts; sysctl net.ipv4.ip_local_port_range",
     "sudo ufw allow from NETWORK/24  # if the firewall is ufw",
 )
-# The first rule that applies makes the finding.
-RULES: tuple[tuple[Callable[[Case], bool], Callable[[Case], Finding]], ...] = (
-    (
-        lambda case: case.status == "stalled",
-        lambda case: case.finding(
-            "mtu-mismatch",
-            f"Small packets pass, large ones do not: {case.where}. The MTU on the way is smaller than both ends assume.",
-            (
-                "sudo ip link set dev INTERFACE mtu 1500  # the same on all hosts and switches",
-                "sudo sysctl -w net.ipv4.tcp_mtu_probing=1",
-            ),
-        ),
-    ),
-    (lambda case: case.status == "stranger" and case.shared_address[1] > 1, _shared_address),
-    (
-        lambda case: case.status == "stranger",
-        lambda case: case.finding(
-            "wrong-address", f"Something else answers at the announced address: {case.where}.", case.routes, confidence="likely"
-        ),
-    ),
-    (
-        lambda case: case.status == "silent",
-        lambda case: case.finding(
-            "process-unresponsive",
-            f"The kernel accepts connections, but the process does not respond: {case.where}. It is stopped or starved.",
-            case.exclude,
-            confidence="likely",
-        ),
-    ),
-    (lambda case: case.other_ports_work, _blocked_ports),
-    (lambda case: case.kind == "everything", _network_blocked),
-    (lambda case: case.kind == "split", _network_split),
-    (
-        lambda case: case.kind == "node",
-        lambda case: case.finding(
-            "node-unreachable", f"{case.where} reaches no other node, and no other node reaches it.", (*case.exclude, *case.routes)
-        ),
-    ),
-    (
-        lambda case: case.kind == "inbound",
-        _one_way_node("node-inbound-blocked", "receives no packets from any other node, although its own arrive", "INPUT"),
-    ),
-    (
-        lambda case: case.kind == "outbound",
-        _one_way_node("node-outbound-blocked", "receives packets, but its own never arrive", "OUTPUT"),
-    ),
-    (lambda case: case.kind in ("direction", "packets"), _one_way_link),
-    (lambda case: True, _link_broken),
-)
+_BY_KIND: dict[Kind, Callable[[Case], Finding]] = {
+    "everything": _network_blocked,
+    "split": _network_split,
+    "node": _node_unreachable,
+    "inbound": _one_way_node,
+    "outbound": _one_way_node,
+    "link": _link_broken,
+    "direction": _one_way_link,
+    "packets": _one_way_link,
+}
 
 
 def _fresh_ports(links: Links) -> list[Finding]:
@@ -296,11 +276,10 @@ def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
         cell = result.data.get("loopback") or {}
         if cell and cell["status"] not in ("ok", "skipped") and not {rank, int(cell["to_rank"])} & blame.ranks:
             host = blame.host(rank)
-            yield finding(
+            yield blame.finding(
                 "loopback-blocked",
                 f"Rank {rank} does not reach rank {cell['to_rank']} on its own host {host}: {cell['error']}.",
                 ranks=(rank,),
-                hosts=(host,),
                 evidence=(f"{cell['address']}:{cell['port']}: {cell['status']}, {cell['error']}",),
                 remedy=("sudo iptables -I INPUT -i lo -j ACCEPT",),
             )
@@ -313,7 +292,6 @@ def _unexplained(pairs: set[Pair], links: Links) -> Finding:
         links=links.names(pairs),
         hosts={links.hosts[node] for pair in pairs for node in pair},
         evidence=links.lines(pairs),
-        confidence="possible",
     )
 
 

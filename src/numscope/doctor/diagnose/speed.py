@@ -15,7 +15,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings.wording import finding, without
+from numscope.doctor.findings import finding, without
 from numscope.doctor.phases.cell import Cell
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
@@ -49,7 +49,9 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
             if quick > speed * ratio if compared else speed < FLOOR_BYTES_PER_S:
                 slow.add(pair)
         usual = f"the fastest quarter of the links has at least {_rate(quick)}" if compared else f"any job needs {_rate(FLOOR_BYTES_PER_S)}"
-        yield from _matrix_findings("slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual)
+        yield from _matrix_findings(
+            "link-slow", "is slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual
+        )
     losses = {pair: cell.loss for pair, cell in cells.items() if cell.segments >= FEWEST_SEGMENTS and pair not in slow}
     if losses:
         usual_loss = statistics.median_low(losses.values()) if len(losses) > 2 else 0.0
@@ -60,7 +62,13 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
             if loss >= least and _steady_loss(cells[pair]) >= STEADY * least and cells[pair].retransmitted >= FEWEST_LOST
         }
         yield from _matrix_findings(
-            "lossy", lossy, losses, links, lambda pair: f"{losses[pair]:.2%} of the segments are lost", f"the others lose {usual_loss:.2%}"
+            "link-lossy",
+            "loses packets",
+            lossy,
+            losses,
+            links,
+            lambda pair: f"{losses[pair]:.2%} of the segments are lost",
+            f"the others lose {usual_loss:.2%}",
         )
     # Packets wait in the queue of a slow link.
     queued = slow | {(other, one) for one, other in slow}
@@ -69,7 +77,13 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
         usual_s = _quantile(list(times.values()), 0.25)
         late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
         yield from _matrix_findings(
-            "late", late, times, links, lambda pair: f"a round trip takes {times[pair] * 1e3:.1f} ms", f"{usual_s * 1e3:.2f} ms is usual"
+            "link-high-latency",
+            "has long round trips",
+            late,
+            times,
+            links,
+            lambda pair: f"a round trip takes {times[pair] * 1e3:.1f} ms",
+            f"{usual_s * 1e3:.2f} ms is usual",
         )
 
 
@@ -92,12 +106,11 @@ def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
             for cause in attribute({pair: pair not in slow for pair in all_speeds}).causes:
                 lines = [f"rank {one} to rank {other}: {_rate(all_speeds[one, other])}" for one, other in sorted(cause.cells)]
                 where = cause.where(lambda rank: f"rank {rank}") or "between several pairs"
-                yield finding(
+                yield blame.finding(
                     "pair-slow",
                     f"Transfers {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
                     f"{'on a host' if within else 'between hosts'}.",
                     ranks=cause.nodes,
-                    hosts=blame.hosts_of(cause.nodes),
                     evidence=[*lines, f"{_rate(usual)} is usual"],
                     confidence=_unsure(cause),
                 )
@@ -138,11 +151,10 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
                     continue
                 host, own = blame.host(rank), data[rank]
                 load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
-                yield finding(
+                yield blame.finding(
                     id,
                     f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
                     ranks=(rank,),
-                    hosts=(host,),
                     evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
                     confidence="likely" if len(data) > 2 else "possible",
                     remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
@@ -155,23 +167,13 @@ def _unit_s(probe: Mapping[str, Any], key: str) -> float:
     return float(probe[key]) / max(work, 1.0)
 
 
-_WORDS = {
-    "slow": ("link-slow", "is slow"),
-    "lossy": ("link-lossy", "loses packets"),
-    "late": ("link-high-latency", "has long round trips"),
-}
-
-
 def _matrix_findings(
-    kind: str, bad: set[Pair], values: Mapping[Pair, float], links: Links, line: Callable[[Pair], str], usual: str
+    id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: Links, line: Callable[[Pair], str], usual: str
 ) -> Iterator[Finding]:
     """A finding for each node or link that explains the bad pairs."""
     if not bad:
         return
-    id, word = _WORDS[kind]
-    told = attribute({pair: pair not in bad for pair in values})
-    causes = list(told.causes) + ([Cause("everything", (), told.unexplained, "possible")] if told.unexplained else [])
-    for cause in causes:
+    for cause in attribute({pair: pair not in bad for pair in values}).all_causes:
         hosts = tuple(links.hosts[node] for node in cause.nodes)
         where = cause.where(lambda node: links.hosts[node])
         places = " and ".join(hosts) if len(hosts) in (1, 2) else "all hosts"

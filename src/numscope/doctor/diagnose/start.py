@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings.wording import capital, finding, named, without
+from numscope.doctor.findings import capital, finding, named, without
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _TEXT = 300
@@ -37,11 +37,10 @@ def children_gone(examined: Examined, blame: Blame) -> list[Finding]:
             child = hung[rank].data["child"]
             reports = [f"{accused[rank]} other rank(s) report that it did not join"] if accused[rank] else []
             found.append(
-                finding(
+                blame.finding(
                     "child-hung",
                     f"Rank {rank} on {blame.host(rank)} hung in {phase.title}: {child.get('doing', '')}.",
                     ranks=(rank,),
-                    hosts=(blame.host(rank),),
                     evidence=(_line(hung[rank]), *reports, *_stderr(hung[rank])),
                     confidence="certain" if len(stuck) == 1 and others else "likely",
                     remedy=(
@@ -97,7 +96,6 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
                 hosts={host, *away},
                 links=[] if alone else [(other, host) for other in sorted(away) if other != host],
                 evidence=_errors(unmet),
-                confidence="likely",
                 remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + host,),
             )
         )
@@ -110,11 +108,10 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
         only = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else list(broken)
         told = len(only) < len(results)
         found.append(
-            finding(
+            blame.finding(
                 f"{name}-start-failed",
                 f"{name} does not start" + (f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank."),
                 ranks=only if told else (),
-                hosts=blame.hosts_of(only) if told else (),
                 evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:_TEXT]}" for rank, result in sorted(broken.items())],
                 confidence="likely" if told else "possible",
                 remedy=("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else (),
@@ -138,17 +135,15 @@ def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> list[Finding]:
     if lacks["nccl"]:
         parts.append(f"torch on {named(lacks['nccl'])} was built without NCCL")
     return [
-        finding(
+        blame.finding(
             "backend-unavailable",
             f"NCCL was requested but can't start: {', and '.join(parts)}.",
             ranks=lacking,
-            hosts=blame.hosts_of(lacking),
             evidence=[
                 f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
                 for rank in sorted(lacking)
                 if rank in failed
             ],
-            confidence="certain",
             remedy=(
                 *(
                     ("nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host",)
@@ -174,13 +169,11 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
         why, remedy = ", probably because memory ran out", (f"dmesg -T | grep -i 'killed process'  # on {host}",)
     elif "SIGBUS" in str(child.get("how")):
         why, remedy = ", probably because /dev/shm is full", ("docker run --shm-size=8g …  # or --ipc=host",)
-    return finding(
+    return blame.finding(
         "child-died",
         f"The torch process of rank {rank} on {host} died in {result.phase.title}: {child.get('how', '')}{why}.",
         ranks=(rank,),
-        hosts=(host,),
         evidence=(_line(result), *_stderr(result)),
-        confidence="certain",
         remedy=remedy,
     )
 

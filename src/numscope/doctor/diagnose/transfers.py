@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.findings.wording import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.records import Examined, Finding, Phase
 
 Pair = tuple[int, int]
@@ -18,9 +18,8 @@ _TEXT = 300
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
     """By backend and (sender, receiver), what the receiver reports."""
     cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(Phase.PAIRS).items()):
-        for pair in result.data.get("pairs", ()):
-            cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
+    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+        cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
     return dict(cells)
 
 
@@ -30,10 +29,7 @@ def pairs(examined: Examined, blame: Blame) -> list[Finding]:
     for backend, cells in sorted(pair_cells(examined).items()):
         done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
         wrong = {pair: cell["status"] != "corrupt" for pair, cell in done.items() if cell["status"] in ("ok", "corrupt")}
-        told = attribute(wrong)
-        found += [_corrupt(backend, cause, done, blame) for cause in told.causes]
-        if told.unexplained:
-            found.append(_corrupt(backend, Cause("everything", (), told.unexplained), done, blame))
+        found += [_corrupt(backend, cause, done, blame) for cause in attribute(wrong).all_causes]
         blame.take(found)
         works = {pair: cell["status"] in ("ok", "corrupt") for pair, cell in done.items() if not blame.between(*pair)}
         found += _failing(backend, works, done, blame)
@@ -47,13 +43,12 @@ def collectives(examined: Examined, blame: Blame) -> list[Finding]:
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     num_ranks = len(examined.of(Phase.COLLECTIVES))
-    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
-        for each in result.data.get("collectives", ()):
-            key = (str(each["name"]), str(each["backend"]))
-            if each["status"] == "wrong":
-                wrong[key].setdefault(rank, each)
-            elif each["status"] in ("timeout", "error"):
-                broken[key].setdefault(rank, each)
+    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+        key = (str(each["name"]), str(each["backend"]))
+        if each["status"] == "wrong":
+            wrong[key].setdefault(rank, each)
+        elif each["status"] in ("timeout", "error"):
+            broken[key].setdefault(rank, each)
     corrupt = [each for each in blame.faults if each.id == "payload-corrupted"]
     if wrong and not corrupt:
         ranks = {rank for each in wrong.values() for rank in each}
@@ -66,12 +61,11 @@ def collectives(examined: Examined, blame: Blame) -> list[Finding]:
             seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
             lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
         found.append(
-            finding(
+            blame.finding(
                 "collective-wrong",
                 f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}"
                 + ("." if few else "; the cause is unknown."),
                 ranks=ranks if few else (),
-                hosts=blame.hosts_of(ranks) if few else (),
                 evidence=lines,
                 confidence="likely" if few else "possible",
                 remedy=[without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else (),
@@ -92,13 +86,12 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
                 lines.append(f"{backend}, rank {one} to rank {other}: of {size}")
     where = cause.where(lambda rank: f"rank {rank} on {blame.host(rank)}")
     ranks = cause.nodes if where else ()
-    return finding(
+    return blame.finding(
         "payload-corrupted",
         f"Data {where} arrives with wrong bits, all other data arrives intact."
         if where
         else "Data arrives with wrong bits; the cause is unknown.",
         ranks=ranks,
-        hosts=blame.hosts_of(ranks),
         links=cause.links(blame.host),
         evidence=lines,
         confidence=cause.confidence if where else "possible",
@@ -179,13 +172,11 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
         memory = result.data.get("memory") or {}
         if memory.get("error"):
             host = blame.host(rank)
-            yield finding(
+            yield blame.finding(
                 "memory-unavailable",
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
                 ranks=(rank,),
-                hosts=(host,),
                 evidence=(str(memory["error"])[:_TEXT],),
-                confidence="certain",
                 remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
             )
 
@@ -194,26 +185,23 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
     """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
     digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
-        for each in result.data.get("collectives", ()):
-            if each["status"] == "unstable":
-                within[f"{each['backend']} {each['name']}"].append(rank)
-            if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
-                digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
+    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+        if each["status"] == "unstable":
+            within[f"{each['backend']} {each['name']}"].append(rank)
+        if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
+            digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
     lines = [f"{name}: repetitions differ in their bits on {named(ranks)}" for name, ranks in within.items()]
-    for name, each in digests.items():
-        if len(set(each.values())) > 1:
-            lines.append(
-                f"{name}: "
-                + "; ".join(f"{named([r for r in each if each[r] == value])}: {listed(value)}" for value in sorted(set(each.values())))
-            )
+    for name, by_rank in digests.items():
+        values = sorted(set(by_rank.values()))
+        if len(values) > 1:
+            told = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
+            lines.append(f"{name}: {'; '.join(told)}")
     if not lines:
         return
     yield finding(
         "collective-nondeterministic",
         "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
         evidence=lines,
-        confidence="certain",
         remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",),
     )
 
@@ -229,11 +217,10 @@ def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], n
     lines = [
         f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:_TEXT]}" for rank, each in sorted(first.items())
     ]
-    return finding(
+    return blame.finding(
         "collective-failed",
         f"{backend} {name} failed" + (f": {named(worst)} did not enter it." if told else "; the cause is unknown."),
         ranks=worst if told else (),
-        hosts=blame.hosts_of(worst) if told else (),
         evidence=lines,
         confidence="likely" if told else "possible",
     )

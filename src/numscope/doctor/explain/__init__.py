@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numscope.doctor.explain.catalog import CATALOG
 from numscope.doctor.explain.flight_recorder import Recorders
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
@@ -15,11 +14,9 @@ from numscope.doctor.explain.rendezvous import Meeting
 from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.tracebacks import Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
+from numscope.doctor.findings import CONSEQUENCES, gravity
 from numscope.doctor.records import Finding
 from numscope.doctor.redact import of_hosts
-
-_SEVERITY = {"fault": 0, "degraded": 1, "note": 2}
-_CONFIDENCE = {"certain": 0, "likely": 1, "possible": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +36,11 @@ class Explanation:
         return tuple(file for file in self.files if file.kinds)
 
 
-def explain(paths: Sequence[Path], *, redact: bool = False) -> list[Finding]:
-    """The findings of all files under the paths.
-
-    Args:
-        redact: replace host names and addresses by numbered words.
-    """
-    return list(examine(paths, redact=redact).findings)
-
-
 def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     """The findings, and the files that were read.
 
     Args:
-        redact: as in ``explain``.
+        redact: replace host names and addresses by numbered words.
 
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
@@ -87,7 +75,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
         *meeting.findings(ended=torchrun.ended(), several_hosts=len(hosts) > 1),
         *recorders.findings(),
     ]
-    findings, files = _ordered(_joined(found)), list(reader.files)
+    findings, files = sorted(_joined(found), key=_order), list(reader.files)
     if redact:
         redaction = of_hosts(
             hosts | meeting.hosts() | {host for one in findings for host in (*one.hosts, *(end for link in one.links for end in link))}
@@ -106,23 +94,20 @@ def _joined(found: list[Finding]) -> list[Finding]:
         if first is None:
             merged[key] = one
         else:  # the later source is more precise: dumps know the call site
-            keep, other = (one, first) if _CONFIDENCE[one.confidence] <= _CONFIDENCE[first.confidence] else (first, one)
+            keep, other = (one, first) if gravity(one)[1] <= gravity(first)[1] else (first, one)
             merged[key] = replace(keep, evidence=tuple(dict.fromkeys((*keep.evidence, *other.evidence))))
     findings = list(merged.values())
-    causes = [one for one in findings if one.severity == "fault" and not CATALOG[one.id].consequence]
+    causes = [one for one in findings if one.severity == "fault" and one.id not in CONSEQUENCES]
     if not causes:
-        return _without_echoes(findings)
+        others = any(one.id != "cause-unknown" and one.severity == "fault" for one in findings)
+        return [one for one in findings if one.id != "cause-unknown" or not others]
     return [
-        replace(one, severity="note") if CATALOG[one.id].consequence else one
+        replace(one, severity="note") if one.id in CONSEQUENCES else one
         for one in findings
         if one.id not in ("cause-unknown", "collective-stuck")
     ]
 
 
-def _without_echoes(findings: list[Finding]) -> list[Finding]:
-    others = [one for one in findings if one.id != "cause-unknown" and one.severity == "fault"]
-    return [one for one in findings if one.id != "cause-unknown" or not others]
-
-
-def _ordered(findings: list[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda one: (_SEVERITY[one.severity], CATALOG[one.id].consequence, _CONFIDENCE[one.confidence]))
+def _order(one: Finding) -> tuple[int, bool, int]:
+    severity, confidence = gravity(one)
+    return severity, one.id in CONSEQUENCES, confidence

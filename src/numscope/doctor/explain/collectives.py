@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.catalog import finding
-from numscope.doctor.findings.wording import capital, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 # All ranks must contribute the same size to these, but not to others (gather, scatter, all_to_all, uneven all_gather …).
@@ -61,13 +60,12 @@ class History:
 
     Args:
         calls: by number in the sequence.
-        last_enqueued, last_completed: numbers in the sequence; -1 if unknown.
+        last_enqueued: number in the sequence; -1 if unknown.
         waits: the rank is known to have waited until a timeout.
     """
 
     calls: dict[int, Call] = field(default_factory=dict)
     last_enqueued: int = -1
-    last_completed: int = -1
     waits: bool = False
 
     @property
@@ -213,7 +211,6 @@ def _unstarted(group: Group, front: int) -> Finding | None:
         f"earlier work is still running or hangs.",
         ranks=[call.rank for call in waiting],
         evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
-        confidence="likely",
         remedy=("CUDA_LAUNCH_BLOCKING=1  # for one run: then the line that hangs is the kernel that does not finish",),
     )
 
@@ -235,7 +232,6 @@ def _stuck(group: Group) -> Finding | None:
         f"is unknown.",
         ranks=[call.rank for call in stuck],
         evidence=[call.line() for call in stuck[:SHOWN_RANKS]],
-        confidence="possible",
         remedy=(
             "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
             "torchrun … -m numscope doctor  # checks whether the links work",

@@ -1,17 +1,25 @@
-"""``numscope doctor explain PATH…``: reads files, prints and writes findings, returns the exit code."""
+"""``numscope doctor explain PATH…``: reads files, prints and writes the explanation, returns the exit code."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, Any
 
-from numscope.doctor.explain import examine
-from numscope.doctor.explain.report import exit_code, print_explanation, to_json_values
+from numscope.doctor.explain import Explanation, examine
+from numscope.doctor.findings import CONSEQUENCES
+from numscope.doctor.records import Finding, to_json
 from numscope.records.files import write_atomically
 
-WRONG_USAGE = 2
+FORMAT = 1
+HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, DEGRADED, INCOMPLETE = range(6)
+SHOWN_FILES = 20
+SHOWN_WHOM = 12
+
+_STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 
 
 def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, strict: bool = False) -> int:
@@ -46,3 +54,87 @@ def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, stri
                 )
                 return WRONG_USAGE
     return exit_code(explanation, strict=strict)
+
+
+def exit_code(explanation: Explanation, *, strict: bool = False) -> int:
+    """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 4 degraded (strict), 5 nothing was recognized."""
+    faults = [one for one in explanation.findings if one.severity == "fault"]
+    if any(one.id not in CONSEQUENCES for one in faults):
+        return FAULT
+    if faults:
+        return UNATTRIBUTED
+    if not explanation.recognized:
+        return INCOMPLETE
+    return DEGRADED if strict and any(one.severity == "degraded" for one in explanation.findings) else HEALTHY
+
+
+def headline(explanation: Explanation) -> str:
+    """The most important sentence."""
+    files, known = len(explanation.files), explanation.recognized
+    if explanation.findings:
+        first = explanation.findings[0]
+        faults = sum(one.severity == "fault" for one in explanation.findings)
+        if faults:
+            return f"{faults} fault{'s' if faults > 1 else ''} in {_count(files)}. First: {first.summary}"
+        return f"No fault in {_count(files)}; {len(explanation.findings)} other finding{'s' if len(explanation.findings) > 1 else ''}."
+    if not known:
+        return f"Nothing was recognized in {_count(files)}: no NCCL log, no flight-recorder dump, no output of torchrun."
+    return f"Nothing wrong found in {_count(len(known))}: {_kinds(explanation)}."
+
+
+def to_json_values(explanation: Explanation, *, strict: bool = False) -> dict[str, Any]:
+    """The explanation as JSON values."""
+    return {
+        "format": FORMAT,
+        "exit_code": exit_code(explanation, strict=strict),
+        "headline": headline(explanation),
+        "findings": [to_json(one) for one in explanation.findings],
+        "files": [
+            {"name": file.name, "kinds": sorted(file.kinds), "num_lines": file.num_lines, "problem": file.problem}
+            for file in explanation.files
+        ],
+    }
+
+
+def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> None:
+    """Prints it, with colors if the file is a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    for one in explanation.findings:
+        console.print(_finding(one, Text))
+    console.print(Text(headline(explanation), "bold" if not explanation.findings else ""))
+    if explanation.findings and explanation.recognized:
+        console.print(Text(f"Read: {_kinds(explanation)}.", "dim"))
+    strange = [one for one in explanation.files if one.problem or not one.kinds]
+    for one_file in strange[:SHOWN_FILES]:
+        console.print(Text(f"  {one_file.name}: {one_file.problem or 'nothing was recognized in it'}", "dim"))
+    if len(strange) > SHOWN_FILES:
+        console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
+
+
+def _finding(one: Finding, text: Any) -> Any:
+    whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]] + (
+        [f"{len(one.ranks) - SHOWN_WHOM} more"] if len(one.ranks) > SHOWN_WHOM else []
+    )
+    whom += list(one.hosts[:SHOWN_WHOM])
+    parts = text()
+    parts.append(f"{one.severity} ", _STYLES[one.severity])
+    parts.append(one.id, "bold")
+    parts.append(f" ({', '.join([one.confidence, *whom])})\n")
+    parts.append(f"  {one.summary}\n")
+    for line in one.evidence:
+        parts.append(f"    {line}\n", "dim")
+    for line in one.remedy:
+        parts.append(f"  > {line}\n", "green")
+    return parts
+
+
+def _count(files: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'}"
+
+
+def _kinds(explanation: Explanation) -> str:
+    kinds = Counter(kind for file in explanation.recognized for kind in file.kinds)
+    return ", ".join(f"{kind} ({number})" for kind, number in sorted(kinds.items()))

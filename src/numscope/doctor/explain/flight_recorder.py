@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Dump
-from numscope.doctor.findings.wording import named
+from numscope.doctor.findings import finding, named
 from numscope.doctor.records import Finding
 
 MAX_ENTRIES = 20_000
@@ -55,7 +54,6 @@ class Recorders:
                 history.calls[call.seq] = call
             if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
                 history.last_enqueued = _whole(now.get("last_enqueued_collective"))
-                history.last_completed = _whole(now.get("last_completed_collective"))
 
     def findings(self) -> list[Finding]:
         """What the dumps of all ranks reveal together."""
@@ -69,7 +67,6 @@ class Recorders:
                     "A rank that died, or hung outside of torch, leaves none.",
                     ranks=missing if len(missing) <= 64 else (),
                     evidence=[f"dumps of {named(self.ranks)}"],
-                    confidence="certain",
                     remedy=(f"# look at the log of {named(missing)} first",),
                 )
             )

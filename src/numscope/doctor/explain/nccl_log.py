@@ -32,6 +32,7 @@ _COMM = re.compile(
 _COMM_BARE = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
 _SET = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S+?)\.?$")
 _PREFIX_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
+_FAILED = re.compile(r"NCCL error in|NCCL WARN|nccl(?:SystemError|UnhandledCudaError|RemoteError|InternalError|InvalidUsage)")
 _DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (?P<b>\d+)")
 
 
@@ -51,24 +52,20 @@ class Speaker:
 
     Args:
         ranks: its rank by size of communicator; in the largest one that is the rank in the job.
+        lines: where each fact was read, by the name of its field or variable; ``no_ib``: no InfiniBand device was found.
     """
 
     host: str
     file: str
     ranks: dict[int, int] = field(default_factory=dict)
     version: str = ""
-    version_line: Line | None = None
-    bootstrap: tuple[str, str] | None = None  # interface, address
-    bootstrap_line: Line | None = None
+    interface: str = ""  # of the bootstrap
+    address: str = ""
     network: str = ""
-    network_line: Line | None = None
     ib_devices: str = ""
-    ib_line: Line | None = None
-    no_ib_line: Line | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    environment_lines: dict[str, Line] = field(default_factory=dict)
     disabled: set[tuple[str, str]] = field(default_factory=set)
-    disabled_line: Line | None = None
+    lines: dict[str, Line] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -93,7 +90,6 @@ class NcclLog:
     communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
     warned: list[Warned] = field(default_factory=list)
     versions_alone: list[tuple[str, Line]] = field(default_factory=list)
-    last_errors: list[Line] = field(default_factory=list)
 
     def line(self, line: Line) -> bool:
         """Adds a line; returns whether it is NCCL's."""
@@ -126,18 +122,7 @@ class NcclLog:
             if len(self.versions_alone) < MAX_WARNINGS:
                 self.versions_alone.append((m["version"], line))
             return True
-        if any(
-            word in text
-            for word in (
-                "NCCL error in",
-                "ncclSystemError",
-                "ncclUnhandledCudaError",
-                "ncclRemoteError",
-                "ncclInternalError",
-                "ncclInvalidUsage",
-                "NCCL WARN",
-            )
-        ):
+        if _FAILED.search(text) is not None:
             if len(self.warned) < MAX_WARNINGS:
                 p = _PREFIX_RANK.search(text)
                 key = ("", f"rank {p['rank']}" if p else "", line.file)
@@ -159,22 +144,21 @@ class NcclLog:
         elif (m := _COMM_BARE.search(said)) is not None:
             speaker.ranks.setdefault(int(m["nranks"]), int(m["rank"]))
         elif said.startswith("Bootstrap") and "sing" in said and (m := _USING.search(said)) is not None:
-            speaker.bootstrap, speaker.bootstrap_line = (m["name"], m["address"]), line
+            speaker.interface, speaker.address, speaker.lines["interface"] = m["name"], m["address"], line
         elif said.startswith("NET/IB") and "No device found" in said:
-            speaker.no_ib_line = line
+            speaker.lines["no_ib"] = line
         elif said.startswith("NET/IB") and "Using [" in said:
-            speaker.ib_devices, speaker.ib_line = said.split("Using", 1)[1].split(";")[0].strip(), line
+            speaker.ib_devices, speaker.lines["ib_devices"] = said.split("Using", 1)[1].split(";")[0].strip(), line
         elif said.startswith(("Using network ", "Using internal network ", "Assigned NET plugin ")) and not speaker.network:
-            speaker.network, speaker.network_line = said.split()[2 if said.startswith("Using network") else 3], line
+            speaker.network, speaker.lines["network"] = said.split()[2 if said.startswith("Using network") else 3], line
         elif (m := _VERSION.search(said)) is not None:
-            speaker.version, speaker.version_line = m["version"], line
+            speaker.version, speaker.lines["version"] = m["version"], line
         elif (m := _SET.search(said)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
-            speaker.environment[m["name"]] = m["value"]
-            speaker.environment_lines[m["name"]] = line
+            speaker.environment[m["name"]], speaker.lines[m["name"]] = m["value"], line
         elif (m := _DISABLED.search(said)) is not None:
             if len(speaker.disabled) < MAX_PER_SPEAKER:
                 speaker.disabled.add((min(m["a"], m["b"]), max(m["a"], m["b"])))
-            speaker.disabled_line = speaker.disabled_line or line
+            speaker.lines.setdefault("disabled", line)
         else:
             return "onnect" in said and ("returned" in said or "failed" in said) and "retry" in said
         return False
@@ -196,6 +180,4 @@ class NcclLog:
     def host_of(self, address: str) -> str:
         """The host that uses an address; the address itself if that is unknown."""
         bare = address.split("<")[0].strip("[]")
-        return next(
-            (s.host for s in self.speakers.values() if s.bootstrap is not None and s.bootstrap[1].strip("[]") == bare and s.host), bare
-        )
+        return next((s.host for s in self.speakers.values() if s.address and s.address.strip("[]") == bare and s.host), bare)

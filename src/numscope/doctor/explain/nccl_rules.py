@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
 from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.wording import capital, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Finding
 
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
@@ -60,7 +59,6 @@ def _warnings(log: NcclLog) -> list[Finding]:
             ranks=ranks,
             hosts=hosts,
             evidence=_evidence(*(one.line for one in unknown[:SHOWN])),
-            confidence="possible",
         )
     return list(found.values())
 
@@ -70,8 +68,8 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         return
     speaking: dict[str, list[tuple[Speaker, Line]]] = {}
     for speaker in log.speakers.values():
-        if speaker.version and speaker.version_line is not None:
-            speaking.setdefault(speaker.version, []).append((speaker, speaker.version_line))
+        if speaker.version:
+            speaking.setdefault(speaker.version, []).append((speaker, speaker.lines["version"]))
     alone: dict[str, list[Line]] = {}
     for version, line in log.versions_alone:
         alone.setdefault(version, []).append(line)
@@ -123,15 +121,11 @@ def _several_hosts(log: NcclLog) -> bool:
 def _interfaces(log: NcclLog) -> Iterator[Finding]:
     if not _several_hosts(log):
         return  # within one host any interface works
-    wrong = [
-        s
-        for s in log.speakers.values()
-        if s.bootstrap is not None and (_LOCAL.match(s.bootstrap[0]) or _LOCAL_ADDRESS.match(s.bootstrap[1]))
-    ]
+    wrong = [s for s in log.speakers.values() if _LOCAL.match(s.interface) or _LOCAL_ADDRESS.match(s.address)]
     if not wrong:
         return
-    right = Counter(s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None and s not in wrong)
-    names = sorted({f"{s.bootstrap[0]} ({s.bootstrap[1]})" for s in wrong if s.bootstrap is not None})
+    right = Counter(s.interface for s in log.speakers.values() if s.interface and s not in wrong)
+    names = sorted({f"{s.interface} ({s.address})" for s in wrong})
     asked = next((s.environment["NCCL_SOCKET_IFNAME"] for s in wrong if "NCCL_SOCKET_IFNAME" in s.environment), "")
     because = f", as set by NCCL_SOCKET_IFNAME={asked}" if asked else ""
     wish = right.most_common(1)[0][0] if right else "^lo,docker,virbr,veth,br-"
@@ -142,8 +136,8 @@ def _interfaces(log: NcclLog) -> Iterator[Finding]:
         f"which other hosts can't reach.",
         ranks=[s.rank for s in wrong if s.rank >= 0],
         hosts=[s.host for s in wrong],
-        evidence=_evidence(*(s.bootstrap_line for s in wrong[:SHOWN]), *(s.environment_lines.get("NCCL_SOCKET_IFNAME") for s in wrong[:1])),
-        confidence="certain" if failed or len({s.bootstrap[1] for s in wrong if s.bootstrap}) < len({s.host for s in wrong}) else "likely",
+        evidence=_evidence(*(s.lines["interface"] for s in wrong[:SHOWN]), wrong[0].lines.get("NCCL_SOCKET_IFNAME")),
+        confidence="certain" if failed or len({s.address for s in wrong}) < len({s.host for s in wrong}) else "likely",
         remedy=(
             f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
             f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
@@ -159,27 +153,27 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
         return
     on_ib = [s for s in log.speakers.values() if s.network and s.network != "Socket"]
     reasons: list[str] = []
-    lines: list[Line | None] = [s.network_line for s in sockets[:2]]
+    lines: list[Line | None] = [s.lines["network"] for s in sockets[:2]]
     remedy = ["ibstat; ibv_devinfo; ls /dev/infiniband  # inside the container too"]
     if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
-        if not on_ib and not any(s.ib_devices or (s.bootstrap and _IB_NAME.match(s.bootstrap[0])) for s in sockets):
+        if not on_ib and not any(s.ib_devices or _IB_NAME.match(s.interface) for s in sockets):
             return  # disabled, and nothing shows that there is any
         reasons.append("NCCL_IB_DISABLE is set")
-        lines += [off[0].environment_lines["NCCL_IB_DISABLE"]]
+        lines += [off[0].lines["NCCL_IB_DISABLE"]]
         remedy = ["unset NCCL_IB_DISABLE", *remedy]
     if listed := [s for s in sockets if s.ib_devices]:
         reasons.append(f"there are devices ({listed[0].ib_devices})")
-        lines += [listed[0].ib_line]
+        lines += [listed[0].lines["ib_devices"]]
     if on_ib:
         reasons.append(f"{_whom(on_ib)} use{'s' if len({s.host for s in on_ib}) == 1 else ''} {on_ib[0].network}")
-        lines += [on_ib[0].network_line]
-    if asked := [s for s in sockets if s.environment.get("NCCL_IB_HCA") and s.no_ib_line is not None]:
+        lines += [on_ib[0].lines["network"]]
+    if asked := [s for s in sockets if s.environment.get("NCCL_IB_HCA") and "no_ib" in s.lines]:
         reasons.append(f"NCCL_IB_HCA={asked[0].environment['NCCL_IB_HCA']} names devices, but none was found")
-        lines += [asked[0].environment_lines["NCCL_IB_HCA"], asked[0].no_ib_line]
+        lines += [asked[0].lines["NCCL_IB_HCA"], asked[0].lines["no_ib"]]
         remedy.append("docker run --device=/dev/infiniband --cap-add=IPC_LOCK …  # when in a container")
-    if named_ib := [s for s in sockets if s.bootstrap is not None and _IB_NAME.match(s.bootstrap[0])]:
-        reasons.append(f"the interface {named_ib[0].bootstrap[0] if named_ib[0].bootstrap else ''} is InfiniBand, judged by its name")
-        lines += [named_ib[0].bootstrap_line, named_ib[0].no_ib_line]
+    if named_ib := [s for s in sockets if _IB_NAME.match(s.interface)]:
+        reasons.append(f"the interface {named_ib[0].interface} is InfiniBand, judged by its name")
+        lines += [named_ib[0].lines["interface"], named_ib[0].lines.get("no_ib")]
     if not reasons:
         return  # a network without InfiniBand is not a fault
     yield finding(
@@ -240,8 +234,7 @@ def _p2p(log: NcclLog) -> Iterator[Finding]:
         f"access each other's memory directly; NCCL goes through host memory.",
         hosts=[s.host for s in speakers],
         ranks=[s.rank for s in speakers if s.rank >= 0],
-        evidence=_evidence(*(s.disabled_line for s in speakers[:3])),
-        confidence="likely",
+        evidence=_evidence(*(s.lines["disabled"] for s in speakers[:3])),
         remedy=(
             "nvidia-smi topo -p2p r",
             "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",

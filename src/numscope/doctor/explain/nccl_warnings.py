@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
-from numscope.doctor.findings.wording import named
-from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.findings import finding, named
+from numscope.doctor.records import Finding
 
 SHOWN = 6
 
@@ -33,7 +32,7 @@ def _found(id: str, log: NcclLog, lines: list[Warned], summary: str, *remedy: st
     return finding(id, summary, **{**about, **more})
 
 
-def _plain(id: str, pattern: str, sentence: str, *remedy: str, confidence: Confidence = "likely") -> Rule:
+def _plain(id: str, pattern: str, sentence: str, *remedy: str, **more: Any) -> Rule:
     """A rule with a fixed sentence and remedy, in which the pattern's groups are filled in."""
 
     def explain(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
@@ -41,7 +40,7 @@ def _plain(id: str, pattern: str, sentence: str, *remedy: str, confidence: Confi
         who = f" ({named(ranks)})" if ranks else f" ({', '.join(sorted(hosts)[:4])})" if hosts else ""
         groups = {key: value or "?" for key, value in match.groupdict().items()}
         summary = f"{sentence.format(**groups)}{who}."
-        return _found(id, log, lines, summary, *(line.format(**groups) for line in remedy), confidence=confidence)
+        return _found(id, log, lines, summary, *(line.format(**groups) for line in remedy), **more)
 
     return Rule(id, re.compile(pattern), explain)
 
@@ -123,8 +122,8 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
     _, hosts = log.speaking(lines)
     speakers = [log.speakers[key] for key in dict.fromkeys(line.speaker for line in lines)]
     asked = sorted({speaker.environment[name] for speaker in speakers if name in speaker.environment})
-    others = sorted({s.bootstrap[0] for s in log.speakers.values() if s.bootstrap is not None} - {"lo"})
-    set_by = [speaker.environment_lines[name].quoted for speaker in speakers if name in speaker.environment_lines]
+    others = sorted({s.interface for s in log.speakers.values()} - {"", "lo"})
+    set_by = [speaker.lines[name].quoted for speaker in speakers if name in speaker.lines]
     where = f" on {', '.join(sorted(hosts)[:4])}" if hosts else ""
     return _found(
         "interface-missing",
@@ -134,7 +133,6 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
         "ip -br addr  # the names of the interfaces, on that host",
         f"export {name}={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
         evidence=[*set_by[:2], *(line.line.quoted for line in lines[:SHOWN])],
-        confidence="certain",
     )
 
 
@@ -149,7 +147,6 @@ def _duplicate(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before init_process_group",
         "# and start no more ranks per host than GPUs",
         ranks=ranks,
-        confidence="certain",
     )
 
 
@@ -178,7 +175,7 @@ RULES: tuple[Rule, ...] = (
         "df -h /dev/shm",
         "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
         "rm -f /dev/shm/nccl-*  # removes what dead jobs left; only while no job runs",
-        confidence="certain",
+        severity="fault",
     ),
     _plain(
         "memlock-too-small",
@@ -187,6 +184,7 @@ RULES: tuple[Rule, ...] = (
         "ulimit -l  # must print unlimited, inside the job too",
         "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/memlock.conf",
         "docker run --ulimit memlock=-1 …  # SLURM: PropagateResourceLimitsExcept=MEMLOCK, LimitMEMLOCK=infinity for slurmd",
+        severity="fault",
     ),
     _plain(
         "ib-timeout",
@@ -254,7 +252,6 @@ RULES: tuple[Rule, ...] = (
         r"unhandled system error|ncclSystemError",
         "A system call failed inside NCCL, and the log does not name it",
         _DEBUG_HINT,
-        confidence="possible",
     ),
 )
 

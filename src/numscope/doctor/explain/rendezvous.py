@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings.wording import capital, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Finding
 
 MAX_LINES = 256  # of one kind
@@ -111,7 +110,6 @@ class Meeting:
             lines,
             f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
             "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
-            confidence="certain",
         )
 
     def _names(self) -> Iterator[Finding]:
@@ -132,7 +130,7 @@ class Meeting:
             f"echo 'ADDRESS {name}' | sudo tee -a /etc/hosts",
             ranks=(),
             hosts=unresolved,
-            confidence="certain",
+            severity="fault",
         )
 
     def _unreachable(self) -> Iterator[Finding]:
@@ -152,7 +150,6 @@ class Meeting:
             f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
             hosts=[s.match["host"] for s in lines],
             evidence=[s.line.quoted for s in (*lines[:SHOWN], *refused[:1])],
-            confidence="certain",
         )
 
     def _late(self) -> Iterator[Finding]:
@@ -202,7 +199,6 @@ class Meeting:
                 lines,
                 "ip -br addr  # the names of the interfaces, on that host",
                 "unset GLOO_SOCKET_IFNAME  # or name an existing one",
-                confidence="certain",
             )
         loopback = self._of("loopback")
         if lines := self._of("mesh"):
@@ -247,7 +243,6 @@ class Meeting:
                     lines,
                     "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
                     "TORCH_DISTRIBUTED_DEBUG=DETAIL",
-                    confidence="possible",
                 )
         if lines := self._of("closed"):
             peers = ", ".join(sorted({s.match["peer"] for s in lines if s.match["peer"]})[:3])

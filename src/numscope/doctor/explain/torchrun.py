@@ -7,11 +7,10 @@ import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
-from numscope.doctor.findings.wording import capital, named
+from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 MAX_FAILURES = 1 << 17
@@ -166,7 +165,6 @@ class Torchrun:
                     "All ranks were terminated from outside (SIGTERM); none failed by itself.",
                     ranks=[row.rank for row in rows if row.rank >= 0],
                     evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
-                    confidence="likely",
                     remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
                 )
             ]
@@ -255,7 +253,6 @@ class Torchrun:
                 f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
                 ranks=ranks,
                 evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
-                confidence="certain",
                 remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
             )
         if self.cuda_oom:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from numscope.doctor.explain.catalog import finding
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
+from numscope.doctor.findings import finding
 from numscope.doctor.records import Finding
 
 _TIMEOUT = re.compile(
@@ -17,7 +17,7 @@ _TIMEOUT = re.compile(
 )
 _GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s\]]+))?(?: \((?P<desc>[^)\]]*)\))? Rank (?P<rank>\d{1,7})\]")
 _AT = re.compile(r"(?:at work|at NCCL work|at work sequence id): (?P<seq>\d{1,18})")
-_STATUS = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})")
+_STATUS = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: -?\d{1,18}")
 _FINGERPRINT = re.compile(
     r"Rank (?P<rank>\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
     r"(?:SequenceNumber=(?P<seq>\d{1,18}),? ?)?OpType=(?P<op>\w+)"
@@ -31,7 +31,7 @@ class Watchdog:
 
     timeouts: dict[int, dict[int, Call]] = field(default_factory=dict)  # rank → sequence number → call
     groups: dict[tuple[int, int], str] = field(default_factory=dict)  # (rank, sequence number) → group
-    status: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
+    status: dict[tuple[int, str], int] = field(default_factory=dict)  # (rank, group) → sequence number it enqueued last
     mismatches: list[tuple[Line, list[Call]]] = field(default_factory=list)
 
     def line(self, line: Line, site: str) -> bool:
@@ -65,7 +65,7 @@ class Watchdog:
             rank, group = int(g["rank"]), shown(g["guid"] or g["desc"] or g["id"])
             self.groups[rank, int(at["seq"])] = group
             if (s := _STATUS.search(text)) is not None:
-                self.status[rank, group] = (int(s["enqueued"]), int(s["completed"]))
+                self.status[rank, group] = int(s["enqueued"])
         return True
 
     def findings(self, members: set[int]) -> list[Finding]:
@@ -83,10 +83,10 @@ class Watchdog:
             history = group.of(rank)
             history.calls[first] = calls[first]
             history.waits = True
-        for (rank, name), (enqueued, completed) in self.status.items():
+        for (rank, name), enqueued in self.status.items():
             if name in groups and rank not in groups[name].ranks:  # it reports its status, and did not wait itself
                 history = groups[name].of(rank)
-                history.last_enqueued, history.last_completed = enqueued, completed
+                history.last_enqueued = enqueued
         if "" in groups and len(groups) == 2:  # ranks with an unnamed group, next to a named one
             other = next(name for name in groups if name)
             for rank, history in groups.pop("").ranks.items():
@@ -99,13 +99,10 @@ class Watchdog:
     def _differing(self) -> list[Finding]:
         sites = {call.rank: call.site for _, calls in self.mismatches for call in calls if call.site}
         seen: dict[int, Call] = {}
-        lines: list[Line] = []
-        for line, calls in self.mismatches:
-            lines.append(line)
+        lines = [line for line, _ in self.mismatches]
+        for _, calls in self.mismatches:
             for call in calls:
-                seen.setdefault(
-                    call.rank, Call(call.rank, call.seq, call.op, call.numel, call.dtype, "", sites.get(call.rank, ""), call.place)
-                )
+                seen.setdefault(call.rank, replace(call, site=sites.get(call.rank, "")))
         if not seen:
             return []
         if len({call.seq for call in seen.values()}) > 1:

@@ -21,16 +21,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numscope.doctor.budget import Deadline
+from numscope.doctor.budget import SILENT_S, Deadline
 from numscope.doctor.meet.meeting import Meeting, is_loopback_name
 from numscope.doctor.meet.member import Member, identities
 from numscope.doctor.meet.places import Places
-from numscope.doctor.meet.server import SILENT_S, Guest, Server
+from numscope.doctor.meet.server import Guest, Server
 from numscope.doctor.meet.sockets import family_of, is_loopback, listen
 from numscope.doctor.meet.wire import WireError
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, from_json, to_json
 
-BEAT_S = 1.0
 _MAX_REFUSED = 100  # the reasons of more are not kept
 _SPARE_FILES = 512  # besides the ranks' connections
 
@@ -85,7 +84,6 @@ class Hub:
         self.port: int = listening.getsockname()[1]
         self._server = Server(listening, meeting.token, settings.timeout_scale, self)
         self.changed = self._server.changed
-        self._server.start()
 
     def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
         """Waits until ``done()`` (evaluated after each change), the deadline, or a hurry; returns whether it was done."""
@@ -218,7 +216,7 @@ class Hub:
         else:
             self.members[rank], self._controls[rank] = guest.member, guest
             if not is_loopback(guest.address):
-                self._own_address = str(guest.connection.getsockname()[0]).removeprefix("::ffff:")
+                self._own_address = guest.own_address
         guest.answer({"kind": "refused" if why else "welcome", "why": why, "reason": reason, "key": guest.member.key})
 
     def _refuse(self, guest: Guest, kind: str, reason: str, **more: Any) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from numscope.doctor.records import Identity, Launcher
 from numscope.records.errors import UsageError
 
 LAUNCHER = "NUMSCOPE_DOCTOR_LAUNCHER"  # set for ranks that the doctor itself starts; their numbers need no check
+# The variables with rank, world size, local rank, local world size, node and number of nodes; MPI has none with the last two.
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+_OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "", "")
+_PMI = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "")
 _NO_STEP = {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292", "4294967294", "4294967293"}
 
 
@@ -27,8 +32,8 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
     host = hostname or socket.gethostname()
     ours = environ.get(LAUNCHER, "")
     if ours:
-        return _from_torchrun(environ, host, ours if ours in get_args(Launcher) else "local")  # type: ignore[arg-type]
-    torchrun = _from_torchrun(environ, host, "torchrun") if "RANK" in environ or "WORLD_SIZE" in environ else None
+        return _numbered(environ, _TORCHRUN, host, ours if ours in get_args(Launcher) else "local")  # type: ignore[arg-type]
+    torchrun = _from_torchrun(environ, host)
     mpi = _from_mpi(environ, host)
     slurm = _from_slurm(environ, host)
     if torchrun is not None and mpi is not None:
@@ -57,17 +62,7 @@ def expand_nodes(nodes: str) -> list[str]:
 
     Raises: UsageError for unclosed brackets or invalid ranges.
     """
-    words: list[str] = []
-    depth, word = 0, ""
-    for sign in nodes + ",":
-        depth += (sign == "[") - (sign == "]")
-        if sign == "," and depth == 0:
-            words += [word] if word else []
-            word = ""
-        else:
-            word += sign
-    if depth:
-        raise UsageError(f"SLURM_JOB_NODELIST: got {nodes!r}, expected names and ranges such as node[01-03,7]: a bracket does not close.")
+    words = re.findall(r"(?:\[[^\]]*(?:\]|$)|[^,\[])+", nodes)  # a comma in brackets does not end a word
     return [host for word in words for host in _expand_one(word)]
 
 
@@ -75,7 +70,9 @@ def _expand_one(word: str) -> list[str]:
     before, bracket, rest = word.partition("[")
     if not bracket:
         return [word]
-    inside, _, after = rest.partition("]")
+    inside, closed, after = rest.partition("]")
+    if not closed:
+        raise UsageError(f"SLURM_JOB_NODELIST: got {word!r}, expected names and ranges such as node[01-03,7]: a bracket does not close.")
     hosts = []
     for part in inside.split(","):
         first, dash, last = part.partition("-")
@@ -86,21 +83,33 @@ def _expand_one(word: str) -> list[str]:
     return hosts
 
 
-def _from_torchrun(environ: Mapping[str, str], host: str, launcher: Launcher) -> Identity:
-    for name, other in (("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")):
-        if name not in environ:
-            raise UsageError(f"{name}: got nothing, but {other}={environ[other]}, expected both or neither. Set {name} or unset {other}.")
-    rank, world = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
-    _check_rank("RANK", rank, "WORLD_SIZE", world)
-    size = max(1, _number(environ, "LOCAL_WORLD_SIZE", 1))
-    nodes = _number(environ, "GROUP_WORLD_SIZE", -(-world // size))
+def _from_torchrun(environ: Mapping[str, str], host: str) -> Identity | None:
+    given = [name for name in ("RANK", "WORLD_SIZE") if name in environ]
+    if len(given) == 1:
+        (other,), name = given, "WORLD_SIZE" if given == ["RANK"] else "RANK"
+        raise UsageError(f"{name}: got nothing, but {other}={environ[other]}, expected both or neither. Set {name} or unset {other}.")
+    return _numbered(environ, _TORCHRUN, host, "torchrun") if given else None
+
+
+def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
+    if _OPEN_MPI[0] in environ:
+        return _numbered(environ, _OPEN_MPI, host, "mpi")
+    if _PMI[0] in environ and "SLURM_PROCID" not in environ:  # srun's own PMI plugin has the same numbers, and SLURM provides more
+        return _numbered(environ, _PMI, host, "mpi")
+    return None
+
+
+def _numbered(environ: Mapping[str, str], names: Sequence[str], host: str, launcher: Launcher) -> Identity:
+    """An identity from variables with these names. A node's number is a guess where there is no variable with it."""
+    rank, world = _rank_and_size(environ, names[0], names[1])
+    size = max(1, _number(environ, names[3], 1))
     return Identity(
         rank=rank,
         world_size=world,
-        local_rank=_number(environ, "LOCAL_RANK", rank % size),
+        local_rank=_number(environ, names[2], rank % size),
         local_world_size=size,
-        node=_number(environ, "GROUP_RANK", rank // size),
-        num_nodes=nodes,
+        node=_number(environ, names[4], rank // size),
+        num_nodes=_number(environ, names[5], -(-world // size)),
         hostname=host,
         launcher=launcher,
     )
@@ -110,8 +119,7 @@ def _from_slurm(environ: Mapping[str, str], host: str) -> Identity | None:
     if "SLURM_PROCID" not in environ or _step(environ) in _NO_STEP:
         return None
     size_name = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
-    rank, world = _number(environ, "SLURM_PROCID"), _number(environ, size_name)
-    _check_rank("SLURM_PROCID", rank, size_name, world)
+    rank, world = _rank_and_size(environ, "SLURM_PROCID", size_name)
     hosts = expand_nodes(nodelist(environ))
     node = _number(environ, "SLURM_NODEID", 0)
     tasks = _tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", environ.get("SLURM_TASKS_PER_NODE", "")))
@@ -125,31 +133,6 @@ def _from_slurm(environ: Mapping[str, str], host: str) -> Identity | None:
         hostname=host,
         launcher="slurm",
     )
-
-
-def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
-    for rank_name, size_name, local_name, local_size_name in (
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ):
-        if rank_name not in environ:
-            continue
-        if rank_name == "PMI_RANK" and "SLURM_PROCID" in environ:
-            return None  # srun's own PMI plugin: the same numbers, and SLURM provides more
-        rank, world = _number(environ, rank_name), _number(environ, size_name)
-        _check_rank(rank_name, rank, size_name, world)
-        size = max(1, _number(environ, local_size_name, 1))
-        return Identity(
-            rank=rank,
-            world_size=world,
-            local_rank=_number(environ, local_name, rank % size),
-            local_world_size=size,
-            node=rank // size,  # a guess until the hub knows the host names: MPI gives no number
-            num_nodes=-(-world // size),
-            hostname=host,
-            launcher="mpi",
-        )
-    return None
 
 
 def nodelist(environ: Mapping[str, str]) -> str:
@@ -175,9 +158,11 @@ def _agree(environ: Mapping[str, str], torchrun: Identity, outer: Identity, who:
         )
 
 
-def _check_rank(rank_name: str, rank: int, size_name: str, world: int) -> None:
+def _rank_and_size(environ: Mapping[str, str], rank_name: str, size_name: str) -> tuple[int, int]:
+    rank, world = _number(environ, rank_name), _number(environ, size_name)
     if not 0 <= rank < world:
         raise UsageError(f"{rank_name}: got {rank}, expected 0 to {world - 1}, since {size_name}={world}.")
+    return rank, world
 
 
 def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
@@ -195,10 +180,6 @@ def _step(environ: Mapping[str, str]) -> str:
 
 def _tasks_per_node(short: str) -> list[int]:
     """``2(x3),1`` is 2 2 2 1; empty for anything else."""
-    tasks: list[int] = []
-    for word in filter(None, short.split(",")):
-        count, _, times = word.partition("(x")
-        if not count.isdigit() or not (times.removesuffix(")") or "1").isdigit():
-            return []
-        tasks += [int(count)] * int(times.removesuffix(")") or "1")
-    return tasks
+    if not re.fullmatch(r"\d+(\(x\d+\))?(,\d+(\(x\d+\))?)*", short):
+        return []
+    return [int(count) for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", short) for _ in range(int(times or 1))]

@@ -14,6 +14,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.meeting import Meeting, is_loopback_name
 from numscope.doctor.meet.sockets import is_loopback, resolve
+from numscope.doctor.records import Settings
 
 Failure = Literal[
     "unresolved",  # the host's name does not resolve here
@@ -64,11 +65,11 @@ class Road:
         say: called with each step before it is taken.
     """
 
-    def __init__(self, meeting: Meeting, *, elsewhere: bool, scale: float, say: Callable[[str], None]) -> None:
+    def __init__(self, meeting: Meeting, *, elsewhere: bool, scale: float, say: Callable[[str], None] = lambda what: None) -> None:
         self._meeting = meeting
         self._elsewhere = elsewhere
         self._scale = scale
-        self._say = say
+        self.say = say
         self.addresses: tuple[str, ...] = ()
         self.address: tuple[str, int] | None = None  # that worked
         self.attempts: Counter[str] = Counter()
@@ -80,7 +81,7 @@ class Road:
         while True:
             for port in self._meeting.ports:
                 try:
-                    self._say(f"connect to the hub at {self._meeting.host}:{port}")
+                    self.say(f"connect to the hub at {self._meeting.host}:{port}")
                     return self._try(port, deadline.within(max(TRY_S * self._scale, 0.2)))
                 except _Failed as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
@@ -161,3 +162,17 @@ class Road:
             kinds: dict[str, Failure] = {"oversized": "foreign", "garbage": "foreign"}
             raise _Failed(kinds.get(error.kind, error.kind), f"{where} accepts connections, but {error}") from None  # type: ignore[arg-type]
         return connection
+
+
+def look(meeting: Meeting, settings: Settings, seconds: float) -> Unreached | None:
+    """Looks whether this job's hub is at a place on this host; returns why it is not, or None.
+
+    Args:
+        seconds: times the timeout scale.
+    """
+    deadline = Deadline(seconds * max(settings.timeout_scale, 0.25))
+    found = Road(meeting, elsewhere=False, scale=settings.timeout_scale).open(deadline)
+    if isinstance(found, Unreached):
+        return found
+    found.close()
+    return None

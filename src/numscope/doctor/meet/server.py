@@ -1,26 +1,25 @@
-"""The hub's connections: accepted, authenticated, read and written by one thread with one selector.
+"""The hub's connections: accepted, authenticated, read and written by one thread with one event loop.
 
 So neither a thousand ranks nor a port scanner's half-open connections cost a thread each. Connections that do not prove to hold the token
-within seconds are closed.
+within seconds are closed. Only the hub's process imports this: asyncio takes 60 ms to import.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping
-from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from numscope.doctor.budget import Deadline
+from numscope.doctor.budget import SILENT_S
 from numscope.doctor.meet.member import Member
-from numscope.doctor.meet.wire import RANK_LIMIT_BYTES, Door, Frames, WireError, pack
+from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, WireError, accept, check_marks, length_of, pack, unpack
 
 HANDSHAKE_S = 5.0
-SILENT_S = 5.0  # without a heartbeat a rank counts as silent; times the timeout scale
+_CLOSE_S = 1.0  # to send what is queued
 _MAX_UNAUTHENTICATED = 256  # beyond that the oldest is closed
 
 
@@ -28,24 +27,56 @@ class Guest:
     """One connection.
 
     Attributes:
+        address: of the other side, as seen from here.
+        own_address: of this side.
         member: the rank that it belongs to, once that is known.
         beats: it is a rank's heartbeat connection.
     """
 
-    def __init__(self, connection: socket.socket, address: str, token: str) -> None:
-        self.connection = connection
-        self.address = address
-        self.door: Door | None = Door(token)  # until it is authenticated
-        self.frames = Frames(RANK_LIMIT_BYTES)
-        self.out: deque[memoryview] = deque()
-        self.opened = time.monotonic()
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.address, self.own_address = (
+            str((writer.get_extra_info(name) or [""])[0]).removeprefix("::ffff:") for name in ("peername", "sockname")
+        )
         self.member: Member | None = None
         self.beats = False
-        self.closing = False
+        self.spoken = False  # it has sent anything
+        self._reader = reader
+        self._writer = writer
 
     def answer(self, message: Mapping[str, Any]) -> None:
-        """Queues a message; in the server's thread only, which sends it next."""
-        self.out.append(memoryview(pack(message)))
+        """Sends a message; in the server's thread only."""
+        self.write(pack(message))
+
+    def write(self, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    async def read(self, size: int, marks: bytes = b"") -> bytes:
+        """Exactly ``size`` bytes, which must begin with ``marks``. Raises: EOFError, OSError, WireError."""
+        data = b""
+        while len(data) < size:
+            piece = await self._reader.read(size - len(data))
+            if not piece:
+                raise EOFError
+            self.spoken = True
+            data += piece
+            check_marks(data, marks)
+        return data
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message. Raises: EOFError, OSError, WireError."""
+        length, compressed = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
+        return unpack(await self._reader.readexactly(length), compressed, RANK_LIMIT_BYTES)
+
+    def close(self) -> None:
+        """Closes the connection once everything is sent."""
+        self._writer.close()
+
+    async def sent(self) -> None:
+        """Sends everything, and closes the connection."""
+        self.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
 
 
 class Handler(Protocol):
@@ -71,182 +102,104 @@ class Server:
         scale: factor on time limits.
 
     Attributes:
-        changed: notified after each round of events; protects everything that the handler changes.
+        changed: notified after each event; protects everything that the handler changes.
+        guests: authenticated connections.
     """
 
     def __init__(self, listening: socket.socket, token: str, scale: float, handler: Handler) -> None:
         self.changed = threading.Condition()
-        self._listening = listening
+        self.guests: list[Guest] = []
         self._token = token
         self._scale = scale
         self._handler = handler
-        self._guests: dict[int, Guest] = {}  # by file descriptor
-        self._unauthenticated: dict[int, Guest] = {}  # those among them, the oldest first
-        self._unsent: set[Guest] = set()
-        self._ended = False
-        self._selector = DefaultSelector()
-        self._wake, self._woken = socket.socketpair()
-        for quiet in (listening, self._woken, self._wake):
-            quiet.setblocking(False)
-        self._selector.register(listening, EVENT_READ, None)
-        self._selector.register(self._woken, EVENT_READ, None)
-        self._thread = threading.Thread(target=self._serve, name="doctor-hub", daemon=True)
-
-    def start(self) -> None:
+        self._strangers: list[Guest] = []  # in the handshake, the oldest first
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(listening)), name="doctor-hub", daemon=True)
         self._thread.start()
-
-    @property
-    def guests(self) -> list[Guest]:
-        return list(self._guests.values())
+        self._started.wait()
 
     def send(self, message: Mapping[str, Any], guests: Iterable[Guest]) -> None:
-        """Queues a message for these connections, except those that are closed."""
-        data = memoryview(pack(message))
-        with self.changed:
-            for guest in guests:
-                if not guest.closing and guest.connection.fileno() >= 0:
-                    guest.out.append(data)
-                    self._unsent.add(guest)
-        self.wake_up()
+        """Sends a message to these connections, except those that are closed."""
+        data, to = pack(message), list(guests)
+
+        def write() -> None:
+            for guest in to:
+                guest.write(data)
+
+        self._call(write)
 
     def wake_up(self) -> None:
-        """Has the thread look for news. Takes no lock, so it is safe in a signal handler."""
-        with contextlib.suppress(OSError):  # full: it is awake already; closed: it has ended
-            self._wake.send(b".")
+        """Has waiting threads look for news. Takes no lock, so it is safe in a signal handler."""
+        self._call(self._tell)
 
     def close(self) -> None:
         """Sends what is queued, for a second at most, and stops listening."""
-        deadline = Deadline(1.0)
-        while not deadline.over:
-            with self.changed:
-                if not any(guest.out for guest in self._guests.values()):
-                    break
-            time.sleep(0.005)
-        self._ended = True
-        self.wake_up()
-        self._thread.join(2.0)
+        self._call(self._ended.set)
+        self._thread.join(2 * _CLOSE_S)
 
-    def _serve(self) -> None:
+    def _call(self, function: Callable[[], object]) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(function)
+
+    def _tell(self, tell: Callable[..., None] = lambda: None, *what: Any) -> None:
+        """Calls one of the handler's methods."""
+        with self.changed:
+            tell(*what)
+            self.changed.notify_all()
+
+    async def _serve(self, listening: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._attend, sock=listening, backlog=1024)
+        self._started.set()
         tick_s = 0.2 * min(1.0, self._scale)
-        last = looked = time.monotonic()
-        while not self._ended:
-            with self.changed:
-                for guest in self._unsent:
-                    if guest.connection.fileno() >= 0:
-                        self._selector.modify(guest.connection, EVENT_READ | EVENT_WRITE, guest)
-                self._unsent.clear()
-            ready = self._selector.select(tick_s)
-            with self.changed:
-                now = time.monotonic()
-                for key, events in ready:
-                    if key.fileobj is self._listening:
-                        self._accept()
-                    elif key.fileobj is self._woken:
-                        with contextlib.suppress(OSError):
-                            self._woken.recv(4096)
-                    elif key.data.connection.fileno() >= 0:
-                        self._attend(key.data, events)
-                paused_s = now - last - tick_s  # a pause of this process must not count as the ranks' silence
-                paused_s = paused_s if paused_s > SILENT_S * self._scale / 4 else 0.0
-                if paused_s or now - looked > tick_s:
-                    for guest in self.guests:
-                        if (guest.door is not None or guest.closing) and now - guest.opened > HANDSHAKE_S * self._scale + paused_s:
-                            self._reject(guest, "silent", f"no handshake within {HANDSHAKE_S * self._scale:.1f} s")
-                    self._handler.tick(now, paused_s)
-                    looked = now
-                last = now
-                self.changed.notify_all()
-        for each in (*(guest.connection for guest in self.guests), self._listening, self._wake, self._woken):
-            each.close()
-        self._selector.close()
+        last = time.monotonic()
+        while not self._ended.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), tick_s)
+            now = time.monotonic()
+            paused_s = now - last - tick_s  # a pause of this process must not count as the ranks' silence
+            last = now
+            self._tell(self._handler.tick, now, paused_s if paused_s > SILENT_S * self._scale / 4 else 0.0)
+        server.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*map(Guest.sent, self.guests)), _CLOSE_S)
 
-    def _accept(self) -> None:
-        for _ in range(64):
-            try:
-                connection, peer = self._listening.accept()
-            except OSError:
-                return
-            connection.setblocking(False)
-            with contextlib.suppress(OSError):
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if len(self._unauthenticated) >= _MAX_UNAUTHENTICATED:
-                self._reject(next(iter(self._unauthenticated.values())), "silent", "too many connections without a handshake")
-            guest = Guest(connection, str(peer[0]).removeprefix("::ffff:"), self._token)
-            self._guests[connection.fileno()] = self._unauthenticated[connection.fileno()] = guest
-            self._selector.register(connection, EVENT_READ, guest)
-
-    def _attend(self, guest: Guest, events: int) -> None:
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection until it ends."""
+        guest = Guest(reader, writer)
         try:
-            if events & EVENT_WRITE:
-                self._flush(guest)
-                if guest.connection.fileno() < 0:
-                    return
-                if not guest.out:
-                    self._selector.modify(guest.connection, EVENT_READ, guest)
-            if events & EVENT_READ:
-                data = guest.connection.recv(1 << 18)
-                if not data:
-                    self._lose(guest, "its connection was closed")
-                    return
-                self._read(guest, data)
-                self._flush(guest)  # most answers fit at once
-                if guest.out:
-                    self._unsent.add(guest)
-        except BlockingIOError:
-            return
+            await self._admit(guest)
+            while True:
+                self._tell(self._handler.received, guest, await guest.receive())
         except WireError as error:
-            self._reject(guest, error.kind, str(error))
-        except OSError as error:
-            self._lose(guest, f"its connection broke: {error.strerror or error}")
+            self._tell(self._handler.rejected, guest, error.kind, str(error))
+        except (EOFError, OSError) as error:
+            detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
+            if guest in self.guests:
+                self._tell(self._handler.closed, guest, detail)
+            elif guest.spoken and guest in self._strangers:
+                self._tell(self._handler.rejected, guest, "closed", f"{detail} during the handshake")
         except (KeyError, TypeError, ValueError, AttributeError) as error:  # JSON, but not one of our messages
-            self._reject(guest, "garbage", f"not a message of the doctor: {type(error).__name__}: {error}")
+            self._tell(self._handler.rejected, guest, "garbage", f"not a message of the doctor: {type(error).__name__}: {error}")
+        finally:
+            for kind in (self._strangers, self.guests):
+                if guest in kind:
+                    kind.remove(guest)
+            guest.close()
 
-    def _flush(self, guest: Guest) -> None:
-        while guest.out:
-            try:
-                sent = guest.connection.send(guest.out[0])
-            except BlockingIOError:
-                return
-            if sent == len(guest.out[0]):
-                guest.out.popleft()
-            else:
-                guest.out[0] = guest.out[0][sent:]
-        if guest.closing:
-            self._forget(guest)
-
-    def _read(self, guest: Guest, data: bytes) -> None:
-        if guest.closing:
-            return
-        if guest.door is not None:
-            answer = guest.door.feed(data)
-            if answer:
-                guest.out.append(memoryview(answer))
-            if guest.door.refused:
-                self._handler.rejected(guest, "token", guest.door.refused)
-                guest.closing = True
-            if not guest.door.open:
-                return
-            data, guest.door = guest.door.rest, None
-            self._unauthenticated.pop(guest.connection.fileno(), None)
-        for message in guest.frames.feed(data):
-            self._handler.received(guest, message)
-
-    def _lose(self, guest: Guest, detail: str) -> None:
-        if guest.door is None:
-            self._handler.closed(guest, detail)
-        elif guest.door.spoken:
-            self._handler.rejected(guest, "closed", f"{detail} during the handshake")
-        self._forget(guest)
-
-    def _reject(self, guest: Guest, kind: str, reason: str) -> None:
-        if not guest.closing:
-            self._handler.rejected(guest, kind, reason)
-        self._forget(guest)
-
-    def _forget(self, guest: Guest) -> None:
-        self._guests.pop(guest.connection.fileno(), None)
-        self._unauthenticated.pop(guest.connection.fileno(), None)
-        self._unsent.discard(guest)
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(guest.connection)
-        guest.connection.close()
+    async def _admit(self, guest: Guest) -> None:
+        """Has a connection prove that it holds the token. Raises: WireError."""
+        if len(self._strangers) >= _MAX_UNAUTHENTICATED:
+            oldest = self._strangers.pop(0)
+            self._tell(self._handler.rejected, oldest, "silent", "too many connections without a handshake")
+            oldest.close()
+        self._strangers.append(guest)
+        try:
+            await asyncio.wait_for(accept(guest.read, guest.write, self._token), HANDSHAKE_S * self._scale)
+        except asyncio.TimeoutError:
+            raise WireError("silent", f"no handshake within {HANDSHAKE_S * self._scale:.1f} s") from None
+        self._strangers.remove(guest)
+        self.guests.append(guest)

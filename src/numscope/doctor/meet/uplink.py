@@ -4,8 +4,7 @@ Everything that happens becomes an event, a (kind, value) pair, in the rank's qu
 
     arrived    the hub accepted the introduction; value: why this rank is not admitted, or ""
     message    from the hub
-    unreached  the hub was never reached; value: Unreached
-    lost       the connection ended; value: Lost
+    lost       the hub was never reached, or the connection ended; value: why, as in ``Examined.hub``
 """
 
 from __future__ import annotations
@@ -15,68 +14,46 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.budget import Deadline, share
+from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import BEAT_S
-from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.reach import Road, Unreached
-from numscope.doctor.meet.server import SILENT_S
-from numscope.doctor.records import Phase, Settings
+from numscope.doctor.records import Phase, Settings, to_json
 
 _EXCHANGES = 5  # of clocks; the fastest counts
 
 Event = tuple[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The connection to the hub is gone.
-
-    Args:
-        kind: closed: the hub's process ended; silent: it exists but does not respond.
-    """
-
-    kind: str
-    sentence: str
-
-
 class Uplink:
     """The connection.
 
     Args:
+        road: the way to the hub.
         deadline: for the whole examination.
-        elsewhere: the hub is known to be on another host.
         events: where events go.
-        say: called with each step before it is taken.
         introduce: makes the message with which this rank joins, once clocks are compared.
         doing: the current phase, step, and when it began, for heartbeats.
 
     Attributes:
-        road: how the hub was reached.
         clock: this host's clock minus the hub's, and the round trip of that measurement, in seconds.
     """
 
     def __init__(
         self,
-        meeting: Meeting,
+        road: Road,
         settings: Settings,
         deadline: Deadline,
         events: queue.SimpleQueue[Event],
-        *,
-        elsewhere: bool,
-        say: Callable[[str], None],
         introduce: Callable[[], Mapping[str, Any]],
         doing: Callable[[], tuple[Phase, str, float]],
     ) -> None:
-        self.road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
         self.clock = (0.0, 0.0)
+        self._road = road
         self._settings = settings
         self._deadline = deadline
         self._events = events
-        self._say = say
         self._introduce = introduce
         self._doing = doing
         self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)
@@ -98,7 +75,7 @@ class Uplink:
         try:
             wire.send(self._connection, message, self._deadline.within(self._patience_s))
         except wire.WireError as error:
-            self._events.put(("lost", Lost(error.kind, f"the connection to the hub: {error}")))
+            self._lost(error, "the connection to the hub")
 
     def end(self) -> None:
         """Ends heartbeats, and takes the end of the connection for granted from now on."""
@@ -111,21 +88,20 @@ class Uplink:
 
     def _arrive(self) -> None:
         """Connects, compares clocks and joins; afterwards reads the connection."""
-        found = self.road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
+        found = self._road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
-            self._events.put(("unreached", found))
+            self._events.put(("lost", {"reached": False, **to_json(found)}))
             return
         patience = Deadline(self._patience_s)
         try:
-            self._say("compare clocks with the hub")
+            self._road.say("compare clocks with the hub")
             self.clock = exchange_clocks(found, patience)
-            self._say("join the others at the hub")
+            self._road.say("join the others at the hub")
             wire.send(found, self._introduce(), patience)
             answer = wire.receive(found, patience)
             key, refused = str(answer["key"]), str(answer.get("reason", ""))
         except (wire.WireError, KeyError, ValueError) as error:
-            kind = getattr(error, "kind", "closed")
-            self._events.put(("lost", Lost(kind, f"the hub accepted this rank's connection, but joining failed: {error}")))
+            self._lost(error, "the hub accepted this rank's connection, but joining failed")
             return
         self._connection = found
         self._events.put(("arrived", refused))
@@ -134,14 +110,14 @@ class Uplink:
             try:
                 self._events.put(("message", wire.receive(found, self._deadline)))
             except wire.WireError as error:
-                self._events.put(("lost", Lost(error.kind, f"the connection to the hub: {error}")))
+                self._lost(error, "the connection to the hub")
                 return
 
     def _beat(self, key: str) -> None:
         """Reports once a second what this rank is about to do; the answers show that the hub is alive."""
         scale = self._settings.timeout_scale
         try:
-            with self.road.again(Deadline(self._patience_s)) as connection:
+            with self._road.again(Deadline(self._patience_s)) as connection:
                 while not self._ended.wait(BEAT_S * min(1.0, scale)):
                     patience = Deadline(SILENT_S * scale)
                     phase, doing, since = self._doing()
@@ -152,7 +128,12 @@ class Uplink:
                     wire.receive(connection, patience)
         except wire.WireError as error:
             if not self._ended.is_set():
-                self._events.put(("lost", Lost(error.kind, f"the heartbeat connection to the hub: {error}")))
+                self._lost(error, "the heartbeat connection to the hub")
+
+    def _lost(self, error: Exception, where: str) -> None:
+        """Reports the end of a connection: the hub's process is silent, or it has ended."""
+        how = "silent" if getattr(error, "kind", "") == "silent" else "closed"
+        self._events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
 
 
 def exchange_clocks(connection: socket.socket, deadline: Deadline) -> tuple[float, float]:

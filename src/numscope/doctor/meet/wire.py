@@ -12,6 +12,7 @@ A frame is four bytes of length (highest bit: compressed) and JSON. Every wait h
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -19,18 +20,20 @@ import secrets
 import socket
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
 from numscope.doctor.budget import Deadline
 
 LIMIT_BYTES = 64 << 20  # of a frame from the hub, uncompressed: the roster of 32,768 ranks is 10 MB
+HEAD_BYTES = 4  # of a frame
 RANK_LIMIT_BYTES = 4 << 20  # of a frame from a rank
 COMPRESS_BYTES = 4096  # longer frames are compressed, which shrinks a roster to a tenth
 
 _NUMBER = 32  # hex digits
 _PROOF = 64
-_HELLO = len(b"NUMSCOPE /" + b" HTTP/1.0\r\n\r\n") + _NUMBER
+_START, _END = b"NUMSCOPE /", b" HTTP/1.0\r\n\r\n"
+_HELLO = len(_START + _END) + _NUMBER
 _GREETING = b"NUMSCOPE/1 "
 _GREETED = len(_GREETING) + _NUMBER + 1
 _COMPRESSED = 1 << 31
@@ -58,7 +61,7 @@ def authenticate(connection: socket.socket, token: str, deadline: Deadline) -> N
     Raises: WireError.
     """
     mine = secrets.token_hex(_NUMBER // 2).encode()
-    _send(connection, b"NUMSCOPE /" + mine + b" HTTP/1.0\r\n\r\n", deadline)
+    _send(connection, _START + mine + _END, deadline)
     greeting = _receive(connection, _GREETED, deadline, marks=_GREETING)
     theirs = greeting[len(_GREETING) : -1]
     _send(connection, _proof(token, b"client", mine, theirs), deadline)
@@ -72,64 +75,31 @@ def challenge(connection: socket.socket, token: str, deadline: Deadline) -> None
 
     Raises: WireError.
     """
-    door = Door(token)
-    while not door.open:
-        answer = door.feed(_receive(connection, door.needs, deadline))
-        _send(connection, answer, deadline)
-        if door.refused:
-            raise WireError("token", door.refused)
+
+    async def read(size: int, marks: bytes = b"") -> bytes:
+        return _receive(connection, size, deadline, marks)
+
+    with contextlib.suppress(StopIteration):  # so ends a coroutine that never waits
+        accept(read, lambda data: _send(connection, data, deadline), token).send(None)
 
 
-class Door:
-    """The accepting side of the handshake, without a socket.
+async def accept(read: Callable[..., Coroutine[Any, Any, bytes]], write: Callable[[bytes], None], token: str) -> None:
+    """The accepting side of the handshake.
 
-    Attributes:
-        needs: bytes that the next step still waits for.
-        open: the other side holds the token.
-        refused: why it was rejected; "" if it was not.
-        rest: bytes received after the handshake.
+    Args:
+        read: from a number of bytes, and those that they must begin with, makes the bytes.
+
+    Raises: WireError.
     """
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-        self._numbers = (b"", b"")
-        self._data = bytearray()
-        self.needs = _HELLO
-        self.open = False
-        self.refused = ""
-        self.rest = b""
-
-    @property
-    def spoken(self) -> bool:
-        """Whether the other side has sent anything."""
-        return bool(self._data or self._numbers[0])
-
-    def feed(self, data: bytes) -> bytes:
-        """Takes received bytes; returns bytes to send back.
-
-        Raises: WireError as soon as the first bytes show that the other side is not a doctor.
-        """
-        self._data += data
-        answer = b""
-        start = b"NUMSCOPE /"
-        if not self._numbers[0]:
-            if self._data[: len(start)] != start[: len(self._data)]:
-                raise WireError(*_foreign(bytes(self._data)))
-            if len(self._data) >= _HELLO:
-                number, end = bytes(self._data[len(start) : len(start) + _NUMBER]), bytes(self._data[len(start) + _NUMBER : _HELLO])
-                if end != b" HTTP/1.0\r\n\r\n":
-                    raise WireError(*_foreign(bytes(self._data)))
-                del self._data[:_HELLO]
-                self._numbers = (number, secrets.token_hex(_NUMBER // 2).encode())
-                answer = _GREETING + self._numbers[1] + b"\n"
-        if self._numbers[0] and len(self._data) >= _PROOF:
-            proof, self.rest = bytes(self._data[:_PROOF]), bytes(self._data[_PROOF:])
-            self._data.clear()
-            self.open = hmac.compare_digest(proof, _proof(self._token, b"client", *self._numbers))
-            self.refused = "" if self.open else "it does not hold this job's token"
-            answer += b"yes" + _proof(self._token, b"server", *self._numbers) if self.open else b"no " + b"0" * _PROOF
-        self.needs = (_PROOF if self._numbers[0] else _HELLO) - len(self._data)
-        return answer
+    hello = await read(_HELLO, _START)
+    theirs, mine = hello[len(_START) : len(_START) + _NUMBER], secrets.token_hex(_NUMBER // 2).encode()
+    if not hello.endswith(_END):
+        raise WireError(*_foreign(hello))
+    write(_GREETING + mine + b"\n")
+    holds = hmac.compare_digest(await read(_PROOF), _proof(token, b"client", theirs, mine))
+    write(b"yes" + _proof(token, b"server", theirs, mine) if holds else b"no " + b"0" * _PROOF)
+    if not holds:
+        raise WireError("token", "it does not hold this job's token")
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
@@ -139,33 +109,6 @@ def pack(message: Mapping[str, Any]) -> bytes:
     if len(data) > COMPRESS_BYTES:
         data, flag = zlib.compress(data, 1), _COMPRESSED
     return struct.pack(">I", len(data) | flag) + data
-
-
-class Frames:
-    """Splits a stream of bytes, received in arbitrary pieces, into messages.
-
-    Args:
-        limit: on the size of a message in bytes, both compressed and uncompressed.
-    """
-
-    def __init__(self, limit: int = LIMIT_BYTES) -> None:
-        self._limit = limit
-        self._data = bytearray()
-
-    def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that are now complete.
-
-        Raises: WireError for anything that is not a message.
-        """
-        self._data += data
-        messages = []
-        while len(self._data) >= 4:
-            length, compressed = _length(bytes(self._data[:4]), self._limit)
-            if len(self._data) < 4 + length:
-                break
-            messages.append(_unpack(bytes(self._data[4 : 4 + length]), compressed, self._limit))
-            del self._data[: 4 + length]
-        return messages
 
 
 def send(connection: socket.socket, message: Mapping[str, Any], deadline: Deadline) -> None:
@@ -181,15 +124,16 @@ def receive(connection: socket.socket, deadline: Deadline, limit: int = LIMIT_BY
 
     Raises: WireError.
     """
-    length, compressed = _length(_receive(connection, 4, deadline), limit)
-    return _unpack(_receive(connection, length, deadline), compressed, limit)
+    length, compressed = length_of(_receive(connection, HEAD_BYTES, deadline), limit)
+    return unpack(_receive(connection, length, deadline), compressed, limit)
 
 
 def _proof(token: str, side: bytes, *numbers: bytes) -> bytes:
     return hmac.new(token.encode(), b"/".join((side, *numbers)), hashlib.sha256).hexdigest().encode()
 
 
-def _length(data: bytes, limit: int) -> tuple[int, bool]:
+def length_of(data: bytes, limit: int) -> tuple[int, bool]:
+    """The length that a frame's head announces, and whether the frame is compressed. Raises: WireError."""
     (word,) = struct.unpack(">I", data)
     length = word & ~_COMPRESSED
     if length > limit:
@@ -197,7 +141,8 @@ def _length(data: bytes, limit: int) -> tuple[int, bool]:
     return length, bool(word & _COMPRESSED)
 
 
-def _unpack(data: bytes, compressed: bool, limit: int) -> dict[str, Any]:
+def unpack(data: bytes, compressed: bool, limit: int) -> dict[str, Any]:
+    """The message in a frame. Raises: WireError."""
     try:
         if compressed:
             inflating = zlib.decompressobj()
@@ -239,9 +184,14 @@ def _receive(connection: socket.socket, size: int, deadline: Deadline, marks: by
                 "closed", "it closed the connection" + (f" after {bytes(data[:40])!r}" if data else " without sending anything")
             )
         data += piece
-        if data[: len(marks)] != marks[: len(data)]:
-            raise WireError(*_foreign(bytes(data)))
+        check_marks(bytes(data), marks)
     return bytes(data)
+
+
+def check_marks(data: bytes, marks: bytes) -> None:
+    """Checks the first bytes, as soon as there are any. Raises: WireError."""
+    if data[: len(marks)] != marks[: len(data)]:
+        raise WireError(*_foreign(data))
 
 
 def _foreign(data: bytes) -> tuple[Kind, str]:

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
-from numscope.doctor.phases.context import Context, PhaseFailed
+from numscope.doctor.phases.context import PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
@@ -214,40 +214,6 @@ class Child:
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
 
-def of(context: Context, fresh: bool = False) -> Child:
-    """The rank's child.
-
-    Args:
-        fresh: start another one if it is gone.
-    """
-    child = context.kept.get("child")
-    if child is None or (fresh and child.ended):
-        if child is not None:
-            child.close()
-        child = context.kept["child"] = Child(context.identity, context.settings, store=child is None)
-    return child
-
-
-def members(context: Context) -> list[int]:
-    """The ranks that take part, ascending."""
-    return sorted(context.alive or context.roster or (context.identity.rank,))
-
-
-def surroundings(context: Context) -> dict[str, Any]:
-    """The arguments that all phases have in common."""
-    settings, identity = context.settings, context.identity
-    sizes = sorted(settings.sizes)
-    return {
-        "rank": identity.rank,
-        "local_rank": identity.local_rank,
-        "local_world_size": identity.local_world_size,
-        "members": members(context),
-        "sizes": sizes[:2] if settings.quick else sizes,
-        "quick": settings.quick,
-        "backend": settings.backend,
-    }
-
-
 def _store_socket() -> socket.socket | None:
     """A socket on a port of the kernel's choice; None if there is none, which the store's host reports."""
     with contextlib.suppress(OSError):
@@ -255,11 +221,14 @@ def _store_socket() -> socket.socket | None:
     return None
 
 
-def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
-    environ = dict(os.environ)
+def python_environ() -> dict[str, str]:
+    """This process's environment, for a Python process that finds this package, and no signal.py or torch.py in the current folder."""
     here = str(Path(__file__).resolve().parents[3])  # the folder of the package, however this process found it
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (here, environ.get("PYTHONPATH", ""))))
-    environ["PYTHONSAFEPATH"] = "1"  # keeps a torch.py in the current folder from being imported
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))), "PYTHONSAFEPATH": "1"}
+
+
+def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
+    environ = python_environ()
     if settings.ifname:
         environ["GLOO_SOCKET_IFNAME"] = environ["NCCL_SOCKET_IFNAME"] = settings.ifname
     if listener is not None:

@@ -100,14 +100,11 @@ def differences(examined: Examined) -> list[Difference]:
     facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
     if len(facts) < 2:
         return []
-    found: list[Difference | None] = []
-    for name in _names(facts, "versions"):
-        found.append(split(_named(facts, "versions", name, ABSENT), f"{name} version", "version"))
+    found = [split(_named(facts, "versions", name, ABSENT), f"{name} version", "version") for name in _names(facts, "versions")]
     found.append(split(_each(facts, lambda data: data["gpus"].get("driver", ABSENT), "gpus"), "GPU driver version", "version"))
-    for name in _names(facts, "environment"):
-        if not _OWN.match(name):
-            values = {rank: _spelled(value) for rank, value in _named(facts, "environment", name, None).items()}
-            found.append(split(values, name, "environment"))
+    for name in filter(lambda name: not _OWN.match(name), _names(facts, "environment")):
+        values = {rank: _spelled(value) for rank, value in _named(facts, "environment", name, None).items()}
+        found.append(split(values, name, "environment"))
     found.append(split(_each(facts, _gpus, "gpus"), "GPUs", "gpus"))
     mtus = {
         rank: f"{result.data['interface']['mtu']}"

@@ -1,4 +1,4 @@
-"""The process that hosts the hub: hub, course and report together; and the verdict of a rank that has no hub."""
+"""What the doctor judges, prints and writes, with a hub or without one."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ import contextlib
 import json
 import os
 import sys
-import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import Deadline
-from numscope.doctor.course import INTERNAL, Course
-from numscope.doctor.meet.hub import Hub
-from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.places import Places
-from numscope.doctor.records import Examined, Identity, Settings, Verdict
+from numscope.doctor.records import Examined, Identity, PhaseResult, Settings, Verdict
 from numscope.doctor.redact import node_word, redacted
 from numscope.records.files import write_atomically
 
@@ -42,35 +35,6 @@ class Output:
         return 2 if self.json == "-" else 1
 
 
-class Host:
-    """Hub and course, running.
-
-    Raises: HubTaken.
-    """
-
-    def __init__(
-        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, places: Places | None = None
-    ) -> None:
-        self._output = output
-        self.hub = Hub(meeting, settings, world_size, places)
-        self.course = Course(self.hub, settings, deadline, partial(judge, baseline=output.baseline), for_ranks)
-        self.course.start()
-
-    def report(self) -> int:
-        """Prints the report; the exit code."""
-        course = self.course
-        if course.error is not None or course.verdict is None or course.examined is None:
-            lines = (
-                traceback.format_exception(course.error)
-                if course.error is not None
-                else ["numscope doctor: the examination did not end in time\n"]
-            )
-            write_lines("".join(lines).splitlines(), 2)
-            return INTERNAL if course.error is not None else INCOMPLETE
-        show(course.verdict, course.examined, self._output)
-        return course.verdict.exit_code
-
-
 def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verdict:
     """The verdict on all observations."""
     from numscope.doctor.diagnose import diagnose  # here and below: only the hub's process and ranks without a hub pay for the import
@@ -78,15 +42,15 @@ def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verd
     return diagnose(examined, baseline)
 
 
-def show(verdict: Verdict, examined: Examined, output: Output) -> None:
-    """Prints the table and the findings, and writes the JSON if asked for; JSON on standard output replaces the table."""
+def show(verdict: Verdict, examined: Examined, output: Output) -> int:
+    """Prints the table and the findings, and writes the JSON if asked for; JSON on standard output replaces the table. The exit code."""
     from numscope.doctor import report
 
     if output.json:
         text = json.dumps(report.to_json(verdict, examined), indent=2) + "\n"
         if output.json == "-":
             write_lines(text.splitlines(), 1)
-            return
+            return verdict.exit_code
         try:
             write_atomically(output.json, text)
         except OSError as error:  # the report is still worth printing
@@ -94,15 +58,18 @@ def show(verdict: Verdict, examined: Examined, output: Output) -> None:
     with contextlib.suppress(BrokenPipeError):
         report.print_verdict(verdict, examined, sys.stdout)
         sys.stdout.flush()
+    return verdict.exit_code
 
 
-def alone(identity: Identity, settings: Settings, about_hub: Mapping[str, Any], results: tuple[Any, ...] = ()) -> tuple[Verdict, Examined]:
+def alone(
+    identity: Identity, settings: Settings, hub: Mapping[str, Any], results: Sequence[PhaseResult] = (), refused: Sequence[Any] = ()
+) -> tuple[Verdict, Examined]:
     """The verdict of a rank that has no hub.
 
     Args:
-        about_hub: why, as in ``Examined.hub``.
+        hub: why, as in ``Examined.hub``.
     """
-    examined = Examined(settings, identity.world_size, {}, results, (), {"here": identity.hostname, **about_hub})
+    examined = Examined(settings, identity.world_size, {}, results, refused, {"here": identity.hostname, **hub})
     return judge(examined), examined
 
 

@@ -1,1 +1,0 @@
-"""What the doctor can find, and how findings are worded."""
