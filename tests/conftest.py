@@ -88,3 +88,9 @@ def one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     gc.collect()
     dist.destroy_process_group()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What has been imported by now stays: the collector, and a watch's search for optimizers, need not look through it in each test."""
+    gc.collect()
+    gc.freeze()
