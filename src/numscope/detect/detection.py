@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
@@ -33,7 +34,6 @@ from numscope.replay.capture import Call
 from numscope.report.delivery import Delivery
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
-_RECENT = 16  # calls, among which those are looked for that can have no backward any more
 
 
 class Detection:
@@ -75,6 +75,8 @@ class Detection:
         self._judged = False  # this step has been
         self._stale = False  # the calls are the step's before; a further backward through them may follow
         self._loss: Loss | None = None  # what backward was called on, until a gradient says that it is this model's
+        self._freed: deque[object] = deque(maxlen=1)  # not empty: an output's graph is gone since the calls were last looked through
+        self.had_graph = False  # a call has returned something that backward can be called on
         self.judge.bad_from_start = self._parameters.bad_now()
         outside.backward.enter()
 
@@ -167,8 +169,9 @@ class Detection:
         for slot, t in live:
             hook = Hook(self._keep_gradient, call_ref, entry, slot)
             t.register_hook(hook)  # type: ignore[no-untyped-call]
-            call.graph.append(weakref.ref(hook))
+            call.graph.append(weakref.ref(hook, self._freed.append))
         call.awaits_backward = bool(live)
+        self.had_graph = self.had_graph or bool(live)
         evidence.outside.call_ends(id(evidence), found, watch=True)
         if not live and not call.grad_enabled and evidence.journal.on_host:
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
@@ -211,7 +214,10 @@ class Detection:
 
     def _drop_gone(self) -> None:
         """Judge and drop calls that nobody can call backward on any more."""
-        gone = [call for call in self.evidence.calls[-_RECENT:] if not call.had_backward and all(ref() is None for ref in call.graph)]
+        if not self._freed and self.evidence.calls[-1].graph:  # an agent makes hundreds of calls before its backward
+            return
+        self._freed.clear()
+        gone = [call for call in self.evidence.calls if not call.had_backward and all(ref() is None for ref in call.graph)]
         if gone:
             self.judge.alone()
         for call in gone:

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
+from numscope.replay.op import nonfinite_number
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
 SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; larger ones are read at once
@@ -54,10 +55,13 @@ class FunctionProbe(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
         result = func(*args, **(kwargs or {}))
-        one = result[0] if type(result) is tuple and result else result
+        one = args[0] if func is Tensor.__setitem__ else result[0] if type(result) is tuple and result else result
         if type(one) is Tensor and one.is_floating_point() and self.is_on and self.error is None:
             try:
-                self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
+                if func is Tensor.__setitem__:
+                    self._note_part(args[0], args[2])
+                elif func is not Tensor.__getitem__ or not self._take_part(args[0], result):
+                    self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
             except Exception as error:
                 self.error = error
         return result
@@ -67,31 +71,69 @@ class FunctionProbe(TorchFunctionMode):
         for place, value in enumerate((*args, *kwargs.values())):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Tensor):
-                    given += (place, self._state_of(item), item.dtype, item.shape)
+                    written = any(item is t for t in results)  # in place: what it holds now was not what went in
+                    given += (place, self._known(item) if written else self._state_of(item), item.dtype, item.shape)
                 elif isinstance(item, int | float):
                     given += (place, item, None, ())
         made: list[Any] = []  # of each result itself, its version, its state
+        parts: list[State] = []  # of what a result is a part of that was written in place, before and after
         at_once = False
         for tensor in results:
             if isinstance(tensor, Tensor) and tensor.is_floating_point():
-                state = State(UNOBSERVED)
+                state = State(UNOBSERVED, _COMING)
                 self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
                 at_once = at_once or tensor.numel() > SMALL or tensor.is_inference()
                 made += (tensor.detach(), -1 if at_once else tensor._version, state)  # else its graph would stay, and what that saves
+                if tensor._base is not None and args and tensor is args[0]:
+                    parts += self._begin_part(tensor._base)
         last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(2))
-        self._log.append(partial(self._put, func, len(args), tuple(kwargs), given, made, first, last, stack))
+        self._log.append(partial(self._put, func, len(args), tuple(kwargs), given, made, parts, first, last, stack))
         if at_once:
             self._flush()
 
+    def _note_part(self, tensor: Tensor, value: Any) -> None:
+        """``tensor[…] = value``. The tensor itself is read when it is used: it may be large, and written often."""
+        fills = not isinstance(value, Tensor)
+        if fills and not nonfinite_number(value):
+            return
+        given = State(self.rows.observe(tensor)) if fills else self._state_of(value)
+        parts = [*self._begin_part(tensor), *(self._begin_part(tensor._base) if tensor._base is not None else ())]
+        number = value if fills else None
+        self._log.append(partial(self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(2))))
+
+    def _begin_part(self, tensor: Tensor) -> tuple[State, State]:
+        """The states of a tensor before and after a part of it is written."""
+        before = self._known(tensor)
+        after = State(UNOBSERVED, _FILLING)
+        self.tape.odd[id(tensor)] = (weakref.ref(tensor), after)
+        return before, after
+
+    def _take_part(self, tensor: Any, part: Tensor) -> bool:
+        """Whether ``tensor[…]`` is a part of a buffer that is being filled; reading all of it each time would cost too much."""
+        whole = self._written(tensor) if isinstance(tensor, Tensor) else None
+        if whole is None or whole.row != UNOBSERVED or not whole.writers or whole.writers is _COMING:
+            return False
+        self.tape.odd[id(part)] = (weakref.ref(part), State(self.rows.observe(part), whole.writers))
+        return True
+
+    def _known(self, tensor: Tensor) -> State:
+        """What is known of a tensor without a look at it; of one that is in the log, what will be known."""
+        known = self.tape.odd.get(id(tensor))
+        found = known[1] if known is not None and known[0]() is tensor else self.tape.state_of(tensor)
+        return State(UNOBSERVED, (), self.names.get(id(tensor), "")) if found is None else found
+
+    def _written(self, tensor: Tensor) -> State:
+        """``_known``, with those that wrote parts of it."""
+        found = self._known(tensor)
+        if found.writers is _FILLING:
+            self._flush()
+        return found
+
     def _state_of(self, tensor: Tensor) -> State:
         """Of a result that is in the log, or read now."""
-        known = self.tape.odd.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
-        found = self.tape.state_of(tensor)
-        if found is None or found.row == UNOBSERVED:
-            row = self.rows.observe(tensor) if tensor.is_floating_point() else UNOBSERVED
-            found = State(row, () if found is None else found.writers, self.names.get(id(tensor), ""))
+        found = self._written(tensor)
+        if found.row == UNOBSERVED and found.writers is not _COMING and tensor.is_floating_point():
+            found = State(self.rows.observe(tensor), found.writers, self.names.get(id(tensor), ""))
         self.tape.odd[id(tensor)] = (weakref.ref(tensor), found)
         return found
 
@@ -102,6 +144,7 @@ class FunctionProbe(TorchFunctionMode):
         keywords: tuple[str, ...],
         given: list[Any],
         made: list[Any],
+        parts: list[State],
         first: int,
         last: int,
         walked: list[Any],
@@ -119,9 +162,27 @@ class FunctionProbe(TorchFunctionMode):
                 state.row = self.rows.observe(tensor)
             state.writers = (record.index,)
             record.outputs.append(OperandRecord("output", state, None, tensor.dtype, tuple(tensor.shape)))
+        self._end_parts(record, parts)
         record.differentiable = last > first
         for node in range(first, last):
             self.tape.add_node(node, record)
+
+    def _put_part(
+        self, given: State, number: float | None, dtype: torch.dtype, shape: tuple[int, ...], parts: list[State], walked: list[Any]
+    ) -> None:
+        """Put a record of a part that was written on the tape."""
+        record = OpRecord(-1, "aten.copy" if number is None else "aten.fill", Phase.LOSS, "", stacks.of_walk(walked))
+        record.inputs.append(OperandRecord("value", given if number is None else None, number))
+        self.tape.add(record)
+        record.outputs.append(OperandRecord("output", State(given.row, (record.index,)), None, dtype, tuple(shape)))
+        self._end_parts(record, parts)
+
+    def _end_parts(self, record: OpRecord, parts: list[State]) -> None:
+        for before, after in _groups(parts, 2):
+            after.writers = (record.index, *before.writers)[: self.tape.limit]
+
+
+_COMING, _FILLING = (-1,), (-2,)  # the writers of states whose records are in the log: of results, of buffers
 
 
 def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ class Outside:
         self._leftover: list[FunctionProbe] = []  # still on torch's stack
         self._num_times = 0  # that it began to watch
         self._began = 0  # autograd's sequence number
-        self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside
+        self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside, ascending
         self._resumes = False  # it was watching when the outermost call at work began
         self._was_watching = False  # when the last backward began
 
@@ -298,9 +299,11 @@ class Outside:
 
     def _made(self, node: Any) -> bool:
         """Whether a node was made outside: a model's are done again by a replay, whether or not its outputs still live."""
+        if node.name() == ACCUMULATE:
+            return False
         number = node._sequence_nr()
-        at = bisect_right(self._nodes, number, key=lambda made: made.start) - 1
-        return node.name() != ACCUMULATE and at >= 0 and number in self._nodes[at]
+        place = bisect_right(self._nodes, number, key=attrgetter("start"))
+        return place > 0 and number in self._nodes[place - 1]
 
     def _custom_begins(self, probe: OpProbe, coming: Sequence[Tensor | None]) -> None:
         self._custom.append(probe)
