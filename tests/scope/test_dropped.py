@@ -15,6 +15,7 @@ from torch import nn
 import numscope
 from numscope.config.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
+from numscope.scope import scope as scopes
 from numscope.scope.autowatch import AutoWatch
 
 STATISTIC = {"enabled": True, "stats": ["max"], "tensors": ["output", "weight"], "freq": 2}
@@ -61,7 +62,7 @@ def test_dropped_models_go(
     monkeypatch.chdir(tmp_path)
     dropped: list[weakref.ref[nn.Module]] = []
     with AutoWatch(WatchOptions.of(**options)) as auto:
-        for _ in range(20):
+        for _ in range(6):
             model = build()
             dropped.append(weakref.ref(model))
             course(model)
@@ -148,3 +149,24 @@ def test_judging_is_not_taken_for_the_script_s_own_operations(capfd: Any) -> Non
                 model(torch.randn(3, 4)).square().mean()
     assert "aten.index" not in capfd.readouterr().err
     assert not auto.coverage.findings
+
+
+def test_watch_that_the_collector_ends_while_modes_are_away_leaves_none() -> None:
+    from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
+
+    model = build()
+    numscope.watch(model)
+    loss = model(torch.randn(3, 4)).square().mean()  # watched operation by operation from here on
+    assert len(_get_current_dispatch_mode_stack()) == 1
+    del loss
+    scope = scopes.live()[0]
+    scope.settle()  # nothing can have a backward any more, so that the model may go
+    del scope
+    with _disable_current_modes():
+        del model
+        gc.collect()
+        assert not scopes.live()
+    other = build()
+    with numscope.watch(other):
+        train(other)
+    assert _get_current_dispatch_mode_stack() == []

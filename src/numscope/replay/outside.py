@@ -42,6 +42,7 @@ _FEW_TIMES = 8  # that a step's stretches are watched operation by operation; an
 _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS = 1 << 16
 _MANY_ROWS = 3500  # where no step's end begins the tape anew
+_MAX_LEFTOVER = 8
 _RECENT = 64  # functions that are kept there
 
 
@@ -66,7 +67,7 @@ class Outside:
         self._outputs: dict[int, weakref.ref[Tensor]] = {}
         self._custom: list[OpProbe] = []  # pushed around a custom function's backward
         self._mode: OpProbe | FunctionProbe | None = None
-        self._leftover: list[FunctionProbe] = []  # still on torch's stack
+        self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
         self._num_times = 0  # that it began to watch
         self._began = 0  # autograd's sequence number
         self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside, ascending
@@ -133,10 +134,10 @@ class Outside:
 
     def begin(self) -> None:
         """Watch from here on. Not where a dispatch mode of somebody else's is at work: ours must not outlive it in the wrong order."""
+        self._pop_leftover()
         if self._mode is None and not self._inside and not optimizer_probe.is_paused() and not _get_current_dispatch_mode_stack():
             if len(self._ledger) > _MAX_ROWS:
                 self.reset()
-            self._pop_leftover()
             self._num_times += 1
             if self._num_times <= _FEW_TIMES:
                 self._mode = OpProbe(self._tape, self._ledger, phase=Phase.LOSS, names=self._names)
@@ -159,9 +160,7 @@ class Outside:
         while self._custom:  # the function's backward raised
             self._pop(self._custom.pop())
         mode, self._mode = self._mode, None
-        if isinstance(mode, OpProbe):
-            self._pop(mode)
-        elif mode is not None:
+        if mode is not None:
             mode.is_on = False
             self._leftover.append(mode)
         self._pop_leftover()
@@ -227,8 +226,7 @@ class Outside:
     @staticmethod
     def _pop(mode: OpProbe) -> None:
         above: list[Any] = []
-        stack = _get_current_dispatch_mode_stack()
-        if mode not in stack:  # somebody unwound the stack
+        if mode not in _get_current_dispatch_mode_stack():  # somebody unwound the stack
             return
         while (top := _pop_mode()) is not mode:
             above.append(top)
@@ -236,15 +234,21 @@ class Outside:
             _push_mode(other)
 
     def _pop_leftover(self) -> None:
-        """Take function modes off torch's stack. Within ``Tensor.backward``, itself such a function, ours is off it for the time."""
-        stack: Any = _get_current_function_mode_stack() if self._leftover else ()  # type: ignore[no-untyped-call]
-        for mode in [mode for mode in self._leftover if mode in stack]:
-            self._leftover.remove(mode)
+        """Take modes off torch's stacks. A stack may be away for the time: function modes' within ``Tensor.backward``, itself such a
+        function, and dispatch modes' where the garbage collector ends a watch while they are disabled."""
+        for mode in tuple(self._leftover):
             above: list[Any] = []
-            while (top := pop_function_mode()) is not mode:  # type: ignore[no-untyped-call]
-                above.append(top)
-            for other in reversed(above):
-                push_function_mode(other)  # type: ignore[no-untyped-call]
+            if isinstance(mode, OpProbe):
+                if mode in _get_current_dispatch_mode_stack():
+                    self._pop(mode)
+                    self._leftover.remove(mode)
+            elif mode in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
+                self._leftover.remove(mode)
+                while (top := pop_function_mode()) is not mode:  # type: ignore[no-untyped-call]
+                    above.append(top)
+                for other in reversed(above):
+                    push_function_mode(other)  # type: ignore[no-untyped-call]
+        del self._leftover[:-_MAX_LEFTOVER]
 
     # ---- backward
 
