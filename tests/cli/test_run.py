@@ -310,6 +310,7 @@ def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -
             "nn.Linear(4, 4)(torch.ones(2, 4))",
             "watched Linear, 0 steps, n tensors: no finding. Not watched: backward of Linear: none was called on its outputs",
         ),
+        ("with torch.no_grad():\n    nn.Linear(4, 4)(torch.ones(2, 4))", "watched Linear, 0 steps, n tensors: no finding"),
         (
             "import numscope; scope = numscope.watch(net := nn.Linear(4, 4)); net(torch.ones(2, 4)).sum().backward()",
             "watched Linear, 0 steps, n tensors: no finding",  # left open: the step is never over

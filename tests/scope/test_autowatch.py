@@ -46,6 +46,28 @@ def test_outermost_model_is_watched_from_its_first_call() -> None:
     assert_no_hooks(model)
 
 
+def test_watch_that_begins_within_a_closure_counts_and_judges_its_step() -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = model(inputs).sum()
+        loss.backward()
+        return loss
+
+    with AutoWatch(WatchOptions()) as auto:
+        inputs = torch.ones(2, 4)
+        optimizer.step(closure)  # type: ignore[arg-type]
+        (scope,) = auto.scopes
+        assert scope.step_number == 1
+    with AutoWatch(WatchOptions()), pytest.raises(NonFiniteError, match="step 0"):
+        weights = [p.detach().clone() for p in model.parameters()]
+        inputs = torch.full((2, 4), torch.inf)
+        optimizer.step(closure)  # type: ignore[arg-type]
+    assert all(torch.equal(p, before) for p, before in zip(model.parameters(), weights, strict=True))
+
+
 def test_fault_of_the_first_call_is_found_with_keyword_arguments_replayed(capfd: Any) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

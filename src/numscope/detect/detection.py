@@ -75,6 +75,7 @@ class Detection:
         self._judged = False  # this step has been
         self._stale = False  # the calls are the step's before; a further backward through them may follow
         self._loss: Loss | None = None  # what backward was called on, until a gradient says that it is this model's
+        self.had_graph = False  # a call has returned something that backward can be called on
         self.judge.bad_from_start = self._parameters.bad_now()
         outside.backward.enter()
 
@@ -169,6 +170,7 @@ class Detection:
             t.register_hook(hook)  # type: ignore[no-untyped-call]
             call.graph.append(weakref.ref(hook))
         call.awaits_backward = bool(live)
+        self.had_graph = self.had_graph or bool(live)
         evidence.outside.call_ends(id(evidence), found, watch=True)
         if not live and not call.grad_enabled and evidence.journal.on_host:
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself

@@ -207,15 +207,21 @@ class Step(optimizer_probe.StepListener):
             return
         if any(o is optimizer for o in self._stepped) and not in_backward():
             self._over()
-        self._stepped.append(optimizer)  # before anything can fail: a step that failed still counts
-        self._ended_by_optimizer = False
-        self.optimizers.search()
-        self.optimizers.meet(optimizer)
+        self._take_in(optimizer)
         self._stepping[id(optimizer)] = "is to run" if optimizer_probe.has_closure() else ""
         if not self._stepping[id(optimizer)]:
             self._tell(optimizer)
 
+    def _take_in(self, optimizer: Optimizer) -> None:
+        self._stepped.append(optimizer)  # before anything can fail: a step that failed still counts
+        self._ended_by_optimizer = False
+        self.optimizers.search()
+        self.optimizers.meet(optimizer)
+
     def _after_closure(self, optimizer: Optimizer) -> None:
+        if id(optimizer) not in self._stepping and self.optimizers.owns(optimizer):  # the watch began within the closure
+            self._take_in(optimizer)
+            self._stepping[id(optimizer)] = "is to run"
         if self._stepping.get(id(optimizer)) == "is to run":
             self._stepping[id(optimizer)] = "has run"
             self._tell(optimizer)
@@ -242,9 +248,7 @@ class Step(optimizer_probe.StepListener):
             return
         if any(o is optimizer for o in self._stepped):
             self._over()
-        self._stepped.append(optimizer)
-        self.optimizers.search()
-        self.optimizers.meet(optimizer)
+        self._take_in(optimizer)
         for reader in tuple(self._readers):
             reader.skipped_step(optimizer)
         self._end_if_all_in()

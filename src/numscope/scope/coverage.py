@@ -104,6 +104,6 @@ def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
     skipped.update(step for step, _ in scope.events)
     faults = [fault for fault in (scope.fault, "" if inspector is None else inspector.fault) if fault]
     gaps = [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
-    if detecting and not (scope.has_trained or faults):
+    if detecting and scope.could_train and not (scope.has_trained or faults):
         gaps.append(f"backward of {name}: none was called on its outputs")
     into.gaps += [gap for gap in gaps if gap not in into.gaps]

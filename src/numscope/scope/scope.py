@@ -144,6 +144,11 @@ class Scope:
         return self._steps.num_steps > 0 or self._steps.had_backward
 
     @property
+    def could_train(self) -> bool:
+        """Whether a call has returned something that backward can be called on."""
+        return self._detection is not None and self._detection.had_graph
+
+    @property
     def num_tensors(self) -> int:
         """Tensors that detection has observed."""
         return 0 if self._detection is None else self._detection.evidence.journal.num_tensors
