@@ -29,6 +29,7 @@ FORMS = [
     ("closure_step.py", 3),
     ("spawned_child.py", 3),
     ("between_two_models.py", 3),
+    ("returns_in_place.py", 3),
 ]
 
 

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
+from numscope.replay.op import nonfinite_number
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
 SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; larger ones are read at once
@@ -54,10 +55,13 @@ class FunctionProbe(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
         result = func(*args, **(kwargs or {}))
-        one = result[0] if type(result) is tuple and result else result
+        one = args[0] if func is Tensor.__setitem__ else result[0] if type(result) is tuple and result else result
         if type(one) is Tensor and one.is_floating_point() and self.is_on and self.error is None:
             try:
-                self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
+                if func is Tensor.__setitem__:
+                    self._note_written(one, args[2])
+                elif func is not Tensor.__getitem__ or not self._is_part(args[0], one):
+                    self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
             except Exception as error:
                 self.error = error
         return result
@@ -83,11 +87,52 @@ class FunctionProbe(TorchFunctionMode):
         if at_once:
             self._flush()
 
+    def _note_written(self, tensor: Tensor, value: Any) -> None:
+        """``tensor[…] = value``. The tensor itself is read when it is used: it may be large, and is written often."""
+        state = self._state_of(value) if isinstance(value, Tensor) else None
+        if state is None:
+            if not nonfinite_number(value):
+                return
+            state = State(self.rows.observe(tensor))
+        record = OpRecord(-1, "aten.copy" if isinstance(value, Tensor) else "aten.fill", Phase.LOSS, "", stacks.capture(sys._getframe(2)))
+        record.inputs.append(OperandRecord("value", *((state, None) if isinstance(value, Tensor) else (None, value))))
+        for whole in (tensor, tensor._base):
+            if whole is not None:
+                before = self._known(whole)
+                part = _Filled(UNOBSERVED)
+                self.tape.odd[id(whole)] = (weakref.ref(whole), part)
+                self._log.append(partial(self._put_written, record, state, before, part))
+
+    def _put_written(self, record: OpRecord, value: State, before: State | None, part: State) -> None:
+        if record.index < 0:
+            self.tape.add(record)
+            record.outputs.append(OperandRecord("output", State(value.row, (record.index,))))
+        part.writers = (record.index, *(() if before is None else before.writers))[: self.tape.limit]
+
+    def _is_part(self, whole: Any, part: Tensor) -> bool:
+        """Whether a tensor was taken out of one that is being filled: to read all of that each time would cost too much."""
+        known = self._known(whole) if isinstance(whole, Tensor) else None
+        if isinstance(known, _Filled):
+            self._follow(part, known)
+            return True
+        return False
+
+    def _follow(self, tensor: Tensor, written: State) -> State:
+        """Read a tensor now; its writers are known when the log is read."""
+        state = State(self.rows.observe(tensor))
+        self._log.append(lambda: setattr(state, "writers", written.writers))
+        self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
+        return state
+
+    def _known(self, tensor: Tensor) -> State | None:
+        known = self.tape.odd.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
+
     def _state_of(self, tensor: Tensor) -> State:
         """Of a result that is in the log, or read now."""
-        known = self.tape.odd.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
+        known = self._known(tensor)
+        if known is not None:
+            return self._follow(tensor, known) if isinstance(known, _Filled) else known
         found = self.tape.state_of(tensor)
         if found is None or found.row == UNOBSERVED:
             row = self.rows.observe(tensor) if tensor.is_floating_point() else UNOBSERVED
@@ -122,6 +167,12 @@ class FunctionProbe(TorchFunctionMode):
         record.differentiable = last > first
         for node in range(first, last):
             self.tape.add_node(node, record)
+
+
+class _Filled(State):
+    """Of a tensor of which parts have been written since it was last read."""
+
+    __slots__ = ()
 
 
 def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
