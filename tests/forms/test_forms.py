@@ -30,6 +30,7 @@ FORMS = [
     ("spawned_child.py", 3),
     ("between_two_models.py", 3),
     ("returns_in_place.py", 3),
+    ("redirected_forward.py", 3),
 ]
 
 

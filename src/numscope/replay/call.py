@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from numscope.distributed.agree import Ranks, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
+from numscope.probe.calls import in_backward
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.records.finding import Culprit
@@ -67,7 +69,15 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
     before = RandomState.capture()
     try:
-        with attributes_restored(names), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
+        with (
+            attributes_restored({*names, *call.around}),
+            buffers.restored(call.buffers),
+            optimizer_probe.paused(),
+            eager(),
+            _untrained(names),
+        ):
+            for module, forward in call.forwards.items():
+                vars(module)["forward"] = forward
             for module, training in zip(names, call.training, strict=False):  # modules added since then come last
                 module.training = training
             call.random.restore()
@@ -78,6 +88,29 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
                 if (reshard := getattr(module, "reshard", None)) is not None:
                     reshard()  # FSDP2 keeps the gathered weights until backward, and the optimizer does not update them
         before.restore()
+
+
+@contextlib.contextmanager
+def _untrained(names: Mapping[nn.Module, str]) -> Iterator[None]:
+    """A call that itself trains the model, by Lightning's manual optimization, is done again up to there."""
+    gradients = [(p, p.grad) for module in names for p in module._parameters.values() if p is not None and p.is_leaf]
+    backward = torch.autograd.backward
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        if not in_backward():  # where reentrant checkpointing needs it
+            raise RuntimeError("the call itself trains the model")
+        backward(*args, **kwargs)
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    torch.autograd.backward = refuse
+    try:
+        yield
+    finally:
+        torch.autograd.backward = backward
+        handle.remove()
+        for parameter, gradient in gradients:  # zero_grad has run
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
 
 
 def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Replay:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -73,9 +73,9 @@ class BufferCopies:
 
 
 @contextlib.contextmanager
-def attributes_restored(names: Mapping[nn.Module, str]) -> Iterator[None]:
+def attributes_restored(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Restore the modules' own attributes (counters, caches, the last auxiliary loss) afterwards, by reference."""
-    before = [(m.__dict__, dict(m.__dict__)) for m in names]
+    before = [(m.__dict__, dict(m.__dict__)) for m in modules]
     try:
         yield
     finally:
@@ -162,6 +162,7 @@ class Call:
     grad_enabled: bool
     inference: bool
     caller: Stack  # of the script's frames
+    forwards: dict[nn.Module, Any]  # set on modules themselves: Lightning sends a wrapped model's training_step through its forward
     outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
     graph: list[Any] = field(default_factory=list)  # weak references to what lives as long as the outputs' graphs do
     gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one per backward pass
@@ -197,6 +198,7 @@ class Call:
             grad_enabled=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
             caller=stacks.capture(sys._getframe(1)),
+            forwards={m: own for m in modules if (own := m.__dict__.get("forward")) is not None},
         )
 
     def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
@@ -205,6 +207,16 @@ class Call:
             self.gradients_dropped = True
         else:
             self.gradients.setdefault(slot, []).append(gradient.detach())
+
+    @property
+    def around(self) -> list[nn.Module]:
+        """Modules that such a ``forward`` holds: the wrapper that it serves."""
+        found = []
+        for forward in self.forwards.values():
+            for cell in getattr(forward, "__closure__", None) or ():
+                with contextlib.suppress(ValueError):  # an empty one
+                    found.append(cell.cell_contents)
+        return [value for value in found if isinstance(value, nn.Module)]
 
     @property
     def nbytes(self) -> int:
