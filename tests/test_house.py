@@ -304,3 +304,10 @@ def test_constraints_pin_each_package_exactly_and_name_no_host() -> None:
     assert [line for line in pins if not pin.fullmatch(line)] == []
     assert "torch==2.13.0" in pins
     assert "://" not in "\n".join(lines)
+
+
+def test_no_committed_file_has_the_marks_of_a_merge() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: nothing is committed")
+    mark = re.compile("^(<{7}|>{7}) ", re.MULTILINE)
+    assert [name for name, text in committed_texts() if mark.search(text)] == []

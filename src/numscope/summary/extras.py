@@ -1,12 +1,7 @@
 """Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data.
 
-<<<<<<< HEAD
-Like a row, an extra is float64 *cells* that merge: by adding, or by taking the larger. Cells that take the larger are never negative,
-except in a plug-in's statistic. So the empty cell is zero, or minus infinity there. A ``Layout`` says which cells a site has.
-=======
-Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum. Cells that merge by maximum are never negative, so
-zero is the empty value of every cell. A ``Layout`` describes the cells of a site.
->>>>>>> c9f01bc (summary in plain English)
+Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum. Cells that merge by maximum are never negative, except
+in a plug-in's statistic, so their empty value is zero, or minus infinity there. A ``Layout`` describes the cells of a site.
 """
 
 from __future__ import annotations
