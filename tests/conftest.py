@@ -38,9 +38,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A process for each core, at most four; the tests of one file run in this one, which starts sooner."""
+    """A process for each core and one more, since some tests mostly wait; the tests of one file run in this one, which starts sooner."""
     files = {argument.partition("::")[0] for argument in config.args}
-    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(4, os.cpu_count() or 1)
+    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(4, 1 + (os.cpu_count() or 1))
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,10 @@ def watches_end_with_their_test() -> Iterator[None]:
     scope = sys.modules.get("numscope.scope.scope")
     for left in scope.live() if scope is not None else ():
         left.close()
+    if scope is not None:  # a mode that stays would watch all later tests, a hundred times slower
+        from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+        assert _get_current_dispatch_mode_stack() == []
 
 
 @pytest.fixture(autouse=True)
