@@ -69,13 +69,7 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
     before = RandomState.capture()
     try:
-        with (
-            attributes_restored({*names, *call.around}),
-            buffers.restored(call.buffers),
-            optimizer_probe.paused(),
-            eager(),
-            _untrained(names),
-        ):
+        with attributes_restored({*names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
             for module, forward in call.forwards.items():
                 vars(module)["forward"] = forward
             for module, training in zip(names, call.training, strict=False):  # modules added since then come last
@@ -183,7 +177,7 @@ class _Stages:
     def forward(self) -> Culprit | None:
         call = self.call
         with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored():
-            with self._probed(Phase.FORWARD):
+            with _untrained(self.names), self._probed(Phase.FORWARD):
                 output = call.module(*call.args, **call.kwargs)
         self.outputs = walk.tensors(output, "output")
         return self._culprit([t for _, t in self.outputs])
