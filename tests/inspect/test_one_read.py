@@ -15,6 +15,7 @@ from numscope.detect.journal import Journal
 from numscope.records.observation import Observation
 from numscope.summary import dispatch
 from numscope.summary.state import Groups
+from tests.harm.training import assert_nothing_left
 
 TENSORS = ["activation", "output", "gradient", "dgrad", "weight", "wgrad"]
 
@@ -176,6 +177,7 @@ def test_statistics_go_on_after_detection_has_failed(monkeypatch: pytest.MonkeyP
     model = build()
     assert_same(observations(model, course(model, True)), expected)
     assert [record.levelname for record in caplog.records if "numscope is off" in record.getMessage()] == ["ERROR"]
+    assert_nothing_left()
 
 
 def test_detection_goes_on_after_statistics_have_failed(reads: list[tuple[Tensor, int]]) -> None:

@@ -103,6 +103,8 @@ class Scope:
         with contextlib.suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
             if not self.closed:  # no step is at work
                 self._end()
+            elif self.inspector is not None:
+                self.inspector.close()
             for heir in self.heirs:
                 heir(self)
 
@@ -181,6 +183,8 @@ class Scope:
             error: with which the script is ending; without it, the exception at work, if there is one.
         """
         if self.closed:
+            if self.inspector is not None:  # statistics go on where detection has failed
+                self.inspector.close()
             return
         try:
             if self._detection is not None:
