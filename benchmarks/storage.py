@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from _machine import describe, write
 
-from numscope.records.observation import Observation
-from numscope.sinks.parquet import STORED, ParquetSink
+from numscope.records.observation import FIELDS, Observation
+from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.textlog import TextLog
 
 STATS = (
@@ -58,10 +58,10 @@ def observations(step: int, names: list[str], made: np.random.Generator) -> list
         "sum": scale * wild[3] * 1e3, "abs_sum": scale * numel * 0.8, "square_sum": scale**2 * numel * (1 + wild[4] / 10),
         "cube_sum": scale**3 * numel * wild[0], "fourth_sum": scale**4 * numel * (3 + wild[1]),
     }  # fmt: skip
-    rows = np.stack([columns[name] for name in STORED], axis=1).tolist()
+    rows = np.stack([columns[name] for name in FIELDS], axis=1).tolist()
     found = []
     for order, (name, row) in enumerate(zip(names, rows, strict=True)):
-        fields = {k: int(v) if k.startswith("num") else v for k, v in zip(STORED, row, strict=True)}
+        fields = {k: int(v) if k.startswith("num") else v for k, v in zip(FIELDS, row, strict=True)}
         found.append(Observation(step, name, "Linear", "activation", "bfloat16", order, 0, 1, 1, fields))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -304,6 +305,15 @@ def test_constraints_pin_each_package_exactly_and_name_no_host() -> None:
     assert [line for line in pins if not pin.fullmatch(line)] == []
     assert "torch==2.13.0" in pins
     assert "://" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]), ids=lambda path: path.name)
+def test_names_that_a_script_imports_are_there(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "numscope":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}"), (node.module, alias.name)
 
 
 def test_no_committed_file_has_the_marks_of_a_merge() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -125,8 +127,6 @@ def test_watch_lives_though_its_scope_is_not_kept() -> None:
 
 
 def test_copies_and_files_of_a_watched_model_have_no_watch(tmp_path: Path) -> None:
-    import copy
-
     model = build()
     scope = numscope.watch(model)
     other = copy.deepcopy(model)
@@ -137,6 +137,28 @@ def test_copies_and_files_of_a_watched_model_have_no_watch(tmp_path: Path) -> No
     gc.collect()
     assert ref() is None, "the copy does not keep it"
     other.state_dict()
+
+
+def saved(model: nn.Module) -> bytes:
+    file = io.BytesIO()
+    torch.save(model, file)
+    return file.getvalue()
+
+
+def test_between_scheduled_steps_a_watched_model_s_file_is_the_bare_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = build()
+    train(model)
+    model.zero_grad()
+    bare = saved(model)
+    with numscope.watch(model, config=STATISTICS, on_nonfinite=None) as scope:
+        scope.step()  # the next step collects nothing
+        assert saved(model) == saved(copy.deepcopy(model)) == bare
+        again = numscope.watch(model, config=STATISTICS, on_nonfinite=None)
+        handle = model.register_state_dict_pre_hook(lambda *_: None)  # somebody else's, while ours is there
+        again.close()
+    handle.remove()
+    assert saved(model) == bare
 
 
 def test_judging_is_not_taken_for_the_script_s_own_operations(capfd: Any) -> None:

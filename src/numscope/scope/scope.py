@@ -19,7 +19,7 @@ from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, Leaves
-from numscope.probe.hook import Hook
+from numscope.probe.hook import owned_by
 from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, peel
@@ -76,7 +76,7 @@ class Scope:
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
         self._delivery = Delivery(options.json, options.log_dir if calls_matter else None, class_name(self._model), rank())
-        self._owned = self._model.register_state_dict_pre_hook(Hook(self._is_owned))  # type: ignore[no-untyped-call]
+        self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
@@ -95,9 +95,6 @@ class Scope:
                 self._detach()
                 raise
         _live.add(self)
-
-    def _is_owned(self, *_: object) -> None:
-        """The model's own reference to its watch: its other hooks are there on some steps only."""
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
@@ -309,7 +306,7 @@ class Scope:
     def _detach(self) -> None:
         self.closed = True
         _live.discard(self)
-        for undo in (self._owned.remove, self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
+        for undo in (self._disown, self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
             self._attempt(undo)
         if self._probe.in_graphs:
             drop_graphs()
