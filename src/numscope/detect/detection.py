@@ -328,7 +328,7 @@ class Detection:
                 with self._ranks.owed() if trained and not closing else contextlib.nullcontext():
                     self.judge.end_of_step(self._see_gradients(None) if trained else (), alone=closing or not trained)
         finally:
-            if not self._steps.optimizers.any:
+            if self._parameters.are_gathered or not self._steps.optimizers.any:
                 self.evidence.journal.weights.recheck()
             self._forget_rows()
 

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
 from numscope.probe.module import ModuleProbe
+from numscope.probe.naming import is_sharded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.records.site import Phase
 
@@ -35,6 +36,8 @@ class Parameters:
         self.places: list[tuple[Entry, str, Parameter]] = [
             (self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)
         ]
+        # By FSDP2, for each forward: into memory that it may have used before, and no version tells.
+        self.are_gathered = any(is_sharded(module) for module in self._probe.names)
 
     @property
     def ids(self) -> set[int]:

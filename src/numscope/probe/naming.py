@@ -55,13 +55,18 @@ def class_name(module: nn.Module) -> str:
     cls = type(module)
     if cls.__name__ == "OptimizedModule" and isinstance(inner := getattr(module, "_orig_mod", None), nn.Module):
         return class_name(inner)
-    if cls.__name__.startswith("FSDP") and any(b.__name__ == "FSDPModule" for b in cls.__mro__):
+    if cls.__name__.startswith("FSDP") and is_sharded(module):
         for parent in cls.__mro__[1:]:
             if parent.__name__ != "FSDPModule":
                 return parent.__name__
     if cls.__name__.startswith("Parametrized") and cls.__mro__[1] is not nn.Module:
         return cls.__mro__[1].__name__
     return cls.__name__
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether fully_shard was called on a module."""
+    return any(cls.__name__ == "FSDPModule" for cls in type(module).__mro__)
 
 
 def named_state(names: dict[nn.Module, str]) -> list[tuple[str, str, Tensor]]:
