@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from numscope.probe import walk
-from numscope.probe.dgrad import input_edge, watch_dgrad
+from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 
 
 class Call:
@@ -186,7 +186,7 @@ def test_unused_output_does_not_hold_back_the_dgrad_of_the_others() -> None:
 def test_identity_has_its_outputs_gradient_as_dgrad() -> None:
     for x in (torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True) * 2):
         seen: list[Tensor] = []
-        assert watch_dgrad(x, x, seen.append)
+        assert watch_dgrad(InputEdge(x, 0), x, seen.append)
         (x * 3).sum().backward()
         assert [s.tolist() for s in seen] == [[3.0] * 3]
         assert not (x.is_leaf and x._backward_hooks), "the hook stays with a leaf"
@@ -196,12 +196,10 @@ def test_input_that_needs_no_gradient_is_not_watched() -> None:
     layer = nn.Linear(2, 2)
     x = torch.randn(2)
     assert input_edge(x) is None
-    assert not watch_dgrad(x, layer(x), lambda g: None)
     y = torch.randn(2, requires_grad=True)
     with torch.no_grad():
         assert input_edge(y) is None
-        assert not watch_dgrad(y, layer(y), lambda g: None)
-    assert not watch_dgrad(y, layer(y.detach()), lambda g: None)
+    assert not watch_dgrad(InputEdge(y, 0), layer(y.detach()), lambda g: None)
 
 
 def test_second_input_that_depends_on_the_first_is_not_followed() -> None:
@@ -307,7 +305,7 @@ def test_two_backwards_through_one_graph_tell_twice() -> None:
     x = torch.randn(2, 5, 8, requires_grad=True)
     seen: list[Tensor] = []
     y = model(x)
-    assert watch_dgrad(x, y, seen.append)
+    assert watch_dgrad(InputEdge(x, 0), y, seen.append)
     y.sum().backward(retain_graph=True)
     (2 * y).sum().backward()
     assert len(seen) == 2
@@ -325,7 +323,7 @@ def test_backward_that_fails_midway_leaves_nothing_for_the_next() -> None:
     a, b = x.sin(), x.cos()
     a.grad_fn.register_prehook(maybe)  # type: ignore[union-attr]
     seen: list[Tensor] = []
-    assert watch_dgrad(x, (a, b), seen.append)
+    assert watch_dgrad(InputEdge(x, 0), (a, b), seen.append)
     with pytest.raises(RuntimeError, match="planted"):
         (a + b).sum().backward(retain_graph=True)
     fail = False
@@ -340,7 +338,7 @@ def test_gradients_of_gradients_are_seen_detached() -> None:
     x = torch.randn(2, 3, requires_grad=True)
     seen: list[Tensor] = []
     y = layer(x).tanh()
-    assert watch_dgrad(x, y, seen.append)
+    assert watch_dgrad(InputEdge(x, 0), y, seen.append)
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     gradient.square().sum().backward()
     assert seen and not any(s.requires_grad for s in seen)
@@ -360,7 +358,7 @@ def test_undefined_gradient_tells_nothing() -> None:
     x = torch.randn(3, requires_grad=True)
     seen: list[Tensor] = []
     y = Cut.apply(x)
-    assert watch_dgrad(x, y, seen.append)
+    assert watch_dgrad(InputEdge(x, 0), y, seen.append)
     y.sum().backward()
     assert seen == []
 

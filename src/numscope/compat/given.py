@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from numscope.config import resolve
-from numscope.inspect.joining import Joined, joined
+from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
-from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.tally import Joined, Seen, Tally
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
@@ -112,5 +112,4 @@ class GivenTensors:
         if inspection.collects_at(site, step, reduced=True):
             key = (site.layer.name, site.tensor)
             found[True] = Joined(seen) if group is None else joined({key: (seen, site.layout)}, group)[key]
-        rank = self._recorder.rank
-        return [inspection.observation(site, step, o.seen, "", rank, o.ranks, o.mine, {}, reduced) for reduced, o in found.items()]
+        return [inspection.observation(site, step, part, self._recorder.rank, reduced) for reduced, part in found.items()]

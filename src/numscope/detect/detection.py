@@ -1,4 +1,4 @@
-"""Detection on one model: fills the step's journal, and has the judge read it wherever a step is decided."""
+"""Detection on one model: fills the step's journal, and calls the judge wherever a step is decided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.detect.backward import Loss
 from numscope.detect.evidence import Evidence
 from numscope.detect.judge import Judge, living
 from numscope.detect.parameters import Parameters
@@ -25,28 +24,31 @@ from numscope.probe.calls import in_backward
 from numscope.probe.entry import Entry, Leaves
 from numscope.probe.hook import Hook
 from numscope.probe.module import ModuleProbe
+from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Step
 from numscope.records.errors import NonFiniteError
 from numscope.records.site import Phase
 from numscope.replay import outside
 from numscope.replay.capture import Call
+from numscope.replay.tape import UNOBSERVED, State
 from numscope.report.delivery import Delivery
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
+_LOSS = Entry("", "")
 
 
 class Detection:
-    """Reads one model's steps for what is not finite.
+    """Looks for non-finite values in one model's steps.
 
     Args:
         probe: shows the model's tensors.
-        options: what is watched, and what happens at a finding.
+        options: what is watched, and what a finding causes.
         steps: the model's steps.
-        delivery: told of findings.
+        delivery: receives the findings.
         wrapper: what the user gave, perhaps a DDP around the model.
-        failed: told of an error of the tool's own; it must not raise.
-        called: False where there is no model to call: all that runs is watched op by op.
+        failed: is called with an internal error of the tool; it must not raise.
+        called: False if there is no model to call; then everything that runs is watched operation by operation.
     """
 
     def __init__(
@@ -63,47 +65,48 @@ class Detection:
         self._options = options
         self._steps = steps
         self._delivery = delivery
-        self._failed = failed
+        self.failed = failed
         self._called = called
         self.closed = False
         self.events: list[tuple[int, str]] = []
-        self._modules = tuple(probe.names)
         self.evidence = Evidence.of(probe, options.frames, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
         self._ranks = Ranks(probe.root, wrapper)
         self.judge = Judge(self.evidence, probe, options, delivery, self._ranks)
         self._judged = False  # this step has been
         self._stale = False  # the calls are the step's before; a further backward through them may follow
-        self._loss: Loss | None = None  # what backward was called on, until a gradient says that it is this model's
+        # what backward was called on, until a gradient shows that it is this model's: rows in the journal, states on the tape
+        self._loss: tuple[list[tuple[str, int]], list[State]] | None = None
         self._freed: deque[object] = deque(maxlen=1)  # not empty: an output's graph is gone since the calls were last looked through
         self.had_graph = False  # a call has returned something that backward can be called on
         self.judge.bad_from_start = self._parameters.bad_now()
-        outside.backward.enter()
+        optimizer_probe.listen(outside.backward)
 
+    @guarded(NonFiniteError)
     def close(self, error: BaseException | None) -> None:
         """Judge what is left.
 
         Args:
-            error: with which the script is ending; None where it goes on.
+            error: the exception that is ending the script; None if the script continues.
         """
         self.evidence.outside.pause()
         if error is not None and not isinstance(error, NonFiniteError):
-            self._guard(self.judge.died, error)
+            self.judge.died(error)
         elif error is None and self.pending:
-            self._guard(self._steps.end, True)
+            self._steps.end(True)
 
     def detach(self) -> None:
-        """Take all away, judge nothing. Safe to call twice."""
+        """Remove everything without judging. Safe to call twice."""
         if not self.closed:
             self.closed = True
             self.judge.close()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
             self._steps.remove(self)
-            outside.backward.leave()
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()
             if not living:
+                optimizer_probe.unlisten(outside.backward)
                 self.evidence.outside.reset()
 
     @property
@@ -116,18 +119,19 @@ class Detection:
         """Whether the step at work has calls of the model."""
         return bool(self.evidence.calls) and not self._stale
 
+    @guarded(NonFiniteError)
     def settle(self) -> None:
-        """Judge what of the step at work can have no backward any more; the model may be gone otherwise."""
+        """Judge the calls of the current step whose backward can no longer come; later, the model may be gone."""
         if self.evidence.calls and not self._steps.had_backward and self.evidence.journal.on_host:
-            self._guard(self._drop_gone)
+            self._drop_gone()
         if not self.pending:
             self._steps.rest()
 
     def part(self) -> None:
-        """This watch has failed: the other ranks hear of it when they ask next."""
+        """This watch has failed; the other ranks learn it at their next question."""
         self.judge.part(self._parameters.ids)
 
-    # ---- what the module probe tells
+    # ---- called by the module probe
 
     def enter(self, module: nn.Module, entry: Entry, batch: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
@@ -140,12 +144,11 @@ class Detection:
         elif evidence.calls:
             self._between_calls()
         evidence.outside = outside.current()
-        evidence.outside.call_begins(id(evidence), self._failed)
+        evidence.outside.call_begins(id(evidence), self.failed)
         if self._probe.refresh():
-            self._modules = tuple(self._probe.names)
             self._parameters.find()
         evidence.journal.call = batch
-        evidence.calls.append(Call.capture(module, entry.name, batch, args, kwargs, evidence.buffers, self._modules))
+        evidence.calls.append(Call.capture(module, entry.name, batch, args, kwargs, evidence.buffers))
         self._judged = False
 
     def leave(self, entry: Entry, output: Any, error: BaseException | None) -> None:
@@ -187,21 +190,22 @@ class Detection:
             self._own_loss()
         self.evidence.journal.add_gradient(entry, slot, gradient, shape)
 
+    @guarded(NonFiniteError)
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor | None) -> None:
         call = call_ref()
-        if call is None or self.closed or self._probe.paused:
+        if call is None or self._probe.paused:
             return
         call.awaits_backward = False
         if gradient is None:  # of an output of a compiled graph that nothing was computed from
             return
         if self._loss is not None:
-            self._guard(self._own_loss)
+            self._own_loss()
         if not self._probe.deep:
-            self._guard(self.evidence.journal.add_gradient, entry, entry.gradient_slot(slot), gradient)
-        self._guard(call.keep, slot, gradient, REPLAY_BYTES)
+            self.evidence.journal.add_gradient(entry, entry.gradient_slot(slot), gradient)
+        call.keep(slot, gradient, REPLAY_BYTES)
 
     def _between_calls(self) -> None:
-        """A call begins in the same step: the one before was a micro-batch, or nobody called backward on it."""
+        """A further call begins in the same step. The previous one was a micro-batch, or its output is not used for a backward."""
         evidence = self.evidence
         last = evidence.calls[-1]
         if not last.had_backward:
@@ -213,7 +217,7 @@ class Detection:
                 del evidence.calls[0]
 
     def _drop_gone(self) -> None:
-        """Judge and drop calls that nobody can call backward on any more."""
+        """Judge and drop calls whose graph is gone, so that no backward can follow."""
         if not self._freed and self.evidence.calls[-1].graph:  # an agent makes hundreds of calls before its backward
             return
         self._freed.clear()
@@ -224,62 +228,54 @@ class Detection:
             self._drop(call)
 
     def _drop(self, call: Call) -> None:
-        """A call that is judged, and after which no backward can come; earlier ones of the step may still wait for theirs."""
+        """Drop a judged call without a backward; earlier calls of the step may still get theirs."""
         evidence = self.evidence
         evidence.calls.remove(call)
         if not evidence.calls and not self._steps.had_backward:
             evidence.forget(leaves_tape=True)
 
-    # ---- what the step tells
+    # ---- called by the step
 
+    @guarded(NonFiniteError)
     def begin(self) -> None:
         if not self._called:
-            self._guard(self._watch_all)
+            key = id(self.evidence)
+            self.evidence.outside = outside.current()
+            self.evidence.outside.call_begins(key, self.failed)
+            self.evidence.outside.call_ends(key, (), watch=True)
 
+    @guarded(NonFiniteError)
     def before_backward(self, roots: Sequence[Tensor]) -> None:
+        """Look at the loss. If several models are watched, the first gradient that arrives shows whose loss it is.
+
+        *Cost:* one pass over the roots.
+        """
         calls = self.evidence.calls
-        if not in_backward() and all(call.thread == get_ident() for call in calls):
-            self._guard(self._see_loss, roots)
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        self._guard(self._before_step, optimizer)
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        if not in_backward():
-            self._guard(self._after_step, optimizer)
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        self._guard(self._skipped_step, optimizer)
-
-    def round(self) -> None:
-        self._guard(self._forget_rows)
-
-    def end(self, closing: bool) -> None:
-        """The step is over: judge it, where no optimizer's step had it judged."""
-        self._guard(self._end, closing)
-
-    def _watch_all(self) -> None:
-        key = id(self.evidence)
-        self.evidence.outside = outside.current()
-        self.evidence.outside.call_begins(key, self._failed)
-        self.evidence.outside.call_ends(key, (), watch=True)
-
-    def _see_loss(self, roots: Sequence[Tensor]) -> None:
-        """Among several models it is known by the first gradient whose loss it is."""
-        if self._called and not self.evidence.calls and not self.evidence.journal.events:
+        if in_backward() or any(call.thread != get_ident() for call in calls):
             return
-        self._loss = Loss.look_at(roots, self.evidence)
-        if len(living) == 1 or not self.evidence.calls:
-            self._own_loss()
+        if calls or self.evidence.journal.events or not self._called:
+            slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
+            ledger, tape = self.evidence.journal.ledger, self.evidence.outside
+            handles = [ledger.observe(root) for root in roots]
+            is_finite = tape.is_behind and ledger.on_host and not set(handles) & {UNOBSERVED, *ledger.bad()}
+            self._loss = list(zip(slots, handles, strict=True)), [] if is_finite else tape.states(roots)
+            if len(living) == 1 or not calls:
+                self._own_loss()
 
     def _own_loss(self) -> None:
-        """The backward at work is this model's."""
+        """The running backward belongs to this model."""
         loss, self._loss = self._loss, None
         self._judged = self._stale = False
         if loss is not None:
-            loss.charge(self.evidence)
+            evidence, (handles, roots) = self.evidence, loss
+            evidence.steps.had_backward = True
+            for call in evidence.calls:
+                call.had_backward = True
+            evidence.journal.add_handles(_LOSS, Phase.LOSS, evidence.journal.ledger, handles)
+            evidence.roots += roots
 
-    def _before_step(self, optimizer: Optimizer) -> None:
+    @guarded(NonFiniteError)
+    def before_step(self, optimizer: Optimizer) -> None:
         self.evidence.outside.pause()
         self._parameters.follow(optimizer)
         if in_backward():  # an optimizer that steps inside backward: its own gradients are judged, the step goes on
@@ -302,14 +298,18 @@ class Detection:
         for call in self.evidence.calls:
             call.gradients.clear()
 
-    def _after_step(self, optimizer: Optimizer) -> None:
+    @guarded(NonFiniteError)
+    def after_step(self, optimizer: Optimizer) -> None:
+        if in_backward():
+            return
         with self._ranks.owed():
             places = self._parameters.see_weights(ids_of(optimizer))
             if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
                 self.judge.after_step(optimizer, places)
 
-    def _skipped_step(self, optimizer: Optimizer) -> None:
-        """Ranks agree on what GradScaler leaves out: gradients are reduced before it looks at them."""
+    @guarded(NonFiniteError)
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """All ranks skip the same steps, because gradients are reduced before GradScaler looks at them."""
         self.evidence.outside.pause()
         if not self.events or self.events[-1][0] != self._steps.number:  # once, however many optimizers
             self.events.append((self._steps.number, "GradScaler left the step out: a gradient was not finite"))
@@ -319,7 +319,9 @@ class Detection:
             self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
         self.evidence.journal.ledger.look_again()
 
-    def _end(self, closing: bool) -> None:
+    @guarded(NonFiniteError)
+    def end(self, closing: bool) -> None:
+        """The step is over: judge it unless an optimizer's step already did."""
         self.evidence.outside.pause()
         trained = self._steps.had_backward
         try:
@@ -330,10 +332,11 @@ class Detection:
         finally:
             if self._parameters.are_gathered or not self._steps.optimizers.any:
                 self.evidence.journal.weights.recheck()
-            self._forget_rows()
+            self.round()
 
-    def _forget_rows(self) -> None:
-        """The step is over; its calls stay, for a further backward through them, until the next one begins."""
+    @guarded(NonFiniteError)
+    def round(self) -> None:
+        """The step is over; its calls are kept until the next one begins, for a further backward through them."""
         self.evidence.forget_rows()
         self._loss = None
         self._judged = False
@@ -341,14 +344,3 @@ class Detection:
 
     def _see_gradients(self, only: set[int] | None) -> list[int]:
         return self._parameters.see_gradients(only) if self._options.gradients else []
-
-    def _guard(self, call: Callable[..., object], *args: Any) -> None:
-        """Run a piece of the tool; what goes wrong in it never reaches the training script."""
-        if self.closed:
-            return
-        try:
-            call(*args)
-        except NonFiniteError:
-            raise
-        except Exception as error:
-            self._failed(error)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.evidence import BadLeaf, Evidence, kind_of
 from numscope.detect.weights import with_weights
 from numscope.distributed.agree import Ranks
 from numscope.probe import walk
 from numscope.probe.naming import class_name
-from numscope.records.finding import Culprit, Finding, Kind, Numbers, Reason
+from numscope.records.finding import Culprit, Finding, Reason
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay, replay_call
 from numscope.replay.capture import Call
-from numscope.replay.culprit import find_culprit
+from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.outside import MODEL_OUTPUT
-from numscope.replay.pending import pending_states
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
@@ -84,24 +83,7 @@ def received(culprit: Culprit | None) -> bool:
 
 def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], replay: Replay) -> Finding:
     index, slot = _first(evidence, bad, reached, replay.culprit)
-    journal = evidence.journal
-    numbers = journal.numbers(index, slot)
-    event = journal.events[index]
-    finding = Finding(
-        step=evidence.step,
-        batch=event.call,
-        phase=event.phase,
-        rank=evidence.rank,
-        site=journal.site(index, slot),
-        kind=kind_of(numbers),
-        contained=False,
-        culprit=replay.culprit,
-        replay=replay.status,
-        frames=journal.frames(index, evidence.frames),
-        model=evidence.model,
-        numbers=numbers,
-    )
-    return with_weights(finding, evidence)
+    return with_weights(evidence.finding(index, slot, replay.status, culprit=replay.culprit), evidence)
 
 
 def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
@@ -131,17 +113,9 @@ def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
     for index, slot in bad:
         site = evidence.journal.site(index, slot)
         if site not in found:
-            numbers = evidence.journal.numbers(index, slot)
-            event = evidence.journal.events[index]
-            found[site] = Finding(
-                evidence.step, event.call, event.phase, evidence.rank, site, kind_of(numbers), True, None,
-                "not replayed: it never reached the loss, a gradient or a weight", model=evidence.model, numbers=numbers,
-            )  # fmt: skip
+            why = "not replayed: it never reached the loss, a gradient or a weight"
+            found[site] = evidence.finding(index, slot, why, contained=True, frames=())
     return list(found.values())
-
-
-def kind_of(numbers: Numbers | None) -> Kind:
-    return Kind.INF if numbers is not None and not numbers.num_nan else Kind.NAN
 
 
 def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:

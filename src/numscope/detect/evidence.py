@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -13,6 +14,7 @@ from numscope.distributed import agree
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.step import Step
+from numscope.records.finding import Finding, Kind, Numbers
 from numscope.replay import outside
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.outside import Outside
@@ -50,6 +52,25 @@ class Evidence:
         buffers = BufferCopies(probe.names)
         return cls(class_name(probe.root), probe.names, Journal(), buffers, frames, agree.rank(), steps, outside.current())
 
+    def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
+        """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
+        event, numbers = self.journal.events[index], self.journal.numbers(index, slot)
+        found = Finding(
+            step=self.step,
+            batch=event.call,
+            phase=event.phase,
+            rank=self.rank,
+            site=self.journal.site(index, slot),
+            kind=kind_of(numbers),
+            contained=False,
+            culprit=None,
+            replay=replay,
+            frames=self.journal.frames(index, self.frames),
+            model=self.model,
+            numbers=numbers,
+        )
+        return replace(found, **more)
+
     @property
     def step(self) -> int:
         """Number of the step at work."""
@@ -85,3 +106,7 @@ class Evidence:
         if leaves_tape:
             self.outside.release(id(self))
         self.forget_rows()
+
+
+def kind_of(numbers: Numbers | None) -> Kind:
+    return Kind.INF if numbers is not None and not numbers.num_nan else Kind.NAN

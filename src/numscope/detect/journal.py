@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,20 +21,18 @@ from numscope.summary.weights import Weights
 _clock = itertools.count()
 
 
+@dataclass(slots=True, eq=False)
 class Event:
     """One module call, or one gradient, or one optimizer's step.
 
     ``items`` holds, for each leaf, its slot and what there is of it: ``(book, handle)``, or a note in words.
     """
 
-    __slots__ = ("call", "entry", "items", "order", "phase")
-
-    def __init__(self, entry: Entry, phase: Phase, call: int, items: list[tuple[str, Ledger | None, int | str]]) -> None:
-        self.entry = entry
-        self.phase = phase
-        self.call = call
-        self.items = items
-        self.order = next(_clock)
+    entry: Entry
+    phase: Phase
+    call: int
+    items: list[tuple[str, Ledger | None, int | str]]
+    order: int = field(default_factory=_clock.__next__)
 
 
 class Journal:

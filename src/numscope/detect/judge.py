@@ -1,16 +1,16 @@
-"""The judge reads a step's journal and says what is wrong: alone, among several models, and with all ranks."""
+"""The judge reads a step's journal and decides what is wrong, for one model, several models, or all ranks together."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, kind_of, pending, received
+from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, pending, received
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
@@ -19,7 +19,7 @@ from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import NonFiniteError
-from numscope.records.finding import Finding, Kind, Numbers, parse_finding, plain
+from numscope.records.finding import Finding, Kind, parse_finding, plain
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, Replay, needs_accumulation
 from numscope.replay.update import replay_optimizer
@@ -29,7 +29,7 @@ living: Living[Judge] = Living()  # one step may involve several models
 
 
 class _Farewell(optimizer_probe.StepListener):
-    """Waits for the next step of an optimizer of the model, to answer the other ranks' question once more."""
+    """Answers the other ranks' question once more, at the next step of one of the model's optimizers."""
 
     def __init__(self, ranks: Ranks, parameters: set[int]) -> None:
         self._ranks = ranks
@@ -49,45 +49,13 @@ class _Farewell(optimizer_probe.StepListener):
 _waiting: list[_Farewell] = []
 
 
-class _Streak:
-    """Counts a condition's steps in a row; ``hit`` is true once, when the limit is reached."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.length = 0
-
-    def hit(self, condition: bool) -> bool:
-        self.length = self.length + 1 if condition else 0
-        return self.length == self.limit
-
-
-class _Skips:
-    """The steps of one optimizer that GradScaler left out."""
-
-    def __init__(self, limit: int) -> None:
-        self.in_a_row = 0
-        self._limit = limit
-        self._has_stepped = False
-
-    def stepped(self) -> None:
-        """A step was not left out."""
-        self.in_a_row, self._has_stepped = 0, True
-
-    def are_too_many(self, forward_is_bad: bool) -> bool:
-        """One more. Those while the scale only falls from its start, to a scale of at least 1, are how a scaler finds its scale."""
-        scale = optimizer_probe.scale()
-        if self._has_stepped or forward_is_bad or scale is None or scale < 1:
-            self.in_a_row += 1
-        return self.in_a_row == self._limit
-
-
 class Judge:
     """Findings of one watched model.
 
     Args:
         evidence: the step at work; the scope fills it.
         probe: paused while a step is done again.
-        ranks: those that train the model together.
+        ranks: the ranks that train the model together.
     """
 
     def __init__(self, evidence: Evidence, probe: ModuleProbe, options: WatchOptions, delivery: Delivery, ranks: Ranks) -> None:
@@ -100,23 +68,24 @@ class Judge:
         self._options = options
         self._delivery = delivery
         self._ranks = ranks
-        self._skips: WeakKeyDictionary[Optimizer, _Skips] = WeakKeyDictionary()
-        self._dead = _Streak(options.dead_steps)
+        self._num_skipped: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()  # steps in a row that GradScaler skipped
+        self._have_stepped: WeakSet[Optimizer] = WeakSet()
+        self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites: set[Site] = set()
         self._left_out_sites: set[Site] = set()
         living.add(self)
 
     def close(self) -> None:
-        """Other models' steps no longer involve this one."""
+        """Remove this model from the judgment of other models' steps."""
         living.discard(self)
 
     def part(self, parameters: set[int]) -> None:
-        """This watch has failed; the other ranks hear of it when they ask next, at the optimizer's step."""
+        """This watch has failed; the other ranks learn it at their next question, at the optimizer's step."""
         if self._ranks.together:
             _waiting.append(_Farewell(self._ranks, parameters))
             optimizer_probe.listen(_waiting[-1])
 
-    # ---- occasions
+    # ---- when a step is judged
 
     def before_step(self, gradients: Sequence[int], scaled: Sequence[int] | None = None) -> None:
         """An optimizer is about to step: all ranks are here.
@@ -135,34 +104,40 @@ class Judge:
         self._look_for_dead(gradients if not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
-        """GradScaler left an optimizer's step out; several in a row are a finding."""
-        skips = self._skips.setdefault(optimizer, _Skips(self._options.max_scaler_skips))
+        """GradScaler left an optimizer's step out; several in a row are a finding.
+
+        Before the first step that it does not skip, a scaler searches for its scale: skips down to a scale of 1 do not count then.
+        """
         bad, reached = self._read()
         events = self._evidence.journal.events
         forward_is_bad = any(events[index].phase is Phase.FORWARD for index, _ in reached)
-        too_many = skips.are_too_many(forward_is_bad)
+        scale, skips = optimizer_probe.scale(), self._num_skipped.get(optimizer, 0)
+        if optimizer in self._have_stepped or forward_is_bad or scale is None or scale < 1:
+            skips = self._num_skipped[optimizer] = skips + 1
+        too_many = skips == self._options.max_scaler_skips
         (somebody,) = self._ranks.any(bool(reached) and not self.victim and too_many)
         if somebody:
             self.victim = True
-            note = f"GradScaler left out {skips.in_a_row} steps in a row"
+            note = f"GradScaler left out {skips} steps in a row"
             self._alarm(self._find(bad, reached if too_many else (), False, note))
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
-        self._skips.setdefault(optimizer, _Skips(self._options.max_scaler_skips)).stepped()
+        self._num_skipped[optimizer] = 0
+        self._have_stepped.add(optimizer)
 
     def end_of_step(self, gradients: Sequence[int], *, alone: bool) -> None:
-        """A step is over that no optimizer of torch ended; ``alone``: the other ranks may be elsewhere."""
+        """A step has ended without a torch optimizer; ``alone``: the other ranks may be elsewhere."""
         self._decide(*self._read(), alone=alone)
         self._look_for_dead(gradients)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
-        """A call without gradients has returned, or will see no backward; or an optimizer steps inside backward."""
+        """Judge without the other ranks: after a call that gets no backward, or when an optimizer steps inside backward."""
         with self._evidence.outside.asleep():
             self._decide(*self._read(), alone=True)
 
     def died(self, error: BaseException) -> None:
-        """The script is ending by an exception: what is bad and not yet judged may be why. Nothing is raised."""
+        """An exception is ending the script; bad values that are not yet judged may be the cause. Nothing is raised."""
         bad, reached = self._read()
         if self.victim:
             return
@@ -190,7 +165,7 @@ class Judge:
             return pending(self._evidence, bad)
 
     def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
-        """What is bad although GradScaler found the optimizer's gradients finite, and for no other optimizer's sake."""
+        """What is bad although GradScaler found this optimizer's gradients finite, unless another optimizer's gradients explain it."""
         journal = self._evidence.journal
         events = [journal.events[index] for index, _ in reached]
         handles = {
@@ -236,27 +211,13 @@ class Judge:
     def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay | None) -> Finding:
         journal = self._evidence.journal
         journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, journal.weights.ledger, news)
-        index, slot = len(journal.events) - 1, news[0][0]
-        numbers = journal.numbers(index, slot)
-        return Finding(
-            step=self._evidence.step,
-            batch=journal.call,
-            phase=Phase.OPTIMIZER,
-            rank=self._evidence.rank,
-            site=journal.site(index, slot),
-            kind=kind_of(numbers),
-            contained=False,
-            culprit=None if replay is None else replay.culprit,
-            replay=COMMUNICATES if replay is None else replay.status,
-            frames=journal.frames(index, self._options.frames),
-            model=self._evidence.model,
-            numbers=numbers,
-        )
+        replay = replay or Replay(None, COMMUNICATES)
+        return self._evidence.finding(len(journal.events) - 1, news[0][0], replay.status, culprit=replay.culprit)
 
-    # ---- whose was first
+    # ---- which finding was first
 
     def _read(self) -> tuple[list[BadLeaf], list[BadLeaf]]:
-        """What is bad, and what of it has escaped."""
+        """The bad values, and those of them that have escaped."""
         journal = self._evidence.journal
         journal.read()
         bad = journal.bad() if journal.any_bad() else []
@@ -278,7 +239,7 @@ class Judge:
             return diagnose(self._evidence, bad, reached)
 
     def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
-        """What somebody's alarm was about; ``reached`` is empty where it was another rank's."""
+        """The finding behind an alarm; ``reached`` is empty if another rank raised it."""
         mine: Finding | None = None
         fault: Exception | None = None
         try:
@@ -337,7 +298,7 @@ class Judge:
             for probe, paused in zip(probes, was, strict=True):
                 probe.paused = paused
 
-    # ---- what is said
+    # ---- reports
 
     def _alarm(self, finding: Finding | None) -> None:
         if finding is None:  # the rank that had raised the alarm could not say why
@@ -371,36 +332,18 @@ class Judge:
             return False
         return bool(evidence.outside.ledger.bad())
 
-    def _look_for_dead(self, gradients: Sequence[int]) -> None:
-        if self._dead.hit(bool(gradients) and self._all_zero(gradients)):
-            self._alarm_dead(gradients)
-
-    def _all_zero(self, handles: Sequence[int]) -> bool:
-        ledger = self._evidence.journal.ledger
-        return all(s.num_zero == s.numel for s in (ledger.summary(h) for h in handles if h >= 0))
-
-    def _alarm_dead(self, handles: Sequence[int]) -> None:
-        """Not an error: a frozen or finished model looks the same."""
+    def _look_for_dead(self, handles: Sequence[int]) -> None:
+        """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same."""
         journal = self._evidence.journal
+        summaries = (journal.ledger.summary(h) for h in handles if h >= 0)
+        self._num_dead = self._num_dead + 1 if handles and all(s.num_zero == s.numel for s in summaries) else 0
+        if self._num_dead != self._options.dead_steps:
+            return
         index = next(
             (i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0
         )
         slot = journal.events[index].items[0][0]
-        numbers: Numbers | None = journal.numbers(index, slot)
-        finding = Finding(
-            step=self._evidence.step,
-            batch=journal.call,
-            phase=Phase.BACKWARD,
-            rank=self._evidence.rank,
-            site=journal.site(index, slot),
-            kind=Kind.DEAD_GRADIENTS,
-            contained=False,
-            culprit=None,
-            replay="not replayed: nothing is non-finite",
-            frames=journal.frames(index, self._options.frames),
-            model=self._evidence.model,
-            numbers=numbers,
-            note=f"every gradient was exactly zero in {self._dead.length} steps in a row",
-        )
+        note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
+        finding = self._evidence.finding(index, slot, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)
         self._delivery.finding(finding)

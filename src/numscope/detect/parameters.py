@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Mapping
+from typing import cast
 
 from torch import nn
 from torch.nn import Parameter
@@ -12,7 +13,7 @@ from torch.optim import Optimizer
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
 from numscope.probe.module import ModuleProbe
-from numscope.probe.naming import is_sharded
+from numscope.probe.naming import is_sharded, named_state
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.records.site import Phase
 
@@ -81,11 +82,4 @@ class Parameters:
 
 def parameters_of(names: Mapping[nn.Module, str]) -> list[tuple[str, str, nn.Parameter]]:
     """Each parameter once: (module name, slot, parameter)."""
-    seen: set[int] = set()
-    found: list[tuple[str, str, nn.Parameter]] = []
-    for module, name in names.items():
-        for slot, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) not in seen:
-                seen.add(id(parameter))
-                found.append((name, slot, parameter))
-    return found
+    return cast(list[tuple[str, str, nn.Parameter]], named_state(names, buffers=False))

@@ -133,7 +133,7 @@ class Places:
     def _of_placements(self, mesh: Any, placements: Any, kind: Kind, layer: str | None) -> Groups:
         if mesh.get_coordinate() is None:
             return ()
-        groups_of_axes = zip(self._axes(mesh, all_sizes=True), placements, strict=True)
+        groups_of_axes = zip(self._axes(mesh), placements, strict=True)
         axes = [(group, placement) for group, placement in groups_of_axes if group is not None]
         spans = [set(members(group)) for group, _ in axes]
         outer = self.default(kind, layer) if kind == "data" else self._ddp_groups
@@ -159,7 +159,7 @@ class Places:
         strange = next((p for p in tensor.placements if p.is_partial() and type(p).__name__ != "Partial"), None)
         if strange is not None:  # a masked one would lose the mask that its own reduction needs
             raise Refused(f"its elements are {type(strange).__name__} over ranks, which only the operation that made them can reduce")
-        groups = self._axes(tensor.device_mesh, all_sizes=True)
+        groups = self._axes(tensor.device_mesh)
         for group, placement in zip(groups, tensor.placements, strict=True):
             if placement.is_partial() and group is not None and not self._meet(group):
                 raise Refused(f"its elements are {placement} over ranks {list(members(group))}, not all of which observe it")
@@ -192,10 +192,9 @@ class Places:
         self._known = list(dict.fromkeys(found))
         return self._known
 
-    def _axes(self, mesh: Any, *, all_sizes: bool = False) -> list[Any]:
-        """A group for each axis of a mesh that has several ranks; for axes of one rank None, if these are wanted too."""
-        groups = map(self._canonical, mesh.get_all_groups())
-        return [g for g in groups if all_sizes or g is not None]
+    def _axes(self, mesh: Any) -> list[Any]:
+        """A group for each axis of a mesh; None for an axis of one rank."""
+        return [self._canonical(group) for group in mesh.get_all_groups()]
 
     def _canonical(self, group: Any) -> Any:
         """Of all groups with the same members the one met first; None of one without others."""

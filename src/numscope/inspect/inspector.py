@@ -1,12 +1,11 @@
-"""The inspector: collects the statistics that a plan asks for, of one model, on scheduled steps; between them the model runs bare."""
+"""The inspector collects one model's planned statistics on scheduled steps; in other steps the model has no hooks."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import traceback
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -22,13 +21,14 @@ from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
-from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.tally import Joined, Tally
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
+from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.step import Step
 from numscope.records.observation import Observation
@@ -43,10 +43,10 @@ class Inspector:
 
     Args:
         probe: of the watched module.
-        wrapper: what the user gave, perhaps a DDP around it.
-        recorder: the plan, and where observations go; or the options to make one with, which is closed with the inspector.
-        steps: the model's.
-        journal: detection's, on the same model: a tensor that both want is read once.
+        wrapper: what the user passed, perhaps a DDP around the module.
+        recorder: has the plan and takes the observations; or the options for a new one, which is closed with the inspector.
+        steps: the model's steps.
+        journal: of detection on the same model; a tensor that both need is read once.
         strict: a section that selects no layer is an error.
 
     Raises: UsageError.
@@ -92,7 +92,7 @@ class Inspector:
         self.begin()
 
     def _resolve(self, strict: bool, again: bool = False) -> None:
-        """Find the plan's layers in the model; ``again`` where it has other modules than before."""
+        """Find the plan's layers in the model; ``again``: its modules have changed."""
         if again:
             self._board.close()
         self._structure = Structure(self._model)
@@ -111,12 +111,12 @@ class Inspector:
         ledger = None if self._journal is None else self._journal.ledger
         self._tally = Tally([site.layout for site in sites], self._cast_on_paper, ledger)
         if ledger is not None:
-            ledger.before_reset = partial(self._guard, self._tally.merge)
+            ledger.before_reset = self._merge_rows
         self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
         self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
 
     def _resolve_again(self) -> None:
-        """Modules have come or gone, as adapters do: layers' names and sites are other ones from this step on."""
+        """Modules were added or removed, adapters for example: layers and sites change from this step on."""
         self._probe.disarm()
         self._resolve(strict=False, again=True)
         for line in self.resolved.unmatched:
@@ -129,7 +129,7 @@ class Inspector:
 
     @property
     def alerts(self) -> list[str]:
-        """What rules have said, in order."""
+        """Sentences of rules, in order."""
         return self.recorder.alerts
 
     def collects(self, layer: str, tensor: str) -> bool:
@@ -143,42 +143,19 @@ class Inspector:
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
         if not self.closed:
-            self._guard(self._finish_begun)
+            self._finish_begun()
             self.detach()
         self._put_back()
         if self._own_recorder is not None:
             self._own_recorder.close()
 
-    # ---- what the step tells
+    # ---- called by the step
 
+    @guarded()
     def begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
-        if not self._leaving:
-            self._guard(self._begin)
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None:
-        self._guard(self._see_backward, roots)
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        if self._active.sites and not self._leaving:
-            self._guard(self._see_before_step, optimizer)
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        self._guard(self._after_step, optimizer)
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        """GradScaler left it out: its gradients are those that made it do so, its weights do not move."""
-        self.before_step(optimizer)
-        self._dynamics.clear()
-
-    def round(self) -> None: ...
-
-    def end(self, closing: bool) -> None:
-        self._guard(self._finish, closing)
-
-    # ---- the course of a step
-
-    def _begin(self) -> None:
+        if self._leaving:
+            return
         active = self._inspection.active(self._steps.number)
         if (active.sites and self._structure.has_changed()) or self._board.is_stale:
             self._resolve_again()
@@ -195,11 +172,22 @@ class Inspector:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()}, self)
 
-    def _see_before_step(self, optimizer: Optimizer) -> None:
-        self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
-        self._copy_weights(optimizer)
+    @guarded()
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        """Whether it is this model's matters where no optimizer ends steps, or nothing of the model but weights is looked at."""
+        if self._tally.anything or (not self._steps.optimizers.any and trains(roots, self._model)):
+            self._steps.had_backward = True
+            if not self._steps.optimizers.any:  # nobody will say when the weights are about to change
+                self._see_weights(None, self._weights)
 
-    def _after_step(self, optimizer: Optimizer) -> None:
+    @guarded()
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self._active.sites and not self._leaving:
+            self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
+            self._copy_weights(optimizer)
+
+    @guarded()
+    def after_step(self, optimizer: Optimizer) -> None:
         if self._journal is not None:  # it reads the weights now, and the next step's are these
             wanted = any(site.kind == "weight" for site in self._inspection.active(self._steps.number + 1).read)
             self._journal.weights.ledger.groups = Groups.ALL if wanted else Groups.HEALTH
@@ -209,20 +197,27 @@ class Inspector:
             if first is not None:
                 self._tally.merge_cells(site, first, cells)
 
-    def _see_backward(self, roots: Sequence[Tensor]) -> None:
-        """Whether it is this model's matters where no optimizer ends steps, or nothing of the model but weights is looked at."""
-        if self._tally.anything or (not self._steps.optimizers.any and trains(roots, self._model)):
-            self._steps.had_backward = True
-            if not self._steps.optimizers.any:  # nobody will say when the weights are about to change
-                self._see_weights(None, self._weights)
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """GradScaler skips this step: its gradients are read, its weights do not change."""
+        self.before_step(optimizer)
+        self._dynamics.clear()
 
+    def round(self) -> None: ...
+
+    @guarded()
     def _finish_begun(self) -> None:
         """At close: write the step at work, if anything of it was seen."""
         if self._tally.anything or self._board.anything or self._steps.has_stepped or self._steps.had_backward:
-            self._finish(True)
+            self.end(True)
 
-    def _finish(self, closing: bool) -> None:
-        """The step is over: read it, merge it over ranks, hand it on."""
+    @guarded()
+    def _merge_rows(self) -> None:
+        """Merge what detection's ledger is about to forget."""
+        self._tally.merge()
+
+    @guarded()
+    def end(self, closing: bool) -> None:
+        """The step is over: read its numbers, merge them over ranks, and pass them to the recorder."""
         if self._leaving:
             self._say_goodbye()
             return
@@ -255,12 +250,12 @@ class Inspector:
         alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in wanted_now]
         collects = self._inspection.collects_at
         if closing or not spread():  # at close others may be elsewhere
-            wanted = [(s, o, 1, True) for s, o in alone if s.index in self._given or collects(s, step, reduced=None)]
+            wanted = [(s, Joined(o)) for s, o in alone if s.index in self._given or collects(s, step, reduced=None)]
             observations = self._observations(wanted, reduced=None)
         else:
             mergeable = [(s, o) for s, o in alone if collects(s, step, reduced=True)]
             shared = {s.index for s, _ in mergeable}
-            own = [(s, o, 1, True) for s, o in alone if collects(s, step, reduced=False) or s.index in self._given.keys() - shared]
+            own = [(s, Joined(o)) for s, o in alone if collects(s, step, reduced=False) or s.index in self._given.keys() - shared]
             observations = self._observations(own, reduced=False, without=shared)
             if self._reduces(step):
                 merged = self._joint.merge(mergeable, step)
@@ -270,20 +265,20 @@ class Inspector:
         self.recorder.write(observations)
 
     def _observations(
-        self, parts: Sequence[tuple[Site, Seen, int, bool]], *, reduced: bool | None, without: Collection[int] = ()
+        self, parts: Sequence[tuple[Site, Joined]], *, reduced: bool | None, without: Collection[int] = ()
     ) -> list[Observation]:
         """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
         made = []
-        for site, seen, ranks, mine in parts:
+        for site, part in parts:
             given = {} if site.index in without else self._given.get(site.index, {})
             observe = self._inspection.observation
-            made.append((site, observe(site, self._steps.number, seen, self._prefix, self.recorder.rank, ranks, mine, given, reduced)))
+            made.append((site, observe(site, self._steps.number, part, self.recorder.rank, reduced, self._prefix, given)))
         return [*(o for _, o in made), *self._inspection.merged(self._steps.number, made, reduced=reduced)]
 
     # ---- tensors
 
     def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
-        """What the probe shows; a distributed tensor counts its own part."""
+        """The probe shows a tensor; of a distributed one, this rank's part counts."""
         if not in_backward():
             self._steps.forward_begins()
             if site not in self._read:
@@ -349,7 +344,7 @@ class Inspector:
                     self._given.setdefault(site.index, {}).setdefault(label, []).append(value)
 
     def _copy_weights(self, optimizer: Optimizer) -> None:
-        """Those whose update some statistic is about."""
+        """Copy the weights of which a statistic describes the update."""
         mine = ids_of(optimizer)
         moving = [
             (site.index, parameter)
@@ -365,15 +360,6 @@ class Inspector:
             dynamics.before(optimizer)
 
     # ---- small things
-
-    def _guard(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        """Run a piece of the tool; what goes wrong in it never reaches the training script."""
-        if self.closed:
-            return
-        try:
-            call(*args, **kwargs)
-        except Exception as error:
-            self.failed(error)
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now.
@@ -396,7 +382,7 @@ class Inspector:
             self.detach()
 
     def _say_goodbye(self, closing: bool = False) -> None:
-        """At the end of a step, after a failure: tell those who wait for this rank."""
+        """After a failure, at the end of a step: tell the ranks that wait for this one."""
         if closing or not self._leaving:
             return
         if self._reduces(self._steps.number) and not self._met:
@@ -405,7 +391,7 @@ class Inspector:
         self._met = False
 
     def _reduces(self, step: int) -> bool:
-        """Whether ranks meet at a step: all must say the same."""
+        """Whether ranks exchange numbers at a step; all ranks must give the same answer."""
         if self._joint.spans_models:
             collects, switches = self.recorder.plan.collects, self.recorder.plan.switches
         else:
@@ -423,7 +409,7 @@ class Inspector:
             self._put_back()
 
     def _let_go(self) -> None:
-        """Read no more tensors; detection's rows are as without statistics."""
+        """Stop reading tensors; detection reads what it needs without statistics."""
         self._probe.disarm()
         self._tally.reset()
         if self._journal is not None:
@@ -431,7 +417,7 @@ class Inspector:
             self.go_alone(Groups.HEALTH)
 
     def go_alone(self, groups: Groups = Groups.ALL) -> None:
-        """Detection is off, and writes and forgets its rows no more."""
+        """Detection has ended and no longer resets the shared rows."""
         if self._journal is not None:
             self._journal.ledger.before_reset = None
             self._journal.ledger.want(groups)

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from numscope.distributed import agree
-from numscope.inspect.tally import Seen
+from numscope.inspect.tally import Joined, Seen
 from numscope.summary.extras import Layout
 from numscope.summary.state import merge_rows
 
 Key = TypeVar("Key", bound=tuple[str, ...])
 
 
-class Joined(NamedTuple):
-    """Numbers over ranks.
-
-    Args:
-        ranks: how many showed a part.
-        mine: whether this rank is the one that writes them: the lowest of those.
-    """
-
-    seen: Seen
-    ranks: int = 1
-    mine: bool = True
-
-
-def joined(parts: Mapping[Key, tuple[Seen, Layout | None]], group: Any) -> dict[Key, Joined]:
+def joined(parts: Mapping[Key, tuple[Seen, Layout]], group: Any) -> dict[Key, Joined]:
     """This rank's sites, merged with the same sites of the group's other ranks. All of them must call it.
 
     *Cost:* one exchange of JSON: some 400 bytes a site and rank.
@@ -43,6 +30,6 @@ def joined(parts: Mapping[Key, tuple[Seen, Layout | None]], group: Any) -> dict[
         (first, row, cells), *others = by_site[key]
         for _, other_row, other_cells in others:
             row = merge_rows(row, other_row)
-            cells = layout.merge(cells, other_cells) if layout is not None else cells
+            cells = layout.merge(cells, other_cells)
         found[key] = Joined(replace(seen, row=row, cells=cells), 1 + len(others), first == me)
     return found

@@ -1,4 +1,4 @@
-"""The sites of one model over the ranks that train it: each tensor's part on this rank, each site's numbers of all."""
+"""One model's sites over the ranks that train it: finds this rank's part of a tensor, and merges sites' numbers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ from numscope.distributed.place import Kind
 from numscope.distributed.reduce import Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Site
-from numscope.inspect.tally import Seen
+from numscope.inspect.tally import Joined, Seen
 from numscope.probe.layer_names import layers_of
 from numscope.records.layer import Layer
 
 _KINDS: dict[str, Kind] = {"weight": "parameter", "wgrad": "gradient"}  # what replicas hold alike; all else is data
 
-Merged = tuple[Site, Seen, int, bool]  # the site, its numbers, of how many ranks, whether this rank writes it
-
 
 class Joint:
-    """Sees through distributed tensors, merges sites over ranks. Alone in a process, it hands on what it gets.
+    """Finds the local parts of distributed tensors, and merges sites over ranks. With one rank, it returns its input.
 
     Args:
         model: the watched module.
         wrapper: what the user gave, perhaps a DDP around it.
-        recorder: whose plan all ranks must have; told of what can't be merged.
-        prefix: before layers' names, in messages.
+        recorder: has the plan, which must be the same on all ranks, and logs what can't be merged.
+        prefix: of layers' names in messages.
 
     *Cost:* one packed exchange a process group and call of ``merge``.
     """
@@ -47,7 +45,7 @@ class Joint:
         self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
 
     def part(self, site: Site, tensor: Tensor) -> Tensor | None:
-        """What of a tensor counts on this rank; None, said once, where that can't be told."""
+        """This rank's part of a tensor; None, logged once, if it can't be determined."""
         kind = type(tensor)
         if kind is Tensor or kind is Parameter or (reducer := self._find()) is None:
             return tensor
@@ -59,21 +57,19 @@ class Joint:
             return None
         return local
 
-    def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[Merged]:
+    def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[tuple[Site, Joined]]:
         """Each site over the ranks that share it. All ranks must call this at the same steps, with whatever they have."""
         reducer = self._find()
         if reducer is None:
-            return [(site, seen, 1, True) for site, seen in parts]
-        items = [
-            Item(s.key, self._groups_of(s, reducer), o.row, o.cells, s.layout.is_max if s.layout is not None else ()) for s, o in parts
-        ]
+            return [(site, Joined(seen)) for site, seen in parts]
+        items = [Item(s.key, self._groups_of(s, reducer), o.row, o.cells, s.layout.is_max) for s, o in parts]
         return [
-            (site, replace(seen, row=found.row, cells=found.cells), found.ranks, found.writes)
+            (site, Joined(replace(seen, row=found.row, cells=found.cells), found.ranks, found.writes))
             for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
         ]
 
     def forget_sites(self) -> None:
-        """The model's sites are other ones from now on."""
+        """The model's sites have changed."""
         self._groups.clear()
         self._modules = {layer: module for module, layer in layers_of(self._model).items()}
 
@@ -90,7 +86,7 @@ class Joint:
         return spread() and bool(self._recorder.groups or (self._reducer is not None and self._reducer.places.has_given))
 
     def leave(self) -> bool:
-        """This rank will observe no more. True: others may wait for it, the next ``merge`` tells them."""
+        """This rank stops observing. True: others may wait for it, and the next ``merge`` tells them."""
         reducer = self._find()
         if reducer is not None:
             reducer.leaving = True

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from numscope.config.plan import Collect, PluginFeature, StatRequest
 from numscope.config.selection import group_of
-from numscope.inspect.tally import Seen
+from numscope.inspect.tally import Joined
 from numscope.plugins.guarded import Plugins
 from numscope.probe.entry import LayerSites
 from numscope.records.layer import Layer
@@ -18,6 +19,8 @@ from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, formula_of
 
 Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
+
+Given = Mapping[str, Sequence[float]]
 
 ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; weight and wgrad at the optimizer's step
 
@@ -44,7 +47,7 @@ class Site:
     parameter: str | None = None
     collects: list[Collect] = field(default_factory=list)
     customs: list[PluginFeature] = field(default_factory=list)
-    layout: Layout | None = None
+    layout: Layout = Layout()  # noqa: RUF009
     statistics: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -54,12 +57,7 @@ class Site:
 
     def offset(self, key: str) -> int | None:
         """The first cell of one of its extras."""
-        first = 0
-        for extra in self.layout.extras if self.layout is not None else ():
-            if extra.key == key:
-                return first
-            first += extra.width
-        return None
+        return self.layout.offsets.get(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +111,7 @@ class Inspection:
         self._own_labels = {a.label for collect, _ in collects for a in collect.stats if a.statistic in plugins.statistics}
         for site in self.sites:
             extras = [e for collect in site.collects for asked in collect.stats if (e := self._extra(asked)) is not None]
-            unique = list(dict.fromkeys(extras))
-            site.layout = Layout(unique) if unique else None
+            site.layout = Layout(extras)
             asked_for = {asked.statistic for collect in site.collects for asked in collect.stats}
             for name in sorted(asked_for & set(plugins.statistics)):
                 extra = plugins.statistics[name].extra
@@ -190,27 +187,19 @@ class Inspection:
     # ---- observations
 
     def observation(
-        self,
-        site: Site,
-        step: int,
-        seen: Seen,
-        prefix: str,
-        rank: int,
-        ranks: int,
-        mine: bool,
-        given: Mapping[str, Sequence[float]],
-        reduced: bool | None,
+        self, site: Site, step: int, part: Joined, rank: int, reduced: bool | None, prefix: str = "", given: Given = MappingProxyType({})
     ) -> Observation:
         """One site's step in plain numbers.
 
         Args:
-            seen: its numbers, over ``ranks`` ranks.
+            rank: this process's.
+            reduced: which of the plan's parts it is for.
             prefix: before the layer's name.
             given: what plug-ins' features gave, by name; several calls' numbers are averaged.
-            reduced: which of the plan's parts it is for.
         """
+        seen = part.seen
         summary = Summary.from_row(seen.row)
-        extras = site.layout.named(seen.cells) if site.layout is not None else {}
+        extras = site.layout.named(seen.cells)
         values = self.values(self.collects_at(site, step, reduced=reduced), summary, extras)
         values.update((name, sum(numbers) / len(numbers)) for name, numbers in given.items())
         # What plug-ins made has no formula that a run's reader knows, so that it is kept as it is.
@@ -223,12 +212,12 @@ class Inspection:
             dtype=seen.dtype,
             order=seen.order,
             rank=rank,
-            ranks=ranks,
+            ranks=part.ranks,
             calls=seen.calls,
             fields={name: getattr(summary, name) for name in FIELDS},
             extras={**extras, **{name: value for name, value in own.items() if value is not None}},
             values=values,
-            mine=mine,
+            mine=part.mine,
         )
 
     def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> list[Collect]:
@@ -260,8 +249,7 @@ class Inspection:
                 group = group_of(str(collect.merge), site.layer.name, site.layer.cls)
                 if group is not None and any(c is collect for c in site.collects):
                     groups.setdefault((group, site.kind), []).append(observation)
-            extras = list(dict.fromkeys(e for asked in collect.stats if (e := self._extra(asked)) is not None))
-            layout = Layout(extras)
+            layout = Layout(e for asked in collect.stats if (e := self._extra(asked)) is not None)
             for (group, kind), members in groups.items():
                 found.append(self._merge(collect, layout, group, kind, members))
         return found

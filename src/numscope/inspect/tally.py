@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,11 +40,24 @@ class Seen:
     dtype: str = ""
 
 
+class Joined(NamedTuple):
+    """One site's numbers over ranks.
+
+    Args:
+        ranks: how many ranks' parts they hold.
+        mine: whether this rank writes them; it is the lowest of those ranks.
+    """
+
+    seen: Seen
+    ranks: int = 1
+    mine: bool = True
+
+
 class Tally:
     """Observes tensors of any device into sites, gives each site's merged row after ``read``.
 
     Args:
-        layouts: of each site's extra cells, None where it has none.
+        layouts: of each site's extra cells.
         cast_on_paper: merges what casts would do to a site's tensor into its cells.
         ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
 
@@ -54,7 +67,7 @@ class Tally:
 
     def __init__(
         self,
-        layouts: Sequence[Layout | None],
+        layouts: Sequence[Layout],
         cast_on_paper: Callable[[int, Tensor, Tensor, Layout], object] | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -98,7 +111,7 @@ class Tally:
             self.unreadable[site] = describe(tensor)
             return
         self._parts.append((site, handle, tensor.dtype))
-        if self._layouts[site] is not None:
+        if self._layouts[site].extras:
             self._observe_extras(site, tensor if shape is None else tensor.reshape(shape))
 
     def merge_cells(self, site: int, first: int, cells: Tensor) -> None:
@@ -108,7 +121,6 @@ class Tally:
             cells: float64[n], on any device.
         """
         layout = self._layouts[site]
-        assert layout is not None
         with self._lock, torch._C.DisableTorchFunction(), torch.no_grad():
             into = self._cells_on(site, cells.device)[first : first + cells.numel()]
             is_max = torch.tensor(layout.is_max[first : first + cells.numel()], device="cpu").to(cells.device, non_blocking=True)
@@ -117,7 +129,6 @@ class Tally:
     def merge_counted(self, site: int, first: int, cells: Sequence[float]) -> None:
         """``merge_cells`` of what is on the host already; the site counts as seen."""
         layout = self._layouts[site]
-        assert layout is not None
         with self._lock:
             seen = self._merged.get(site)
             if seen is None:
@@ -132,17 +143,16 @@ class Tally:
         with self._lock:
             self.merge()
             for (site, _), cells in self._used.items():
-                layout, seen = self._layouts[site], self._merged.get(site)
-                if layout is not None and seen is not None:
+                seen = self._merged.get(site)
+                if seen is not None:
                     found = cells.tolist()
-                    seen.cells = layout.merge(seen.cells, found) if any(seen.cells) else found
+                    seen.cells = self._layouts[site].merge(seen.cells, found) if any(seen.cells) else found
             self._clear_cells()
             return self._merged
 
     def empty(self, site: int) -> Seen:
         """What a site that was not seen has."""
-        layout = self._layouts[site]
-        return Seen(list(EMPTY_ROW), [] if layout is None else layout.empty())
+        return Seen(list(EMPTY_ROW), self._layouts[site].empty())
 
     def reset(self) -> None:
         """Forget the step."""
@@ -180,7 +190,6 @@ class Tally:
         from numscope.summary.extra_kernels import observe_extras
 
         layout = self._layouts[site]
-        assert layout is not None
         cells = self._cells_on(site, tensor.device)
         observe_extras(tensor, cells, layout)
         if self._cast_on_paper is not None and layout.has_casts:
@@ -190,7 +199,6 @@ class Tally:
         cells = self._cells.get((site, device))
         if cells is None:
             layout = self._layouts[site]
-            assert layout is not None
             # out of the modes that the caller is in: a default device, inference mode, fake tensors
             with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False):
                 cells = self._cells[site, device] = torch.tensor(layout.empty(), dtype=torch.float64, device=device)
@@ -202,7 +210,6 @@ class Tally:
             with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
                 torch._foreach_zero_(list(self._used.values()))
             for site, device in self._used:
-                layout = self._layouts[site]
-                if layout is not None and any(layout.empty()):  # of a plug-in: its empty cells are not all zeros
+                if any(self._layouts[site].empty()):  # of a plug-in: its empty cells are not all zeros
                     del self._cells[site, device]
             self._used.clear()

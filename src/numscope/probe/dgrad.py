@@ -52,7 +52,7 @@ class InputEdge:
         """Whether an edge to this node and output leads to the input."""
         if self.leaf is None:
             return node is self.node and output_nr == self.output_nr
-        return _is_accumulator(node) and node.variable is self.leaf
+        return bool(node.name() == ACCUMULATE) and node.variable is self.leaf
 
     def is_shared_cast(self, node: Any) -> bool:
         return self.cached_cast and node.name() == CAST and self.is_at(*node.next_functions[0])
@@ -63,7 +63,7 @@ def input_edge(tensor: Tensor) -> InputEdge | None:
     return InputEdge(tensor, _next_sequence_nr()) if tensor.requires_grad and torch.is_grad_enabled() else None
 
 
-def watch_dgrad(module_input: Tensor | InputEdge, output: Any, then: Callable[[Tensor], None]) -> bool:
+def watch_dgrad(edge: InputEdge, output: Any, then: Callable[[Tensor], None]) -> bool:
     """Call ``then`` in each backward with this module call's own contribution to the gradient of its input.
 
     To be called when the module has returned, from a forward hook. ``then`` runs inside backward, on the node's stream: an exception of it
@@ -72,8 +72,7 @@ def watch_dgrad(module_input: Tensor | InputEdge, output: Any, then: Callable[[T
     A view that the module changes in place has none: autograd then routes around it, through its base.
 
     Args:
-        module_input: what ``input_edge`` gave as the call began; a tensor serves where the call neither changed it in place nor took
-            another input that depends on it.
+        edge: what ``input_edge`` gave as the call began.
         output: any nest of tensors.
         then: must not hold on to output or input, or it keeps the graph alive.
 
@@ -83,9 +82,6 @@ def watch_dgrad(module_input: Tensor | InputEdge, output: Any, then: Callable[[T
     *Cost:* about 1 µs an autograd node of the call, and 3 µs in backward; a pass over the gradient more for each further edge between
     the call and its input.
     """
-    edge = module_input if isinstance(module_input, InputEdge) else _edge_afterwards(module_input)
-    if edge is None:
-        return False
     todo: list[Any] = []
     entered: dict[Any, list[int]] = {}  # node of the call → which of its gradients go to the input
     for _, tensor in walk.tensors(output, "output"):
@@ -116,18 +112,6 @@ def watch_dgrad(module_input: Tensor | InputEdge, output: Any, then: Callable[[T
     for node, positions in entered.items():
         node.register_hook(parts.hook(positions))
     return True
-
-
-def _edge_afterwards(tensor: Tensor) -> InputEdge | None:
-    if not tensor.requires_grad:
-        return None
-    node = tensor.grad_fn
-    return InputEdge(tensor, 0 if node is None else node._sequence_nr())
-
-
-def _is_accumulator(node: Any) -> bool:
-    name: str = node.name()
-    return name == ACCUMULATE
 
 
 def _watch_identity(edge: InputEdge, output: Tensor, then: Callable[[Tensor], None]) -> None:

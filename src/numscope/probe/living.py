@@ -1,4 +1,4 @@
-"""What is at work, in order, without keeping it alive."""
+"""A list of objects that does not keep them alive."""
 
 from __future__ import annotations
 

@@ -228,16 +228,16 @@ class ModuleProbe:
 
     def _enter(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._calls is not None and not self.paused and not torch.compiler.is_compiling():
-            self._guard(self._calls.before, entry, module, args, kwargs)
+            self._guard(self._fail, self._calls.before, entry, module, args, kwargs)
 
     def _leave(self, entry: Entry, module: nn.Module, output: Any, failed: bool) -> None:
         if self._calls is not None and not self.paused and not torch.compiler.is_compiling():
-            self._guard(self._calls.after, entry, module, output, failed)
+            self._guard(self._fail, self._calls.after, entry, module, output, failed)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin the outermost call of the root that is already on its way (the probe was attached inside it)."""
         if self._calls is not None:
-            self._guard(self._calls.begin, self.entries[self.root], self.root, args, kwargs)
+            self._guard(self._fail, self._calls.begin, self.entries[self.root], self.root, args, kwargs)
 
     # ---- hooks
 
@@ -251,7 +251,7 @@ class ModuleProbe:
         if self.paused or optimizer.is_paused():
             return None
         if sites is not None and sites.dgrad is not None:
-            self._guard_reader(self._note_input, module, args, kwargs)
+            self._guard(self._fail_reader, self._note_input, module, args, kwargs)
         calls = self._calls if wanted.calls else None
         if calls is not None and (calls.module is None or calls.module is module):
             self._enter(entry, module, args, kwargs)
@@ -280,14 +280,14 @@ class ModuleProbe:
         sites, given = wanted.sites, None
         if sites is not None and _jit_tracing() is None:
             given = walk.first_inexact(output)
-            self._guard_reader(self._show_call, sites, module, args, kwargs, output, given)
+            self._guard(self._fail_reader, self._show_call, sites, module, args, kwargs, output, given)
         listener = self._listener if wanted.leaves else None
         if listener is not None and _task() == -1:  # in_backward()
             if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
             else:
                 found = walk.leaves(args, kwargs, output)
-            self._guard(listener.tap, entry, found)
+            self._guard(self._fail, listener.tap, entry, found)
         hears = listener is not None and self._gradients
         if not (hears or given is not None) or not _grad_enabled():
             return
@@ -347,35 +347,27 @@ class ModuleProbe:
     def tell(self, entry: Entry, leaves: Leaves) -> None:
         """A module's call, from within a graph."""
         if self._listener is not None and self.is_listening:
-            self._guard(self._listener.tap, entry, leaves)
+            self._guard(self._fail, self._listener.tap, entry, leaves)
 
     def tell_gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None = None) -> None:
         """The gradient of a module's output."""
         if self._listener is not None and self.is_listening:
-            self._guard(self._listener.gradient, entry, slot, gradient, shape)
+            self._guard(self._fail, self._listener.gradient, entry, slot, gradient, shape)
 
     def show(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
         """What the reader wants."""
         if self._reader is not None and self.is_listening:
-            self._guard_reader(self._reader.observe, site, tensor, shape)
+            self._guard(self._fail_reader, self._reader.observe, site, tensor, shape)
 
     # ---- errors of the tool: never the run's end
 
-    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+    def _guard(self, fail: Callable[[Exception], None], call: Callable[..., None], *args: Any) -> None:
         try:
             call(*args)
         except self.errors:
             raise
         except Exception as error:
-            self._fail(error)
-
-    def _guard_reader(self, call: Callable[..., None], *args: Any) -> None:
-        try:
-            call(*args)
-        except self.errors:
-            raise
-        except Exception as error:
-            self._fail_reader(error)
+            fail(error)
 
     def _fail(self, error: Exception) -> None:
         listener = self._listener

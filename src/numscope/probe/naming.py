@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from numscope.records.site import WRAPPER_SEGMENTS
@@ -69,12 +71,12 @@ def is_sharded(module: nn.Module) -> bool:
     return any(cls.__name__ == "FSDPModule" for cls in type(module).__mro__)
 
 
-def named_state(names: dict[nn.Module, str]) -> list[tuple[str, str, Tensor]]:
-    """Each parameter and buffer once: (module name, slot, tensor), in the modules' order."""
+def named_state(names: Mapping[nn.Module, str], buffers: bool = True) -> list[tuple[str, str, Tensor]]:
+    """Each parameter and, if wanted, buffer once: (module name, slot, tensor), in the modules' order."""
     seen: set[int] = set()
     found: list[tuple[str, str, Tensor]] = []
     for module, name in names.items():
-        for slot, tensor in (*module._parameters.items(), *module._buffers.items()):
+        for slot, tensor in (*module._parameters.items(), *(module._buffers.items() if buffers else ())):
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 found.append((name, slot, tensor))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from numscope.probe.living import Living
+
+Method = TypeVar("Method", bound=Callable[..., None])
 
 
 class StepListener:
@@ -42,6 +44,28 @@ class StepListener:
         """GradScaler saw a non-finite gradient and left the step out."""
 
 
+def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
+    """For the tool's own methods: an error other than these goes to ``self.failed`` instead of the script.
+
+    The object has an attribute ``closed``: once it is true, such a method does nothing.
+    """
+
+    def guard(method: Method) -> Method:
+        @functools.wraps(method)
+        def run(self: Any, *args: Any) -> None:
+            if not self.closed:
+                try:
+                    method(self, *args)
+                except through:
+                    raise
+                except Exception as error:
+                    self.failed(error)
+
+        return cast(Method, run)
+
+    return guard
+
+
 _listeners: Living[StepListener] = Living()
 _undo: list[Callable[[], None]] = []
 _stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the GradScaler.step at work
@@ -51,10 +75,11 @@ _has_closure = False  # the optimizer that is about to step was given one
 
 
 def listen(listener: StepListener) -> None:
-    """Tell a listener of each step until ``unlisten``, as long as somebody else keeps it alive."""
+    """Tell a listener of each step until ``unlisten``, as long as somebody else keeps it alive. Safe to call twice."""
     if not _undo:
         _install()
-    _listeners.add(listener)
+    if not any(listener is known for known in _listeners):
+        _listeners.add(listener)
 
 
 def unlisten(listener: StepListener) -> None:
@@ -151,14 +176,14 @@ def _skips_inside(optimizer: Optimizer) -> bool:
     return isinstance(found_inf, Tensor) and bool(found_inf.item())
 
 
-def _patch(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def _patch(owner: Any, name: str, ours: Callable[..., Any]) -> None:
+    """Have a function's calls run by ours, which gets the original and its arguments."""
     original = owner.__dict__[name]
-    ours = wrap(original)
     on = True
 
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return ours(*args, **kwargs) if on else original(*args, **kwargs)
+        return ours(original, *args, **kwargs) if on else original(*args, **kwargs)
 
     setattr(owner, name, wrapped)
 
@@ -171,25 +196,19 @@ def _patch(owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[
     _undo.append(undo)
 
 
-def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        _announce(tensors)
-        return original(tensors, *args, **kwargs)
-
-    return backward
+def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    _announce(tensors)
+    return original(tensors, *args, **kwargs)
 
 
-def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
-    def grad(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        _announce(outputs)
-        result = original(outputs, *args, **kwargs)
-        gradients = [g for g in result if isinstance(g, Tensor) and g.requires_grad] if isinstance(result, tuple | list) else []
-        if gradients and not torch.compiler.is_compiling():
-            for listener in _told():
-                listener.after_gradients(gradients)
-        return result
-
-    return grad
+def _grad(original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    _announce(outputs)
+    result = original(outputs, *args, **kwargs)
+    gradients = [g for g in result if isinstance(g, Tensor) and g.requires_grad] if isinstance(result, tuple | list) else []
+    if gradients and not torch.compiler.is_compiling():
+        for listener in _told():
+            listener.after_gradients(gradients)
+    return result
 
 
 def _announce(roots: Any) -> None:
@@ -203,29 +222,23 @@ def _announce(roots: Any) -> None:
             listener.before_backward(found)
 
 
-def _make(original: Callable[..., Any]) -> Callable[..., Any]:
-    def make(self: Optimizer, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        for listener in _told():
-            listener.made(self)
-
-    return make
+def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+    original(optimizer, *args, **kwargs)
+    for listener in _told():
+        listener.made(optimizer)
 
 
-def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:
-    def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        global _stepped, _scaler
-        if not self.is_enabled():
-            return original(self, optimizer, *args, **kwargs)
-        outer, _stepped = _stepped, []
-        outer_scaler, _scaler = _scaler, self
-        try:
-            result = original(self, optimizer, *args, **kwargs)
-            if not any(o is optimizer for o in _stepped):
-                for listener in _told():
-                    listener.skipped_step(optimizer)
-        finally:
-            _stepped, _scaler = outer, outer_scaler
-        return result
-
-    return step
+def _scaler_step(original: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    global _stepped, _scaler
+    if not scaler.is_enabled():
+        return original(scaler, optimizer, *args, **kwargs)
+    outer, _stepped = _stepped, []
+    outer_scaler, _scaler = _scaler, scaler
+    try:
+        result = original(scaler, optimizer, *args, **kwargs)
+        if not any(o is optimizer for o in _stepped):
+            for listener in _told():
+                listener.skipped_step(optimizer)
+    finally:
+        _stepped, _scaler = outer, outer_scaler
+    return result

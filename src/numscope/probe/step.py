@@ -1,25 +1,25 @@
 """A training step of one model: its number, its optimizers, and where it ends.
 
-Whatever reads a model's tensors, detection and statistics alike, reads them in the steps of one ``Step``: it alone listens to optimizers
-and to backward, and tells its readers.
+Detection and statistics share one ``Step`` for a model: it alone listens to optimizers and to backward, and calls its readers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import NonFiniteError, UsageError
 
 
 class Reader(Protocol):
-    """What reads a model's steps. A reader handles its own errors; what it raises is meant for the training script."""
+    """An observer of a model's steps. It handles its own errors; exceptions that it raises are meant for the training script."""
 
     def begin(self) -> None:
         """A step begins; the first one before any call."""
@@ -53,10 +53,10 @@ class Step(optimizer_probe.StepListener):
     updates the model, when a forward begins after a backward; and with ``step``, which alone ends steps from its first call on.
 
     Args:
-        model: whose steps.
+        model: the watched model.
         first: number of the first step.
-        failed: told of an error of the tool's own; it must not raise.
-        optimizer: one that is known already.
+        failed: is called with an internal error of the tool; it must not raise.
+        optimizer: one that is already known.
         explicit: ``step`` alone ends steps from the start.
 
     Attributes:
@@ -74,7 +74,7 @@ class Step(optimizer_probe.StepListener):
         optimizer: Optimizer | None = None,
         explicit: bool = False,
     ) -> None:
-        self._failed = failed
+        self.failed = failed
         self.number = first
         self.num_steps = 0
         self.explicit = explicit
@@ -88,18 +88,23 @@ class Step(optimizer_probe.StepListener):
         self._ended_by_optimizer = False  # the last step, and nothing has begun since
 
     def add(self, reader: Reader) -> None:
-        """Tell a reader from now on, before those that were added earlier."""
+        """Call a reader from now on, before readers that were added earlier."""
         if not self._readers:
             optimizer_probe.listen(self)
         self._readers.insert(0, reader)
 
     def remove(self, reader: Reader) -> None:
-        """Tell a reader no more. Safe to call twice."""
+        """Stop calling a reader. Safe to call twice."""
         if reader in self._readers:
             self._readers.remove(reader)
             if not self._readers:
                 optimizer_probe.unlisten(self)
                 _at_work.discard(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody reads the steps."""
+        return not self._readers
 
     @property
     def has_stepped(self) -> bool:
@@ -109,7 +114,7 @@ class Step(optimizer_probe.StepListener):
     # ---- what ends a step
 
     def forward_begins(self) -> None:
-        """The model, or a part of it, is called. Not within an optimizer's step, whose closure is what the step is made of."""
+        """The model or a part of it is called. Calls in an optimizer's closure belong to the optimizer's step and don't end one."""
         if any(self._stepping.values()) or in_backward():
             return
         self._heard_forward = True
@@ -121,11 +126,11 @@ class Step(optimizer_probe.StepListener):
                 self.end()
 
     def keep(self) -> None:
-        """A call has begun that may have to be done again: the model is kept alive until it is judged."""
+        """A call has begun that may have to be replayed: keep the model alive until the call is judged."""
         _at_work.add(self)
 
     def rest(self) -> None:
-        """Of the calls so far none has to be done again: the model may be dropped."""
+        """No call so far has to be replayed: the model may be dropped."""
         if not self.had_backward:
             _at_work.discard(self)
 
@@ -151,7 +156,7 @@ class Step(optimizer_probe.StepListener):
             self._begin()
 
     def begin_at(self, number: int) -> None:
-        """Number the step at work: a run goes on from a checkpoint."""
+        """Set the current step's number, for a run that resumes from a checkpoint."""
         self.number = number
         self._begin()
 
@@ -168,32 +173,10 @@ class Step(optimizer_probe.StepListener):
         self._stepped.clear()
         self.had_backward = False
 
-    # ---- what the optimizer probe tells
+    # ---- called by the optimizer probe
 
+    @guarded(NonFiniteError, UsageError)
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        self._guard(self._before_backward, roots)
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        self._guard(self._before_step, optimizer)
-
-    def after_closure(self, optimizer: Optimizer) -> None:
-        self._guard(self._after_closure, optimizer)
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        self._guard(self._after_step, optimizer)
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        self._guard(self._skipped_step, optimizer)
-
-    def _guard(self, call: Callable[..., None], *args: Any) -> None:
-        try:
-            call(*args)
-        except (NonFiniteError, UsageError):
-            raise
-        except Exception as error:  # ours
-            self._failed(error)
-
-    def _before_backward(self, roots: Sequence[Tensor]) -> None:
         self.optimizers.search()
         if self._stepped and not any(self._stepping.values()) and not in_backward():
             self._over()
@@ -202,7 +185,8 @@ class Step(optimizer_probe.StepListener):
         for reader in tuple(self._readers):
             reader.before_backward(roots)
 
-    def _before_step(self, optimizer: Optimizer) -> None:
+    @guarded(NonFiniteError, UsageError)
+    def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             return
         if any(o is optimizer for o in self._stepped) and not in_backward():
@@ -218,7 +202,8 @@ class Step(optimizer_probe.StepListener):
         self.optimizers.search()
         self.optimizers.meet(optimizer)
 
-    def _after_closure(self, optimizer: Optimizer) -> None:
+    @guarded(NonFiniteError, UsageError)
+    def after_closure(self, optimizer: Optimizer) -> None:
         if id(optimizer) not in self._stepping and self.optimizers.owns(optimizer):  # the watch began within the closure
             self._take_in(optimizer)
             self._stepping[id(optimizer)] = "is to run"
@@ -235,7 +220,8 @@ class Step(optimizer_probe.StepListener):
             self._stepped.remove(optimizer)
             raise
 
-    def _after_step(self, optimizer: Optimizer) -> None:
+    @guarded(NonFiniteError, UsageError)
+    def after_step(self, optimizer: Optimizer) -> None:
         if any(o is optimizer for o in self._stepped):
             if self._stepping.pop(id(optimizer), "") == "is to run":  # an optimizer that did not call its closure
                 self._tell(optimizer)
@@ -243,7 +229,8 @@ class Step(optimizer_probe.StepListener):
                 reader.after_step(optimizer)
             self._end_if_all_in()
 
-    def _skipped_step(self, optimizer: Optimizer) -> None:
+    @guarded(NonFiniteError, UsageError)
+    def skipped_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             return
         if any(o is optimizer for o in self._stepped):

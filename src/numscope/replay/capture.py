@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -29,7 +29,7 @@ class BufferCopies:
     """Copies of the buffers that forward calls change, as they were when a call began."""
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
-        self._names = names
+        self.names = names
         self._num_modules = 0  # already inspected
         self._places: list[tuple[nn.Module, str]] = []
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
@@ -37,9 +37,9 @@ class BufferCopies:
 
     def capture(self) -> dict[int, Tensor]:
         """Copies by place. *Cost:* a copy of each small or changing buffer."""
-        if self._num_modules != len(self._names):  # new modules come last
-            self._places += [(m, slot) for m in list(self._names)[self._num_modules :] for slot, _ in m._buffers.items()]
-            self._num_modules = len(self._names)
+        if self._num_modules != len(self.names):  # new modules come last
+            self._places += [(m, slot) for m in list(self.names)[self._num_modules :] for slot, _ in m._buffers.items()]
+            self._num_modules = len(self.names)
         copies: dict[int, Tensor] = {}
         for place, (module, slot) in enumerate(self._places):
             buffer = module._buffers[slot] if slot in module._buffers else None
@@ -56,7 +56,7 @@ class BufferCopies:
     @contextlib.contextmanager
     def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
         """Replace the buffers by stand-ins with the captured values; the buffers themselves are not written."""
-        originals = [(m, dict(m._buffers.items())) for m in self._names]
+        originals = [(m, dict(m._buffers.items())) for m in self.names]
         stand_ins: dict[int, Tensor] = {}  # by the buffer's id, because a shared buffer needs only one
         try:
             for place, (module, slot) in enumerate(self._places):
@@ -174,14 +174,7 @@ class Call:
 
     @classmethod
     def capture(
-        cls,
-        module: nn.Module,
-        name: str,
-        index: int,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        buffers: BufferCopies,
-        modules: Sequence[nn.Module],
+        cls, module: nn.Module, name: str, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], buffers: BufferCopies
     ) -> Call:
         given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
         return cls(
@@ -194,11 +187,11 @@ class Call:
             random=RandomState.capture(),
             autocast=AutocastState.capture(),
             buffers=buffers.capture(),
-            training=[m.training for m in modules],
+            training=[m.training for m in buffers.names],
             grad_enabled=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
             caller=stacks.capture(sys._getframe(1)),
-            forwards={m: own for m in modules if (own := m.__dict__.get("forward")) is not None},
+            forwards={m: own for m in buffers.names if (own := m.__dict__.get("forward")) is not None},
         )
 
     def keep(self, slot: str, gradient: Tensor, limit: int) -> None:

@@ -1,7 +1,7 @@
-"""The function probe: what a script does between models' calls, function by function rather than operation by operation.
+"""The function probe: records what a script does between models' calls by torch function instead of by operation.
 
-An agent acts hundreds of times a step, and what happens between its acts is watched more cheaply than the loss at the end: each function of
-torch is written down with its results, and put on the tape only when somebody asks what happened, mostly never.
+An agent acts hundreds of times a step, so this must cost less than recording the loss at the end. Each function of torch is noted with its
+results; a record is put on the tape only if the step turns out bad.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; lar
 
 
 class FunctionProbe(TorchFunctionMode):
-    """Writes down every function of torch that makes a floating-point tensor.
+    """Notes every function of torch that makes a floating-point tensor.
 
-    What others may write to without torch's knowing (a simulator's buffer) is read at once; results are read when the log is, and are not
-    known if they were changed meanwhile.
+    Arguments are read at once, because others (a simulator) may write to them without torch's knowledge. Results are read when the log is
+    processed; their numbers are unknown if they were changed in the meantime.
 
     Args:
         tape: gets the records.
         rows: gets each tensor once.
-        names: what is known of tensors by id.
-        log: gets what is to be called for each record; it keeps small results alive.
-        flush: calls what is in the log.
+        names: known names of tensors, by id.
+        log: gets a function for each record, which creates it; it keeps small results alive.
+        flush: calls the functions in the log.
 
     *Cost:* about 20 µs a function, and as much again for the garbage collector where thousands are kept. An error of its own disables it;
     training goes on.
@@ -87,8 +87,8 @@ class FunctionProbe(TorchFunctionMode):
                 made += (tensor.detach(), -1 if at_once else tensor._version, state)  # else its graph would stay, and what that saves
                 if tensor._base is not None and args and tensor is args[0]:
                     parts += self._begin_part(tensor._base)
-        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(2))
-        self._log.append(partial(self._put, func, len(args), tuple(kwargs), given, made, parts, first, last, stack))
+        nodes, stack = range(first, torch._C._autograd._get_sequence_nr()), stacks.walk(sys._getframe(2))
+        self._log.append(partial(self._put, func, len(args), tuple(kwargs), given, made, parts, nodes, stack))
         if at_once:
             self._flush()
 
@@ -146,8 +146,7 @@ class FunctionProbe(TorchFunctionMode):
         given: list[Any],
         made: list[Any],
         parts: list[State],
-        first: int,
-        last: int,
+        nodes: range,
         walked: list[Any],
     ) -> None:
         """Put a record on the tape."""
@@ -164,8 +163,8 @@ class FunctionProbe(TorchFunctionMode):
             state.writers = (record.index,)
             record.outputs.append(OperandRecord("output", state, None, tensor.dtype, tuple(tensor.shape)))
         self._end_parts(record, parts)
-        record.differentiable = last > first
-        for node in range(first, last):
+        record.differentiable = bool(nodes)
+        for node in nodes:
             self.tape.add_node(node, record)
 
     def _put_part(

@@ -156,7 +156,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether a copy completes a collective: gloo fills some results from its own memory when they are waited for."""
         if not (isinstance(target, Tensor) and isinstance(source, Tensor)):
             return False
-        writer = self.tape.producer(target)
+        state = self.tape.state_of(target)
+        writer = state.writers[0] if state is not None and state.writers else None
         if writer is None or writer not in self.tape or self.tape[writer].op.partition(".")[0] not in COLLECTIVES:
             return False
         return self.tape.state_of(source) is None

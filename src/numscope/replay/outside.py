@@ -1,8 +1,7 @@
-"""What runs outside the watched models' calls: the loss, what joins several models or parts of one, an agent's actions.
+"""Records what runs outside the watched models' calls: the loss, code between models or between parts of one, an agent's actions.
 
-It is a few operations that no module hook sees, and its graph is gone once backward has run, so it is watched op by op as it happens, on
-one tape a thread for all models: what one model's output becomes before it enters the next is on it too. Its backward is watched by hooks
-on its few autograd nodes, which go with the graph.
+No module hook sees these few operations, and their graph is gone once backward has run. So they are recorded one by one as they run, on
+one tape per thread that all models share. Their backward is observed by hooks on their autograd nodes, which are freed with the graph.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.optimizer import guarded
 from numscope.records.site import Phase
 from numscope.replay.function_probe import SMALL, FunctionProbe
 from numscope.replay.op import OpProbe
@@ -35,29 +35,31 @@ from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
 
-MODEL_OUTPUT = "input from the model:"  # how the tape's operands are called that a model made
-MAX_NODES = 512  # of a loss's graph; one longer than that has a model in it
-_LIMIT = 4096  # records on the tape; the oldest go
-_FEW_TIMES = 8  # that a step's stretches are watched operation by operation; an agent acts more often, and then function by function
+MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
+MAX_NODES = 512  # of a loss's graph; a longer graph contains a model
+_LIMIT = 4096  # records on the tape; older ones are dropped
+_FEW_TIMES = 8  # per step that recording by operation starts; after that (an agent acts often) functions are recorded instead
 _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS = 1 << 16
-_MANY_ROWS = 3500  # where no step's end begins the tape anew
+_MANY_ROWS = 3500  # from here on the tape is reset although no step has ended
 _MAX_LEFTOVER = 8
-_RECENT = 64  # functions that are kept there
+_RECENT = 64  # records that are kept in that case
 
 
 class Outside:
     """The tape of one thread.
 
-    It is kept as long as some step may ask about it: until a call begins when each user's step has ended, or all are released.
+    It is kept as long as a step may need it: until a call begins after the steps of all users have ended, or all users are released.
 
     *Cost:* about 50 µs an operation, plus one pass over each operand not seen before; from a step's 9th stretch on 20 to 40 µs a function.
     """
 
+    closed = False  # it serves its thread to the end
+
     def __init__(self) -> None:
         self._ledger = Ledger(capacity=_CAPACITY)
         self._tape = OpTape(limit=_LIMIT)
-        self._log: deque[Callable[[], None]] = deque(maxlen=_LIMIT)  # what makes records that nobody has asked for yet
+        self._log: deque[Callable[[], None]] = deque(maxlen=_LIMIT)  # creates the records once they are needed
         self.backward: list[State] = []  # gradients that came out of the tape's nodes, in order
         self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
@@ -91,7 +93,7 @@ class Outside:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are records to be made when somebody asks."""
+        """Whether some records are still to be created."""
         return bool(self._log)
 
     def _write_up(self) -> None:
@@ -101,11 +103,11 @@ class Outside:
                     self._log.popleft()()
 
     def call_begins(self, user: Hashable, failed: Callable[[Exception], None]) -> None:
-        """An outermost call begins; what it does is a replay's to watch.
+        """An outermost call begins; what it does is recorded by a replay, not here.
 
         Args:
-            user: whose step may ask about the tape until ``release``.
-            failed: told of an error of the tool's own; it must not raise.
+            user: its step may read the tape until ``release``.
+            failed: is called with an internal error of the tool; it must not raise.
         """
         self._pop_leftover()
         if not self._inside:
@@ -125,7 +127,7 @@ class Outside:
         self._users[user] = weakref.WeakMethod(failed)
 
     def call_ends(self, user: Hashable, named: Iterable[tuple[str, Tensor]], watch: bool) -> None:
-        """An outermost call has returned these tensors, or failed; ``watch`` where a loss may follow."""
+        """An outermost call has returned these tensors, or failed; ``watch``: a loss may follow."""
         self._inside.discard(user)
         for slot, tensor in named:
             self._name(tensor, f"{MODEL_OUTPUT} {slot}")
@@ -133,7 +135,7 @@ class Outside:
             self.begin()
 
     def begin(self) -> None:
-        """Watch from here on. Not where a dispatch mode of somebody else's is at work: ours must not outlive it in the wrong order."""
+        """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
         self._pop_leftover()
         if self._mode is None and not self._inside and not optimizer_probe.is_paused() and not _get_current_dispatch_mode_stack():
             if len(self._ledger) > _MAX_ROWS:
@@ -153,12 +155,12 @@ class Outside:
         if mode is not None:
             self._nodes.append(range(self._began, torch._C._autograd._get_sequence_nr()))
             if mode.error is not None:
-                self._fail(mode.error)
+                self.failed(mode.error)
 
     def take_off(self) -> OpProbe | FunctionProbe | None:
-        """Take what watches off torch's stacks of modes. Returns: the mode that was on."""
+        """Remove our mode from torch's stacks of modes. Returns: the mode that was on."""
         while self._custom:  # the function's backward raised
-            self._pop(self._custom.pop())
+            _taken_off(self._custom.pop(), *_DISPATCH_MODES)
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.is_on = False
@@ -168,7 +170,7 @@ class Outside:
 
     @contextlib.contextmanager
     def asleep(self) -> Iterator[None]:
-        """What the tool itself does meanwhile is not on the tape."""
+        """Don't record what the tool itself does meanwhile."""
         mode = self._mode
         try:
             if mode is not None:
@@ -179,7 +181,7 @@ class Outside:
                 mode.is_on = True
 
     def step_ends(self, user: Hashable) -> None:
-        """A user's step is over: it asks again only about a further backward, before the next call begins."""
+        """A user's step is over: it needs the tape only for a further backward before its next call."""
         if user in self._users:
             self._done.add(user)
             self._passed.add(user)
@@ -187,7 +189,7 @@ class Outside:
                 self._log.clear()
 
     def release(self, user: Hashable) -> None:
-        """A user asks no more. What is on the tape stays for others, until steps end or it has grown."""
+        """A user needs the tape no longer. Its content is kept for the others."""
         self._inside.discard(user)
         self._done.discard(user)
         self._users.pop(user, None)
@@ -218,40 +220,23 @@ class Outside:
         self._names[key] = name
         self._outputs[key] = weakref.ref(tensor, forget)
 
-    def _fail(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
+        """An error of the tool: turn off the watches whose steps this serves."""
         for method in tuple(self._users.values()):
             if (failed := method()) is not None:
                 failed(error)
-
-    @staticmethod
-    def _pop(mode: OpProbe) -> None:
-        above: list[Any] = []
-        if mode not in _get_current_dispatch_mode_stack():  # somebody unwound the stack
-            return
-        while (top := _pop_mode()) is not mode:
-            above.append(top)
-        for other in reversed(above):
-            _push_mode(other)
 
     def _pop_leftover(self) -> None:
         """Take modes off torch's stacks. A stack may be away for the time: function modes' within ``Tensor.backward``, itself such a
         function, and dispatch modes' where the garbage collector ends a watch while they are disabled."""
         for mode in tuple(self._leftover):
-            above: list[Any] = []
-            if isinstance(mode, OpProbe):
-                if mode in _get_current_dispatch_mode_stack():
-                    self._pop(mode)
-                    self._leftover.remove(mode)
-            elif mode in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
+            if _taken_off(mode, *(_DISPATCH_MODES if isinstance(mode, OpProbe) else _FUNCTION_MODES)):
                 self._leftover.remove(mode)
-                while (top := pop_function_mode()) is not mode:  # type: ignore[no-untyped-call]
-                    above.append(top)
-                for other in reversed(above):
-                    push_function_mode(other)  # type: ignore[no-untyped-call]
         del self._leftover[:-_MAX_LEFTOVER]
 
     # ---- backward
 
+    @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors."""
         self._was_watching = self.watching
@@ -259,6 +244,7 @@ class Outside:
         if not in_backward():
             self._see_backward(roots)
 
+    @guarded()
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
         """``autograd.grad`` gave differentiable gradients, as for a penalty: the loss goes on."""
         if self._was_watching and not in_backward():
@@ -267,7 +253,7 @@ class Outside:
             self.begin()
 
     def states(self, tensors: Sequence[Tensor]) -> list[State]:
-        """Of those of some tensors that were made outside."""
+        """The states of those tensors that were made outside."""
         return [state for t in tensors if (state := self.tape.state_of(t)) is not None]
 
     def _see_backward(self, roots: Sequence[Tensor]) -> None:
@@ -289,36 +275,32 @@ class Outside:
         for node in nodes:
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
                 probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD)
-                node.register_prehook(partial(self.guarded, self._custom_begins, probe))
-                node.register_hook(partial(self.guarded, self._custom_ran, probe))
+                node.register_prehook(partial(self._custom_begins, probe))
+                node.register_hook(partial(self._custom_ran, probe))
             elif self._log or self._tape.forward_of(node.name(), node._sequence_nr()) is not None:
-                node.register_hook(partial(self.guarded, self._node_ran, node.name(), node._sequence_nr()))
-
-    def guarded(self, call: Callable[..., None], *args: Any) -> None:
-        """Run a piece of the tool; an error turns off the watches whose steps it serves."""
-        try:
-            call(*args)
-        except Exception as error:  # ours
-            self._fail(error)
+                node.register_hook(partial(self._node_ran, node.name(), node._sequence_nr()))
 
     def _made(self, node: Any) -> bool:
-        """Whether a node was made outside: a model's are done again by a replay, whether or not its outputs still live."""
+        """Whether a node was made outside; a model's own nodes are left to a replay."""
         if node.name() == ACCUMULATE:
             return False
         number = node._sequence_nr()
         place = bisect_right(self._nodes, number, key=attrgetter("start"))
         return place > 0 and number in self._nodes[place - 1]
 
+    @guarded()
     def _custom_begins(self, probe: OpProbe, coming: Sequence[Tensor | None]) -> None:
         self._custom.append(probe)
         _push_mode(probe)
 
+    @guarded()
     def _custom_ran(self, probe: OpProbe, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
         if probe in self._custom:
             self._custom.remove(probe)
-        self._pop(probe)
+        _taken_off(probe, *_DISPATCH_MODES)
         self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
 
+    @guarded()
     def _node_ran(self, node: str, number: int, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
         """A backward operation: incoming gradients, what was saved, results."""
         came = [(f"grad_output[{i}]", g, g._version) for i, g in enumerate(coming) if isinstance(g, Tensor)]
@@ -347,11 +329,28 @@ class Outside:
         return OperandRecord(name, State(row, writers), None, tensor.dtype, tuple(tensor.shape))
 
 
+# torch's two stacks of modes: how to list one, to pop its top, to push onto it
+_DISPATCH_MODES: Any = (_get_current_dispatch_mode_stack, _pop_mode, _push_mode)
+_FUNCTION_MODES: Any = (_get_current_function_mode_stack, pop_function_mode, push_function_mode)
+
+
+def _taken_off(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], None]) -> bool:
+    """Take a mode off its stack, wherever it is in it. False if it is not in it: somebody else unwound the stack."""
+    if mode not in stack():
+        return False
+    above: list[Any] = []
+    while (top := pop()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        push(other)
+    return True
+
+
 _threads = threading.local()
 
 
 def current() -> Outside:
-    """This thread's."""
+    """The tape of this thread."""
     found: Outside | None = getattr(_threads, "outside", None)
     if found is None:
         found = _threads.outside = Outside()
@@ -359,30 +358,13 @@ def current() -> Outside:
 
 
 class _Backward(optimizer_probe.StepListener):
-    """Tells the thread's tape of backward, before the steps of the models hear of it."""
-
-    def __init__(self) -> None:
-        self._num_watches = 0
-
-    def enter(self) -> None:
-        """One more watch needs the tape."""
-        self._num_watches += 1
-        if self._num_watches == 1:
-            optimizer_probe.listen(self)
-
-    def leave(self) -> None:
-        """One watch less."""
-        self._num_watches -= 1
-        if not self._num_watches:
-            optimizer_probe.unlisten(self)
+    """Reports backward to the thread's tape, before the models' steps are told."""
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        outside = current()
-        outside.guarded(outside.before_backward, roots)
+        current().before_backward(roots)
 
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
-        outside = current()
-        outside.guarded(outside.after_gradients, gradients)
+        current().after_gradients(gradients)
 
 
 backward = _Backward()

@@ -161,11 +161,6 @@ class OpTape:
     def __contains__(self, index: object) -> bool:
         return isinstance(index, int) and 0 <= index - self.first < len(self.records)
 
-    def producer(self, tensor: Tensor) -> int | None:
-        """Index of the record that last wrote this tensor's memory; None if no record did."""
-        state = self.state_of(tensor)
-        return state.writers[0] if state is not None and state.writers else None
-
     def state_of(self, tensor: Tensor) -> State | None:
         """The last known state of a tensor's memory, without reading the memory; None if the tape does not know it."""
         tensor = _local(tensor)

@@ -1,4 +1,4 @@
-"""Watching models that a script builds by itself: the outermost module that is called is watched from that call on."""
+"""Watches the models that a script builds: each outermost module is watched from its first call on."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("numscope")
 
-STRANGE_STEPS = 3  # after which an optimizer's other parameters are those of no module that is called
-# torch warns of global hooks at each call of a compiled module: ours sees nothing twice by it
+STRANGE_STEPS = 3  # after these, an optimizer's unknown parameters are taken to belong to no called module
+# torch warns of global hooks at each call of a compiled module; ours sees nothing twice
 _HOOKS_AROUND_COMPILED = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
-class AutoWatch:
-    """A context manager: each model that is called within is watched; leaving closes the watches.
+class AutoWatch(optimizer_probe.StepListener):
+    """A context manager: each model that is called inside it is watched; leaving it closes the watches.
 
-    Modules without parameters (losses, activations called alone) are no models: their operations belong to the loss.
+    Modules without parameters (losses, activations called alone) don't count as models: their operations belong to the loss.
 
-    A watch without detection stops looking once each optimizer's parameters belong to a watched model, and looks again when others come:
-    torch calls a global hook for each module, and steps off the schedule are to run the bare model.
+    Without detection, the search for models stops once each optimizer's parameters belong to a watched model, and resumes when other
+    optimizers appear: torch calls a global hook for each module, and steps off the schedule must run the bare model.
 
     Statistics of all of them go to one recorder. A section of the configuration that selects no layer in any model called so far is an
     error when the first optimizer is about to step.
@@ -75,8 +75,10 @@ class AutoWatch:
         self._own_recorder: Recorder | None = None
         self.explicit = explicit
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
-        self._selection: SelectionCheck | None = None
-        self._lookout: Lookout | None = None
+        self._checks_selection = False  # until the first optimizer steps
+        self._searches = False  # it looks for models by what optimizers step
+        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, int]] = weakref.WeakKeyDictionary()
+        self._strange: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # and how often
         self._tensors: TensorWatch | None = None
         self.scopes: Living[scopes.Scope] = Living()
         self.num_calls = 0  # of any module, as far as torch tells of them
@@ -92,16 +94,14 @@ class AutoWatch:
     def __enter__(self) -> AutoWatch:
         _open.add(self)
         self._registering = register_module_module_registration_hook(self._registered)
-        if self._recorder is not None or self.options.config is not None:
-            self._selection = SelectionCheck(self)
-            optimizer_probe.listen(self._selection)
+        self._checks_selection = self._recorder is not None or self.options.config is not None
+        self._searches = self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None
+        if self._checks_selection or self._searches:
+            optimizer_probe.listen(self)
         self.look(True)
         if self.options.on_nonfinite is not None and not self.options.trace:
             self._tensors = TensorWatch(self._watch_tensors, scopes.live)
             optimizer_probe.listen(self._tensors)
-        if self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None:
-            self._lookout = Lookout(self)
-            optimizer_probe.listen(self._lookout)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -113,7 +113,7 @@ class AutoWatch:
         return self._hook is not None
 
     def look(self, on: bool) -> None:
-        """Begin or stop to look for models."""
+        """Start or stop looking for models."""
         if on and self._hook is None:
             self._hook = register_module_forward_pre_hook(self._called)
             self._compiling = foretell_compiled(self._called_compiled)
@@ -128,9 +128,33 @@ class AutoWatch:
             self._hook = None
 
     def check_selection(self) -> None:
-        """Raise UsageError for sections that select nothing so far, where no optimizer's step has done so."""
-        if self._selection is not None:
-            self._selection.check()
+        """Raise UsageError for sections that select nothing in any model so far. Checked once: at the first optimizer step, or here."""
+        if self._checks_selection:
+            self._checks_selection = False
+            from numscope.inspect.unmatched import refuse_unmatched
+
+            found = [scope.inspector.resolved.unmatched for scope in self.scopes if scope.inspector is not None]
+            refuse_unmatched(*(found + self.elsewhere or [()]))
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Stop looking for models once each optimizer has stepped twice with parameters of watched models alone.
+
+        *Cost:* a walk over the parameters for each optimizer that is new or has changed.
+        """
+        self.check_selection()
+        if not self._searches:
+            return
+        state = (sum(len(group["params"]) for group in optimizer.param_groups), len(self.scopes))
+        if self._known.get(optimizer) == state:
+            self.look(any(times < STRANGE_STEPS for times in self._strange.values()))
+            return
+        watched = {id(p) for scope in self.scopes for p in scope.model.parameters()}
+        if ids_of(optimizer) <= watched or self._strange.get(optimizer, 0) >= STRANGE_STEPS:
+            self._known[optimizer] = state
+            self._strange.pop(optimizer, None)
+        else:
+            self._strange[optimizer] = self._strange.get(optimizer, 0) + 1
+            self.look(True)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Stop looking for models, close the watches.
@@ -146,7 +170,7 @@ class AutoWatch:
                 stack.callback(scope.close, error)
 
     def abandon(self) -> None:
-        """Take every hook away, judge and write nothing: in a forked child, where the watches are the parent's."""
+        """Remove every hook without judging or writing: in a forked child, the watches belong to the parent."""
         self._stop()
         for scope in self.scopes:
             if not scope.closed:
@@ -157,9 +181,7 @@ class AutoWatch:
         self.look(False)
         if self._registering is not None:
             self._registering.remove()
-        for listener in (self._selection, self._lookout):
-            if listener is not None:
-                optimizer_probe.unlisten(listener)
+        optimizer_probe.unlisten(self)
         if self._tensors is not None:
             self._tensors.close()
 
@@ -205,7 +227,7 @@ class AutoWatch:
             self._parents[child] = weakref.ref(parent)
 
     def _whole(self, module: nn.Module) -> nn.Module:
-        """The model that a module was made a part of: an agent's actor is called, never the agent."""
+        """The model that contains a module: scripts call an agent's actor, never the agent itself."""
         while (ref := self._parents.get(module)) is not None and (parent := ref()) is not None:
             if not any(child is module for child in parent._modules.values()) or type(parent).__name__ == "OptimizedModule":
                 break
@@ -223,7 +245,10 @@ class AutoWatch:
         owners = [s for s in known if s.owns(inner)]
         for owner in owners:
             self.coverage.add(owner)
-        if owners or next(inner.parameters(), None) is None or not self._can_watch(inner):
+        is_model = not owners and next(inner.parameters(), None) is not None
+        if is_model and not can_be_hooked(inner):
+            self.coverage.not_watched(type(inner).__name__, "torch.jit runs it without Python")
+        if not is_model or not can_be_hooked(inner):
             self._seen.add(module)
             return
         for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
@@ -244,12 +269,6 @@ class AutoWatch:
         if inner is module and not before:  # its own hooks were not there yet when this call began
             scope.adopt(args, _keyword_arguments(module))
 
-    def _can_watch(self, model: nn.Module) -> bool:
-        if not can_be_hooked(model):
-            self.coverage.not_watched(type(model).__name__, "torch.jit runs it without Python")
-            return False
-        return True
-
 
 _open: weakref.WeakSet[AutoWatch] = weakref.WeakSet()  # of this process
 
@@ -263,53 +282,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_parent)
 
 
-class SelectionCheck(optimizer_probe.StepListener):
-    """Raises UsageError, before the first step of an optimizer, for sections that select nothing in any model."""
-
-    def __init__(self, watch: AutoWatch) -> None:
-        self._watch = watch
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        self.check()
-
-    def check(self) -> None:
-        """Once: later models are the user's second thoughts."""
-        optimizer_probe.unlisten(self)
-        from numscope.inspect.unmatched import refuse_unmatched
-
-        found = [scope.inspector.resolved.unmatched for scope in self._watch.scopes if scope.inspector is not None]
-        found += self._watch.elsewhere
-        refuse_unmatched(*(found or [()]))
-
-
-class Lookout(optimizer_probe.StepListener):
-    """Says when to look for models: until each optimizer has stepped twice with parameters of watched models alone.
-
-    *Cost:* a walk over the parameters for each optimizer that is new or has changed.
-    """
-
-    def __init__(self, watch: AutoWatch) -> None:
-        self._watch = watch
-        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, int]] = weakref.WeakKeyDictionary()
-        self._strange: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # and how often
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        watching = self._watch.scopes
-        state = (sum(len(group["params"]) for group in optimizer.param_groups), len(watching))
-        if self._known.get(optimizer) == state:
-            self._watch.look(any(times < STRANGE_STEPS for times in self._strange.values()))
-            return
-        watched = {id(p) for scope in watching for p in scope.model.parameters()}
-        if ids_of(optimizer) <= watched or self._strange.get(optimizer, 0) >= STRANGE_STEPS:
-            self._known[optimizer] = state
-            self._strange.pop(optimizer, None)
-        else:
-            self._strange[optimizer] = self._strange.get(optimizer, 0) + 1
-            self._watch.look(True)
-
-
 def _keyword_arguments(module: nn.Module) -> Mapping[str, Any]:
-    """Of the call that is on its way: global hooks are not told, so they are read from torch's own frame."""
+    """The keyword arguments of the running call: global hooks don't get them, so they are read from torch's own frame."""
     frame: FrameType | None = sys._getframe(3)
     for _ in range(4):
         if frame is None:

@@ -1,4 +1,4 @@
-"""A scope watches one model: probes show its tensors, its steps are read for what is wrong and for statistics."""
+"""A scope watches one model: probes show its tensors to detection and to statistics."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Scope:
     Attributes:
         batch: outermost calls so far.
         closed: nothing is watched any more.
-        heirs: called with the scope as it goes; they take what it has found.
-        fault: the error of the tool's own that ended the watch early, or "".
+        heirs: called with the scope when it is deleted; they take over what it has found.
+        fault: the internal error that ended the watch early, or "".
         inspector: collects the statistics that ``config`` asks for; None without.
     """
 
@@ -114,17 +114,17 @@ class Scope:
 
     @property
     def contained(self) -> list[Finding]:
-        """What was non-finite and went nowhere, a note a site."""
+        """Non-finite values that did not spread, one note per site."""
         return [] if self._detection is None else self._detection.judge.contained
 
     @property
     def events(self) -> list[tuple[int, str]]:
-        """(step, text) of the steps that GradScaler left out."""
+        """(step, text) of the steps that GradScaler skipped."""
         return [] if self._detection is None else self._detection.events
 
     @property
     def step_number(self) -> int:
-        """Number of the step at work: how many there were, and ``first_step``."""
+        """Number of the current step, counted from ``first_step``."""
         return self._steps.number
 
     @property
@@ -134,7 +134,7 @@ class Scope:
 
     @property
     def had_backward(self) -> bool:
-        """Whether a backward of the model was seen in the step at work."""
+        """Whether a backward of the model was seen in the current step."""
         return self._steps.had_backward
 
     @property
@@ -190,7 +190,7 @@ class Scope:
             self._end()
 
     def abandon(self) -> None:
-        """Take every hook away, write and judge nothing: in a forked child, where the watch is the parent's."""
+        """Remove every hook without judging or writing: in a forked child, the watch belongs to the parent."""
         if self.inspector is not None:
             self.inspector.detach()
         self._detach()
@@ -226,7 +226,7 @@ class Scope:
         return self._detection is None or self._detection.expects_backward
 
     def settle(self) -> None:
-        """Judge calls that can have no backward any more: a dropped model is kept until then."""
+        """Judge calls whose backward can no longer come; until then a dropped model is kept alive."""
         if self._detection is not None:
             self._detection.settle()
 
@@ -239,10 +239,10 @@ class Scope:
         self._steps.before_step(optimizer)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Begin with the outermost call that is already on its way."""
+        """Begin with the outermost call that is already running."""
         self._probe.adopt(args, kwargs)
 
-    # ---- what the module probe tells
+    # ---- called by the module probe
 
     def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._detection is not None:
@@ -252,18 +252,15 @@ class Scope:
 
     def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
         batch, self.batch = self.batch, self.batch + 1
-        self._leave(entry, batch, output, failed)
-        if self._detection is None or not self._detection.pending:
-            self._steps.rest()
-        if self.options.abort_after is not None and batch >= self.options.abort_after:
-            raise AbortAfter(batch)
-
-    def _leave(self, entry: Entry, batch: int, output: Any, failed: bool) -> None:
         if self._detection is not None:
             self._detection.leave(entry, output, sys.exc_info()[1] if failed else None)
         elif self._trace is not None and batch in self.options.trace:
             self._probe.deepen(False)
             self._delivery.trace(batch, self._trace.take_frames())
+        if self._detection is None or not self._detection.pending:
+            self._steps.rest()
+        if self.options.abort_after is not None and batch >= self.options.abort_after:
+            raise AbortAfter(batch)
 
     def tap(self, entry: Entry, leaves: Leaves) -> None:
         if self._detection is not None:
@@ -276,7 +273,7 @@ class Scope:
             self._detection.gradient(entry, slot, gradient, shape)
 
     def failed(self, error: Exception) -> None:
-        """The tool itself failed: it says so once and is gone; training goes on."""
+        """The tool itself failed: it reports this once and stops; training continues."""
         if self.fault:
             return
         self.fault = f"{type(error).__name__}: {error}"
@@ -307,17 +304,14 @@ class Scope:
         self.closed = True
         _live.discard(self)
         for undo in (self._disown, self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
-            self._attempt(undo)
+            try:
+                undo()
+            except Exception as error:  # the rest must be undone all the same
+                log.debug("while numscope went: %s: %s", type(error).__name__, error)
         if self._probe.in_graphs:
             drop_graphs()
         if not _live:
             release_dynamo()
-
-    def _attempt(self, undo: Callable[[], None]) -> None:
-        try:
-            undo()
-        except Exception as error:  # the rest must be undone all the same
-            log.debug("while numscope went: %s: %s", type(error).__name__, error)
 
     def _write_files(self) -> None:
         try:
@@ -327,5 +321,5 @@ class Scope:
 
 
 def live() -> tuple[Scope, ...]:
-    """Scopes at work in this process, in the order of watching."""
+    """The open scopes of this process, in the order of their start."""
     return tuple(_live)

@@ -31,11 +31,11 @@ class Tensors(nn.Module):
 class TensorWatch(optimizer_probe.StepListener):
     """Opens a scope for each optimizer whose tensors belong to no watched model, and one for losses where there is no optimizer.
 
-    What runs outside modules is watched from the moment an optimizer is made, so that the first step's line is known too.
+    Code outside modules is recorded from the creation of an optimizer on, so that lines are known from the first step.
 
     Args:
-        watch: opens a scope on a model; None where it can't.
-        live: the scopes at work.
+        watch: opens a scope on a model, or returns None if that fails.
+        live: returns the open scopes.
     """
 
     def __init__(self, watch: Callable[[nn.Module], Scope | None], live: Callable[[], Sequence[Scope]]) -> None:
@@ -45,7 +45,7 @@ class TensorWatch(optimizer_probe.StepListener):
         self._without_optimizer: Tensors | None = None
 
     def close(self) -> None:
-        """Hear of nothing more."""
+        """Stop listening."""
         optimizer_probe.unlisten(self)
         if not self._live():
             outside.current().take_off()
@@ -69,7 +69,7 @@ class TensorWatch(optimizer_probe.StepListener):
                 scope.before_backward(roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """Gradients that no backward made, as those of torch.func.grad."""
+        """An optimizer steps without a backward, with gradients of torch.func.grad for example."""
         if not any(scope.had_backward for scope in self._live()) and optimizer in self._optimizers and self._is_unknown(optimizer):
             scope = self._open(optimizer)
             if scope is not None:

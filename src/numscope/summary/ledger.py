@@ -141,12 +141,9 @@ class Ledger:
                 block.grow(2 * block.capacity)
             if not dispatch.observe(tensor, block.rows, block.address, row, self.groups):
                 return UNOBSERVED
-            handle = len(self._meta)
-            self._meta.append((block, row, tensor.dtype, tensor.shape if shape is None else shape))
+            return self._add(block, tensor.dtype, tensor.shape if shape is None else shape)
         except (RuntimeError, NotImplementedError):  # functorch wrappers and the like hide even their shape
             return UNOBSERVED
-        block.handles.append(handle)
-        return handle
 
     def want(self, groups: Groups) -> None:
         """Compute these fields from now on; what was seen with others is read again."""

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from numscope.config.plan import Plan
 from numscope.distributed.place import members
-from numscope.inspect.joining import Joined, joined
+from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
-from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.tally import Joined, Seen, Tally
 from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
 from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
@@ -48,7 +48,7 @@ class _Sites(Tally):
     def __init__(self) -> None:
         super().__init__(())
 
-    def add(self, layout: Layout | None) -> int:
+    def add(self, layout: Layout) -> int:
         self._layouts = (*self._layouts, layout)
         return len(self._layouts) - 1
 
@@ -208,8 +208,7 @@ class Collector:
         return self._shown[key].asked.on_nonfinite is not None
 
     def _observation(self, shown: _Shown, part: Joined) -> Observation:
-        rank = self.recorder.rank
-        return shown.inspection.observation(shown.site, shown.step, part.seen, "", rank, part.ranks, part.mine, {}, True)
+        return shown.inspection.observation(shown.site, shown.step, part, self.recorder.rank, True)
 
     def _introduce(self) -> None:
         if self._news:

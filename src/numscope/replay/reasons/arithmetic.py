@@ -9,16 +9,12 @@ from numscope.replay.reasons.case import Case, Range, Verdict, attribute, explai
 @explains("mul", "multiply", "addcmul")
 def _product(case: Case) -> Verdict | None:
     a, b = case.operand("self", "tensor1"), case.operand("other", "tensor2", "scalar", "scalars", "tensors2")
-    if a is None or b is None or case.nonfinite_input:
-        return None
     return overflow(case, f"Largest |self| {number(a.abs_max)} × |other| {number(b.abs_max)}")
 
 
-@explains("square", "pow")
+@explains("square", "pow", finite=True)
 def _power(case: Case) -> Verdict | None:
-    base, exponent = case.operand("self"), case.operand("exponent") or Range.of_value(2.0)
-    if base is None or case.nonfinite_input:
-        return None
+    base, exponent = case.operand("self"), case.optional("exponent") or Range.of_value(2.0)
     if exponent.low < 0 and base.num_zero:
         detail = f"{of(base.num_zero, base.numel, 'bases')} 0, raised to {number(exponent.low)}."
         return Reason.DIVISION_BY_ZERO, detail, "Add a small eps to the base or clamp it away from 0."
@@ -31,27 +27,23 @@ def _power(case: Case) -> Verdict | None:
 @explains("add", "sub", "rsub", "add_relu")
 def _sum_of_two(case: Case) -> Verdict | None:
     a, b = case.operand("self"), case.operand("other", "scalar", "scalars")
-    if a is None or b is None or case.nonfinite_input:
-        return None
-    alpha = case.operand("alpha")
+    alpha = case.optional("alpha")
     scaled = f"{number(alpha.abs_max)} × {number(b.abs_max)}" if alpha is not None else number(b.abs_max)
     return overflow(case, f"Largest |self| {number(a.abs_max)} + |other| {scaled}")
 
 
-@explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder")
+@explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder", finite=True)
 def _quotient(case: Case) -> Verdict | None:
-    divisor = case.operand("self") if case.op == "reciprocal" else case.operand("other", "tensor2", "scalar", "scalars", "tensors2")
-    top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
-    if case.nonfinite_input:
-        return None
+    divisor = case.optional("self") if case.op == "reciprocal" else case.optional("other", "tensor2", "scalar", "scalars", "tensors2")
     if divisor is None:
         return _integer_quotient(case)
     if divisor.num_zero:
         nan = " (0/0 is nan)" if case.has_nan else ""
         detail = f"{of(divisor.num_zero, divisor.numel, 'divisors')} 0{nan}."
         return Reason.DIVISION_BY_ZERO, detail, "Add a small eps to the divisor, or clamp it: x / y.clamp_min(eps)."
-    if top is None or not divisor.abs_min:
+    if not divisor.abs_min:
         return None
+    top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
     return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
 
 
@@ -85,37 +77,35 @@ def _matrix_product(case: Case) -> Verdict | None:
 
 
 def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | None]:
-    added = case.operand("mat1", "batch1", "vec1") is not None  # then self is only added
+    added = case.optional("mat1", "batch1", "vec1") is not None  # then self is only added
     left = ("mat1", "batch1", "mat", "vec1", "grad_output") if added else ("self", "input", "grad_output")
     right = ("mat2", "batch2", "vec", "vec2", "tensor", "other", "weight", "input")
     found: list[tuple[str, Range] | None] = []
     for names in (left, right):
         taken = {f[0] for f in found if f is not None}
-        found.append(next(((n, r) for n in names if n not in taken and (r := case.operand(n)) is not None), None))
+        found.append(next(((n, r) for n in names if n not in taken and (r := case.optional(n)) is not None), None))
     return found[0], found[1]
 
 
 @explains(
     "sum", "mean", "cumsum", "nansum", "logcumsumexp", "norm", "linalg_vector_norm", "prod", "cumprod", "mse_loss",
     "smooth_l1_loss", "l1_loss", "huber_loss", "dist", "_cdist_forward", "index_add", "scatter_add", "embedding_dense_backward",
-    "avg_pool2d", "_adaptive_avg_pool2d"
+    "avg_pool2d", "_adaptive_avg_pool2d", finite=True
 )  # fmt: skip
 def _reduction(case: Case) -> Verdict | None:
     x = case.operand("src", "source", "self", "x1", "grad_output")
-    if x is None or case.nonfinite_input:
-        return None
     if case.op in ("mean", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") and x.numel == 0:
         return Reason.DIVISION_BY_ZERO, "The mean of no elements is 0/0.", "Skip empty batches, or divide by max(count, 1)."
     largest = max([x.abs_max, *(n.abs_max or 0.0 for n in case.tensors)])  # a loss has a target too
     return overflow(case, f"The {case.op} of {x.numel} elements of magnitude up to {number(largest)}")
 
 
-@explains("var", "std", "var_mean", "std_mean")
+@explains("var", "std", "var_mean", "std_mean", finite=True)
 def _spread(case: Case) -> Verdict | None:
     x = case.operand("self")
-    if x is None or case.nonfinite_input or case.output is None:
+    if case.output is None:
         return None
-    correction = case.operand("correction")
+    correction = case.optional("correction")
     degrees = x.numel / max(case.output.numel, 1) - (correction.high if correction is not None else 1)
     if degrees <= 0:
         detail = f"{case.op} over {x.numel // max(case.output.numel, 1)} element(s) has no degrees of freedom: 0/0."
@@ -125,43 +115,39 @@ def _spread(case: Case) -> Verdict | None:
 
 @explains(
     "native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "native_group_norm", "_fused_rms_norm", "rms_norm",
-    "cudnn_batch_norm", "_batch_norm_with_update", "_native_batch_norm_legit_functional"
+    "cudnn_batch_norm", "_batch_norm_with_update", "_native_batch_norm_legit_functional", finite=True
 )  # fmt: skip
 def _normalization(case: Case) -> Verdict | None:
-    x, eps = case.operand("input"), case.operand("eps")
-    if x is None or case.nonfinite_input:
-        return None
+    x, eps = case.operand("input"), case.optional("eps")
     if eps is not None and eps.high == 0:
         return Reason.DIVISION_BY_ZERO, "The variance of a row is 0 and eps is 0.", "Give the normalization a positive eps (1e-5)."
-    variance = case.operand("running_var")
+    variance = case.optional("running_var")
     if variance is not None and variance.low < 0:
         advice = "Check how the running statistics were loaded or averaged."
         return Reason.DOMAIN, f"Smallest running variance {number(variance.low)} < 0.", advice
     return overflow(case, f"Largest |input| {number(x.abs_max)} squared")
 
 
-@explains("_weight_norm_interface", "_weight_norm")
+@explains("_weight_norm_interface", "_weight_norm", finite=True)
 def _weight_norm(case: Case) -> Verdict | None:
-    direction = case.operand("v")
-    if direction is None or case.nonfinite_input or not direction.num_zero:
+    if not case.operand("v").num_zero:
         return None
     detail = "A row of the weight's direction v is all 0, and is divided by its norm, 0."
     return Reason.DIVISION_BY_ZERO, detail, "Initialize v with small random values, and never write zeros to it."
 
 
-@explains("linalg_inv_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "linalg_solve_triangular", "_linalg_det", "linalg_cholesky_ex")
+@explains("linalg_inv_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "linalg_solve_triangular", "_linalg_det", "linalg_cholesky_ex",
+          finite=True)  # fmt: skip
 def _singular(case: Case) -> Verdict | None:
-    if case.nonfinite_input:
-        return None
     detail = f"The matrix is singular, or too close to it for {case.dtype}: {case.op} divides by a pivot of 0."
     return Reason.DIVISION_BY_ZERO, detail, "Add a small multiple of the identity first, or use torch.linalg.pinv or lstsq."
 
 
-@explains("_to_copy", "copy", "to", "_foreach_copy")
+@explains("_to_copy", "copy", "to", "_foreach_copy", finite=True)
 def _cast(case: Case) -> Verdict | None:
     x = case.operand("self", "src")
     source = case.tensors[0].dtype if case.tensors else ""
-    if x is None or case.nonfinite_input or source == case.dtype:
+    if source == case.dtype:
         return None
     if case.dtype.startswith("float8"):
         detail = f"Largest |value| {number(x.abs_max)} of {source} exceeds {case.dtype}'s maximum {number(case.limit)}."

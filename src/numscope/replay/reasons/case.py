@@ -6,11 +6,12 @@ where it does not know.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -45,6 +46,10 @@ class Rounded:
 
     value: float
     dtype: torch.dtype
+
+
+class NoOperand(Exception):
+    """An operation has no argument of the names that a rule asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,14 @@ class Case:
     def tensors(self) -> list[Numbers]:
         return [o.numbers for o in self.inputs if o.numbers is not None]
 
-    def operand(self, *names: str) -> Range | None:
-        """The range of the first of these arguments that is there: a tensor, a list's member or a plain number."""
+    def operand(self, *names: str) -> Range:
+        """``optional`` for an argument that the rule can't do without: where it is missing, the rule gives no reason."""
+        if (found := self.optional(*names)) is None:
+            raise NoOperand
+        return found
+
+    def optional(self, *names: str) -> Range | None:
+        """The range of the first of these arguments that exists: a tensor, a member of a list, or a plain number."""
         return next((r for r in map(self._operand, names) if r is not None), None)
 
     def _operand(self, name: str) -> Range | None:
@@ -164,23 +175,34 @@ SOFTMAX = (
 )  # fmt: skip
 
 
-def explains(*ops: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operators by plain name; a second rule for the same one is refused."""
-    return _registers(ops, FORWARD)
+def explains(*ops: str, finite: bool = False) -> Callable[[Rule], Rule]:
+    """Register a rule for operators by plain name; a second rule for the same one is refused.
+
+    Args:
+        finite: the rule applies only if all operands are finite.
+    """
+    return _registers(ops, finite, FORWARD)
 
 
-def explains_gradient_of(*ops: str) -> Callable[[GradientRule], GradientRule]:
+def explains_gradient_of(*ops: str, finite: bool = False) -> Callable[[GradientRule], GradientRule]:
     """``explains`` for the backward operations of forward operators."""
-    return _registers(ops, GRADIENT)
+    return _registers(ops, finite, GRADIENT)
 
 
-def _registers(ops: Sequence[str], registry: dict[str, R]) -> Callable[[R], R]:
+def _registers(ops: Sequence[str], finite: bool, registry: dict[str, R]) -> Callable[[R], R]:
     def register(rule: R) -> R:
+        @functools.wraps(rule)
+        def applied(*cases: Case) -> Verdict | None:
+            try:
+                return None if finite and cases[0].nonfinite_input else rule(*cases)
+            except NoOperand:
+                return None
+
         for op in ops:
             if op in registry:
                 raise ValueError(f"explains: got {op!r} twice, expected one rule an operator; {registry[op].__name__} has it already.")
-            registry[op] = rule
-        return rule
+            registry[op] = cast(R, applied)
+        return cast(R, applied)
 
     return register
 

@@ -44,21 +44,18 @@ def _outside(case: Case, x: Range, op: str) -> Verdict | None:
 
 @explains(*DOMAINS)
 def domain(case: Case) -> Verdict | None:
-    x = case.operand("self", "input")
-    return _outside(case, x, case.op) if x is not None else None
+    return _outside(case, case.operand("self", "input"), case.op)
 
 
 @explains("xlogy", "special_xlogy", "special_xlog1py", "binary_cross_entropy")
 def x_log_y(case: Case) -> Verdict | None:
     y = case.operand("self") if case.op == "binary_cross_entropy" else case.operand("other")
-    return _outside(case, y, "log1p" if case.op == "special_xlog1py" else "log") if y is not None else None
+    return _outside(case, y, "log1p" if case.op == "special_xlog1py" else "log")
 
 
 @explains("rsqrt")
 def _inverse_root(case: Case) -> Verdict | None:
     x = case.operand("self")
-    if x is None:
-        return None
     if case.has_nan and x.low < 0:
         advice = "Clamp the argument to >= 0 and add eps: rounding can make a variance negative."
         return Reason.DOMAIN, f"Smallest argument of rsqrt is {number(x.low)} < 0.", advice
@@ -73,7 +70,7 @@ def exponential(case: Case) -> Verdict | None:
     x = case.operand("self")
     even = case.op in ("sinh", "cosh")
     # a masked score's -inf gives 0 here and explains nothing
-    if x is None or case.has_nan or any(n.num_nan or n.num_pos_inf or (even and n.num_neg_inf) for n in case.tensors):
+    if case.has_nan or any(n.num_nan or n.num_pos_inf or (even and n.num_neg_inf) for n in case.tensors):
         return None
     largest = x.abs_max if even else x.high
     bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
@@ -111,9 +108,7 @@ def _negative_log_likelihood(case: Case) -> Verdict | None:
     return None
 
 
-@explains("_ctc_loss", "_cudnn_ctc_loss", "ctc_loss")
+@explains("_ctc_loss", "_cudnn_ctc_loss", "ctc_loss", finite=True)
 def _alignment(case: Case) -> Verdict | None:
-    if case.nonfinite_input:
-        return None
     detail = "A target is longer than its input (two equal labels in a row need one more step), so no alignment exists."
     return Reason.DOMAIN, detail, "Drop such examples, give them longer inputs, or use zero_infinity=True."

@@ -22,9 +22,9 @@ def _root_at_zero(case: Case, forward: Case) -> Verdict | None:
     return Reason.GRADIENT_AT_ZERO, f"{what} x / norm(x) is 0/0.", "Add eps under the root: (x.square().sum() + eps).sqrt()."
 
 
-@explains_gradient_of("_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_qr")
+@explains_gradient_of("_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_qr", finite=True)
 def _coinciding_values(case: Case, forward: Case) -> Verdict | None:
-    if case.nonfinite_input or case.op not in ("div", "reciprocal"):
+    if case.op not in ("div", "reciprocal"):
         return None
     detail = f"Two eigenvalues or singular values coincide: the gradient of {forward.op} divides by their difference 0."
     return Reason.DIVISION_BY_ZERO, detail, "Avoid a loss on vectors of coinciding values, or perturb the matrix slightly first."
@@ -33,8 +33,6 @@ def _coinciding_values(case: Case, forward: Case) -> Verdict | None:
 @explains_gradient_of("pow")
 def _power_at_zero(case: Case, forward: Case) -> Verdict | None:
     base, exponent = forward.operand("self"), forward.operand("exponent")
-    if base is None or exponent is None:
-        return None
     zeros = of(base.num_zero, base.numel, "bases") if base.num_zero else ""
     if zeros and exponent.low < 0:
         return Reason.DIVISION_BY_ZERO, f"{zeros} 0, raised to {number(exponent.low)}.", "Add eps to the base."
@@ -62,7 +60,7 @@ def _gradient_outside_domain(case: Case, forward: Case) -> Verdict | None:
 @explains_gradient_of("acos", "asin", "acosh", "atanh")
 def _gradient_at_the_end(case: Case, forward: Case) -> Verdict | None:
     x, verdict = forward.operand("self"), domain(forward)
-    if x is None or verdict is not None:
+    if verdict is not None:
         return verdict
     low, high, _, _ = DOMAINS[forward.op]
     at = [v for v, end in ((x.low, low), (x.high, high)) if v == end]
@@ -76,8 +74,6 @@ def _gradient_at_the_end(case: Case, forward: Case) -> Verdict | None:
 def _gradient_of_quotient(case: Case, forward: Case) -> Verdict | None:
     names = ("other", "tensor2") if forward.op in ("div", "addcdiv") else ()
     divisor = forward.operand(*names, "self")
-    if divisor is None:
-        return None
     if divisor.num_zero:
         return (
             Reason.DIVISION_BY_ZERO,

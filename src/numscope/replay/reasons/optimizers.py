@@ -8,12 +8,10 @@ from numscope.replay.reasons.case import Case, Verdict, explains, of
 _IN_FLOAT32 = "Keep the weights and the optimizer's state in float32 (torch.autocast instead of a model in half precision)"
 
 
-@explains("_fused_adagrad", "_fused_adam", "_fused_adamw")
+@explains("_fused_adagrad", "_fused_adam", "_fused_adamw", finite=True)
 def _fused(case: Case) -> Verdict | None:
     squares, eps = case.operand("state_sums", "exp_avg_sqs"), case.operand("eps")
-    if squares is None or eps is None or not squares.num_zero or not case.has_nan or case.nonfinite_input:
-        return None
-    if eps.high and case.rounded is None:
+    if not squares.num_zero or not case.has_nan or (eps.high and case.rounded is None):
         return None
     return Reason.DIVISION_BY_ZERO, f"{of(squares.num_zero, squares.numel, 'sums of squared gradients')} 0 (0/0 is nan).", ""
 
