@@ -352,7 +352,7 @@ def failing_watch(rank: int, where: str) -> Any:
     return steps, None, scope.closed
 
 
-@pytest.mark.parametrize("where", ["_see_loss", "_see_gradients", "after_step"])
+@pytest.mark.parametrize("where", ["_own_loss", "_see_gradients", "after_step"])
 def test_watch_that_fails_on_one_rank_leaves_the_others_watching(ranks: RankPool, where: str) -> None:
     told = ranks.run(failing_watch, where)
     assert told[0].value == (4, None, True)

@@ -102,11 +102,11 @@ class Detection:
             self.judge.close()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
+                optimizer_probe.unlisten(outside.backward)
             self._steps.remove(self)
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()
             if not living:
-                optimizer_probe.unlisten(outside.backward)
                 self.evidence.outside.reset()
 
     @property
