@@ -1,42 +1,124 @@
-"""What stays with the object that it was put on: no copy of the object, in memory or in a file, has it."""
+"""Hooks on a model that stay with it: no copy of the model, in memory or in a file, has them."""
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, ItemsView, ValuesView
 from functools import partial
+from itertools import count
 from typing import Any
 
 from torch import nn
 
+_ids = count(-1, -1)  # torch's own ids count upward from 0, and what the tool adds must not change them
+
 
 class Hook(partial[Any]):
-    """A hook that stays with the object it was put on: a copy, in memory or in a file, gets one in its place that does nothing.
-
-    ``copy.deepcopy(model)`` would else copy the watch, and ``torch.save(model)`` try to write it. What stands in needs no numscope to load.
-    """
+    """A hook on a tensor or a module."""
 
     __torch_unserializable__ = True  # no warning from torch when a tensor that has it is saved
 
-    def __deepcopy__(self, memo: object) -> Callable[..., None]:
-        return nullcontext().__exit__
 
-    def __reduce__(self) -> Any:
-        return getattr, (nullcontext(), "__exit__")
+class HookDict(OrderedDict[int, Any]):
+    """A module's dict of hooks, with those of the tool under negative ids. Its copy, in memory or in a file, is the dict without them.
 
+    Args:
+        was: the dict in whose place it stands.
+    """
 
-# Dicts of hooks that every module has and few use. A dict that is not empty is left alone: handles of its hooks know it by itself.
-_PLACES = ("_load_state_dict_post_hooks", "_state_dict_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks")
+    def __init__(self, was: OrderedDict[int, Any]) -> None:
+        super().__init__(was)
+        self.was = was
+        self.owned: object = None
 
+    def users(self) -> OrderedDict[int, Any]:
+        """The hooks that are not the tool's."""
+        return OrderedDict((key, hook) for key, hook in self.items() if key >= 0)
 
-class _Owning(OrderedDict[int, Any]):
-    """A module's dict of hooks that also keeps an object alive. Its copy, in memory or in a file, is a plain dict without the object."""
-
-    owned: object = None
+    def values(self) -> ValuesView[Any]:
+        """Of the hooks that are not the tool's: torch calls hooks by ``items`` and lists them, to script a module, by ``values``."""
+        return self.users().values()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return OrderedDict(self).__reduce_ex__(protocol)
+        return self.users().__reduce_ex__(protocol)
+
+
+class _Following(HookDict):
+    """In the place of a dict with hooks: handles of these hooks know that dict by itself, and what they remove from it goes here too."""
+
+    def __init__(self, was: OrderedDict[int, Any]) -> None:
+        super().__init__(was)
+        self._shared = list(was)
+
+    def items(self) -> ItemsView[int, Any]:
+        if len(self.was) != len(self._shared):
+            for key in self._shared:
+                if key not in self.was:
+                    self.pop(key, None)
+            self._shared = list(self.was)
+        return super().items()
+
+
+def _own(module: nn.Module, place: str) -> HookDict:
+    hooks = module.__dict__[place]
+    if not isinstance(hooks, HookDict):
+        hooks = module.__dict__[place] = (_Following if hooks else HookDict)(hooks)
+    return hooks
+
+
+def _disown(module: nn.Module, place: str) -> None:
+    """Put the plain dict back, unless somebody else has something in this one, or a handle of it."""
+    hooks = module.__dict__.get(place)
+    if isinstance(hooks, HookDict) and hooks.owned is None and not any(key < 0 for key in hooks) and not weakref.getweakrefcount(hooks):
+        hooks.was.clear()
+        hooks.was.update(hooks.items())
+        module.__dict__[place] = hooks.was
+
+
+_CALLS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+)
+
+
+def new_id() -> int:
+    """A key for hooks on modules, which no hook of others has."""
+    return next(_ids)
+
+
+def hook_calls(module: nn.Module, key: int, before: Hook, after: Hook, *, always: bool, first: bool) -> None:
+    """Put a hook before a module's calls and one after them, or put others in their place.
+
+    Args:
+        key: of ``new_id``; once a module.
+        before: is called with (module, args, kwargs).
+        after: is called with (module, args, kwargs, output).
+        always: call ``after`` too where the module's call raises.
+        first: call ``after`` before all other hooks, else after them.
+    """
+    before_hooks, before_kwargs, after_hooks, after_kwargs, always_called = (_own(module, place) for place in _CALLS)
+    before_kwargs[key] = after_kwargs[key] = True
+    before_hooks[key], after_hooks[key] = before, after
+    after_hooks.move_to_end(key, last=not first)
+    if always:
+        always_called[key] = True
+    else:
+        always_called.pop(key, None)
+
+
+def unhook_calls(module: nn.Module, key: int) -> None:
+    """Take away what ``hook_calls`` has put; nothing where nothing is."""
+    for place in _CALLS:
+        module.__dict__.get(place, {}).pop(key, None)
+        _disown(module, place)
+
+
+# Dicts of hooks that every module has and few use: in a dict for calls, even an empty one of a class of ours would concern compiled code.
+_SPARE = ("_load_state_dict_post_hooks", "_state_dict_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks")
 
 
 def owned_by(model: nn.Module, item: object) -> Callable[[], None]:
@@ -44,16 +126,14 @@ def owned_by(model: nn.Module, item: object) -> Callable[[], None]:
 
     Returns: what ends it; safe to call twice.
     """
-    place = next((place for place in _PLACES if type(model.__dict__[place]) is OrderedDict and not model.__dict__[place]), None)
+    place = next((place for place in _SPARE if type(model.__dict__[place]) is OrderedDict and not model.__dict__[place]), None)
     if place is None:  # in use by others, all four: whoever holds the object keeps it alive, and the hooks that it puts on the model do
         return lambda: None
-    was, owning = model.__dict__[place], _Owning()
+    owning = _own(model, place)
     owning.owned = item
-    model.__dict__[place] = owning
 
     def end() -> None:
         owning.owned = None
-        if model.__dict__[place] is owning and not owning:
-            model.__dict__[place] = was
+        _disown(model, place)
 
     return end

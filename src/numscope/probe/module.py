@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from threading import get_ident
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from numscope.probe import optimizer, walk
 from numscope.probe.calls import CallListener, Calls, in_backward
@@ -23,7 +21,7 @@ from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.dynamo import SHELL, shells_of, wrap_compiled
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
-from numscope.probe.hook import Hook
+from numscope.probe.hook import Hook, hook_calls, new_id, unhook_calls
 from numscope.probe.naming import class_name, qualified_names
 
 
@@ -93,7 +91,8 @@ class ModuleProbe:
         self._gradients = False
         self._reader: Reader | None = None
         self._sites: dict[nn.Module, LayerSites] = {}
-        self._hooked: dict[nn.Module, tuple[Wanted, tuple[RemovableHandle, ...]]] = {}
+        self._key = new_id()
+        self._hooked: dict[nn.Module, Wanted] = {}
         self._leaf_handles: list[Any] = []
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._graphs = Graphs(self)
@@ -153,32 +152,23 @@ class ModuleProbe:
         self._edges.clear()
 
     def _hook_as_wanted(self) -> None:
-        """What is hooked as wanted already stays as it is: compiled code is guarded by its hooks.
-
-        It is guarded by the ids of hooks that are always called, too. Theirs stay while something else is wanted of a module.
-        """
+        """Put on each module the hooks that are wanted of it; those that are there already stay, since compiled code is guarded by them."""
         calls, root = self.attached, self.entries[self.root]
         for module, entry in (*self.entries.items(), *((shell, root) for shell in self._shells)):
             # A compiled shell's leaves are those of the module inside it, which has its own hooks.
             leaves = self.deep and not (GRADIENTS and type(module).__name__ == SHELL)
             wanted = Wanted.of(calls and (self.deep or entry.is_root), leaves, self._sites.get(module))
-            known, handles = self._hooked.get(module, (Wanted(), ()))
-            if wanted == known or not can_be_hooked(module):
+            if wanted == self._hooked.get(module, Wanted()) or not can_be_hooked(module):
                 continue
-            if not (known.calls and wanted.calls):
-                for handle in handles:
-                    handle.remove()
-                handles = _register(module, wanted)
-            self._hooked[module] = wanted, handles
-            if handles:
-                before, after = handles
-                module._forward_pre_hooks[before.id] = Hook(self._before, entry, wanted)
-                module._forward_hooks[after.id] = Hook(self._after, entry, wanted)
-                # For the reader before all other hooks: tensor parallelism's own turn a distributed output into its local part. But the
-                # outputs of the outermost call are told as the script gets them.
-                first = wanted.sites is not None and not (wanted.calls and entry.is_root)
-                hooks: Any = module._forward_hooks  # an OrderedDict, which torch's annotation does not say
-                hooks.move_to_end(after.id, last=not first)
+            self._hooked[module] = wanted
+            if wanted == Wanted():
+                unhook_calls(module, self._key)
+                continue
+            # For the reader before all other hooks: tensor parallelism's own turn a distributed output into its local part. But the
+            # outputs of the outermost call are told as the script gets them.
+            first = wanted.sites is not None and not (wanted.calls and entry.is_root)
+            before, after = Hook(self._before, entry, wanted), Hook(self._after, entry, wanted)
+            hook_calls(module, self._key, before, after, always=wanted.calls, first=first)
 
     # ---- the model
 
@@ -382,17 +372,6 @@ class ModuleProbe:
         if reader is not None:
             self.disarm()
             reader.failed(error)
-
-
-def _register(module: nn.Module, wanted: Wanted) -> tuple[RemovableHandle, ...]:
-    """Places for a hook before a module's call and one after it; the latter also where the call raises, if calls are told."""
-    if wanted == Wanted():
-        return ()
-    nothing = nullcontext().__exit__
-    return (
-        module.register_forward_pre_hook(nothing, with_kwargs=True),
-        module.register_forward_hook(nothing, with_kwargs=True, always_call=wanted.calls),
-    )
 
 
 def _taken(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
