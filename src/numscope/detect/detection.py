@@ -22,7 +22,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.calls import in_backward
 from numscope.probe.entry import Entry, Leaves
-from numscope.probe.hook import Hook
+from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
@@ -171,7 +171,7 @@ class Detection:
         call_ref = weakref.ref(call)
         for slot, t in live:
             hook = Hook(self._keep_gradient, call_ref, entry, slot)
-            t.register_hook(hook)  # type: ignore[no-untyped-call]
+            hook_gradient(t, hook)
             call.graph.append(weakref.ref(hook, self._freed.append))
         call.awaits_backward = bool(live)
         self.had_graph = self.had_graph or bool(live)

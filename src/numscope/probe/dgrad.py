@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from numscope.probe import walk
-from numscope.probe.hook import Hook
+from numscope.probe.hook import Hook, hook_gradient, hook_node
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CAST = "ToCopyBackward0"
@@ -110,7 +110,7 @@ def watch_dgrad(edge: InputEdge, output: Any, then: Callable[[Tensor], None]) ->
         return False
     parts = _Parts(len(entered), then)
     for node, positions in entered.items():
-        node.register_hook(parts.hook(positions))
+        hook_node(node.register_hook, parts.hook(positions))
     return True
 
 
@@ -123,16 +123,16 @@ def _watch_identity(edge: InputEdge, output: Tensor, then: Callable[[Tensor], No
             if gradient is not None:
                 then(gradient.detach())
 
-        edge.node.register_prehook(seen)
+        hook_node(edge.node.register_prehook, seen)
         return
 
-    handles: list[Any] = []
-    handles.append(output.register_hook(Hook(_seen_once, handles, then)))  # type: ignore[no-untyped-call]
+    undo: list[Callable[[], None]] = []
+    undo.append(hook_gradient(output, Hook(_seen_once, undo, then)))
 
 
-def _seen_once(handles: list[Any], then: Callable[[Tensor], None], gradient: Tensor) -> None:
-    while handles:
-        handles.pop().remove()  # a leaf outlives its graph, and so would the hook
+def _seen_once(undo: list[Callable[[], None]], then: Callable[[Tensor], None], gradient: Tensor) -> None:
+    while undo:
+        undo.pop()()  # a leaf outlives its graph, and so would the hook
     then(gradient.detach())
 
 

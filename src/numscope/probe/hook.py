@@ -1,23 +1,49 @@
-"""Hooks on a model that stay with it: no copy of the model, in memory or in a file, has them."""
+"""Hooks that nobody but the tool knows of: no copy of a model has them, in memory or in a file, and the ids of others do not change."""
 
 from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, ItemsView, ValuesView
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-_ids = count(-1, -1)  # torch's own ids count upward from 0, and what the tool adds must not change them
+_ids = count(-1, -1)  # torch counts its own upward from 0, and they get into the files of models that have hooks
+
+
+def put(hooks: dict[int, Any], hook: Callable[..., Any]) -> Callable[[], None]:
+    """Add a hook to one of torch's dicts of hooks. Returns: what removes it; safe to call twice."""
+    key = next(_ids)
+    hooks[key] = hook
+    return partial(hooks.pop, key, None)
+
+
+def hook_gradient(tensor: Tensor, hook: Hook) -> Callable[[], None]:
+    """Call a hook with the tensor's gradient, as ``Tensor.register_hook`` does. Returns: what removes it; safe to call twice."""
+    if tensor._backward_hooks is None:
+        tensor._backward_hooks = OrderedDict()
+        if tensor.grad_fn is not None:
+            tensor.grad_fn._register_hook_dict(tensor)
+    return put(tensor._backward_hooks, hook)
 
 
 class Hook(partial[Any]):
     """A hook on a tensor or a module."""
 
     __torch_unserializable__ = True  # no warning from torch when a tensor that has it is saved
+
+
+def hook_node(register: Callable[[Any], Any], hook: Callable[..., Any]) -> None:
+    """Put a hook on a node of a graph by its ``register_hook`` or ``register_prehook``, and give back the id that torch takes for it."""
+    handle = register(hook)
+    hooks = handle.hooks_dict_ref()
+    hooks[next(_ids)] = hooks.pop(handle.id)
+    if RemovableHandle.next_id == handle.id + 1:
+        RemovableHandle.next_id = handle.id
 
 
 class HookDict(OrderedDict[int, Any]):
@@ -36,7 +62,7 @@ class HookDict(OrderedDict[int, Any]):
         """The hooks that are not the tool's."""
         return OrderedDict((key, hook) for key, hook in self.items() if key >= 0)
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         """Of the hooks that are not the tool's: torch calls hooks by ``items`` and lists them, to script a module, by ``values``."""
         return self.users().values()
 
@@ -51,7 +77,7 @@ class _Following(HookDict):
         super().__init__(was)
         self._shared = list(was)
 
-    def items(self) -> ItemsView[int, Any]:
+    def items(self) -> Any:
         if len(self.was) != len(self._shared):
             for key in self._shared:
                 if key not in self.was:
@@ -71,8 +97,9 @@ def _disown(module: nn.Module, place: str) -> None:
     """Put the plain dict back, unless somebody else has something in this one, or a handle of it."""
     hooks = module.__dict__.get(place)
     if isinstance(hooks, HookDict) and hooks.owned is None and not any(key < 0 for key in hooks) and not weakref.getweakrefcount(hooks):
+        left = dict(hooks.items())
         hooks.was.clear()
-        hooks.was.update(hooks.items())
+        hooks.was.update(left)
         module.__dict__[place] = hooks.was
 
 

@@ -21,7 +21,7 @@ from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.dynamo import SHELL, shells_of, wrap_compiled
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
-from numscope.probe.hook import Hook, hook_calls, new_id, unhook_calls
+from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.naming import class_name, qualified_names
 
 
@@ -93,7 +93,7 @@ class ModuleProbe:
         self._sites: dict[nn.Module, LayerSites] = {}
         self._key = new_id()
         self._hooked: dict[nn.Module, Wanted] = {}
-        self._leaf_handles: list[Any] = []
+        self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._graphs = Graphs(self)
         self._shells: list[nn.Module] = []  # around the root
@@ -147,8 +147,8 @@ class ModuleProbe:
 
     def forget_step(self) -> None:
         """What would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that were interrupted."""
-        while self._leaf_handles:
-            self._leaf_handles.pop().remove()
+        while self._on_leaves:
+            self._on_leaves.pop()()
         self._edges.clear()
 
     def _hook_as_wanted(self) -> None:
@@ -289,9 +289,9 @@ class ModuleProbe:
                 # A module that works in place on a view makes autograd forget the hooks on it.
                 base = walk.own_base(output, args, kwargs)
                 hook = Hook(self._gradient, entry if hears else None, entry.gradient_slot(slot), site, None if base is None else leaf.shape)
-                handle = (leaf if base is None else base).register_hook(hook)
+                remove = hook_gradient(leaf if base is None else base, hook)
                 if leaf.is_leaf:  # it would outlive the step
-                    self._leaf_handles.append(handle)
+                    self._on_leaves.append(remove)
 
     def _note_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Where the input stands, of which the call's own part of the gradient is wanted."""

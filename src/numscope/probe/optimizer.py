@@ -12,8 +12,9 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim import optimizer as torch_optimizer
 
+from numscope.probe.hook import put
 from numscope.probe.living import Living
 
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -145,8 +146,8 @@ def _install() -> None:
         for listener in _told():
             (listener.skipped_step if skipped else listener.after_step)(optimizer)
 
-    _undo.append(register_optimizer_step_pre_hook(before).remove)
-    _undo.append(register_optimizer_step_post_hook(after).remove)
+    _undo.append(put(torch_optimizer._global_optimizer_pre_hooks, before))
+    _undo.append(put(torch_optimizer._global_optimizer_post_hooks, after))
     _patch(torch.autograd, "backward", _backward)
     _patch(torch.autograd, "grad", _grad)
     _patch(torch.amp.GradScaler, "step", _scaler_step)

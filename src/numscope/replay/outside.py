@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.hook import hook_node
 from numscope.probe.optimizer import guarded
 from numscope.records.site import Phase
 from numscope.replay.function_probe import SMALL, FunctionProbe
@@ -275,10 +276,10 @@ class Outside:
         for node in nodes:
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
                 probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD)
-                node.register_prehook(partial(self._custom_begins, probe))
-                node.register_hook(partial(self._custom_ran, probe))
+                hook_node(node.register_prehook, partial(self._custom_begins, probe))
+                hook_node(node.register_hook, partial(self._custom_ran, probe))
             elif self._log or self._tape.forward_of(node.name(), node._sequence_nr()) is not None:
-                node.register_hook(partial(self._node_ran, node.name(), node._sequence_nr()))
+                hook_node(node.register_hook, partial(self._node_ran, node.name(), node._sequence_nr()))
 
     def _made(self, node: Any) -> bool:
         """Whether a node was made outside; a model's own nodes are left to a replay."""

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook, register_module_module_registration_hook
+from torch.nn.modules import module as torch_module
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import foretell_compiled
+from numscope.probe.hook import put
 from numscope.probe.living import Living
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import peel
@@ -86,14 +87,14 @@ class AutoWatch(optimizer_probe.StepListener):
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
         self._transformed: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # called inside transforms of functions
         self._parents: weakref.WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
-        self._hook: Any = None
-        self._registering: Any = None
+        self._hook: Callable[[], None] | None = None
+        self._registering: Callable[[], None] | None = None
         self._compiling: Callable[[], None] | None = None
         self._quiet: Any = None
 
     def __enter__(self) -> AutoWatch:
         _open.add(self)
-        self._registering = register_module_module_registration_hook(self._registered)
+        self._registering = put(torch_module._global_module_registration_hooks, self._registered)
         self._checks_selection = self._recorder is not None or self.options.config is not None
         self._searches = self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None
         if self._checks_selection or self._searches:
@@ -115,12 +116,12 @@ class AutoWatch(optimizer_probe.StepListener):
     def look(self, on: bool) -> None:
         """Start or stop looking for models."""
         if on and self._hook is None:
-            self._hook = register_module_forward_pre_hook(self._called)
+            self._hook = put(torch_module._global_forward_pre_hooks, self._called)
             self._compiling = foretell_compiled(self._called_compiled)
             warnings.filterwarnings("ignore", message=_HOOKS_AROUND_COMPILED)
             self._quiet = warnings.filters[0]
         elif not on and self._hook is not None:
-            self._hook.remove()
+            self._hook()
             if self._compiling is not None:
                 self._compiling()
             with contextlib.suppress(ValueError):  # the script has set its own filters
@@ -180,7 +181,7 @@ class AutoWatch(optimizer_probe.StepListener):
         _open.discard(self)
         self.look(False)
         if self._registering is not None:
-            self._registering.remove()
+            self._registering()
         optimizer_probe.unlisten(self)
         if self._tensors is not None:
             self._tensors.close()
