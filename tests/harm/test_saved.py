@@ -30,15 +30,17 @@ def double(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
 def nothing(*_: Any) -> None: ...
 
 
-class Own(nn.Module):
-    """Describes its state by itself, as a LightningModule does."""
-
+class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(x)
+
+
+class Own(Net):
+    """Describes its state by itself, as a LightningModule does."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "extra": None}
@@ -73,7 +75,7 @@ def traced() -> nn.Module:
 
 
 def compiled() -> nn.Module:
-    model = Own()
+    model = Net()
     model.compile(backend="eager")
     return model
 
@@ -115,6 +117,7 @@ def attempt(write: Callable[..., Any], *args: Any) -> Any:
 def train(build: Callable[[], nn.Module], watch: Callable[[nn.Module], Any]) -> list[Any]:
     """Everything that is written of a model at each moment of two steps, with hooks of the script that come and go."""
     RemovableHandle.next_id = 0
+    torch._dynamo.reset()  # a graph of the run before would be taken, and dynamo mark no parameter of this one's
     torch.manual_seed(0)
     model = build()
     optimizer = torch.optim.Adam(model.parameters())
