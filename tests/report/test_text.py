@@ -11,7 +11,8 @@ from rich.console import Console
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason
 from numscope.records.site import Phase, Site
 from numscope.records.words import escape
-from numscope.report.text import one_line, print_finding, render
+from numscope.report.frames import one_line
+from numscope.report.text import print_finding, render
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = "/train/run/modeling_t5.py"

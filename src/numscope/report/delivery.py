@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.records.finding import Finding, Frame
 from numscope.records.words import escape
-from numscope.report.frames import HEADER, batch_line, finding_text, frame_text
+from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
 from numscope.report.json import write_findings
-from numscope.report.text import NUM_FRAMES, one_line, print_finding
 
 log = logging.getLogger("numscope")
 
@@ -58,7 +58,7 @@ class Delivery:
             if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all are printed above it
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
                 print(f"\n{frames}\n", file=sys.stderr)
-            print_finding(finding, file=sys.stderr)
+            _print(finding)
         else:
             print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
         self._share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
@@ -109,6 +109,16 @@ class Delivery:
                         file.write("\n".join(share.text))
         except Exception as error:  # must not end the run
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+
+
+def _print(finding: Finding) -> None:
+    state = random.getstate()  # rich draws numbers from the script's generator, as it is imported and for each link
+    try:
+        from numscope.report.text import print_finding
+
+        print_finding(finding, file=sys.stderr)
+    finally:
+        random.setstate(state)
 
 
 def _of_rank(path: str, rank: int) -> str:

@@ -1,4 +1,4 @@
-"""Frames as text, in the format of the underflow/overflow guide: one line per tensor, ``abs min  abs max  metadata``.
+"""Findings and frames as text; frames in the format of the underflow/overflow guide: one line per tensor, ``abs min  abs max  metadata``.
 
 Only this file formats these lines, also those of ``compat/underflow_overflow.py``.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numscope.records.finding import Finding, Frame, Line
+from numscope.records.finding import Finding, Frame, Kind, Line
 from numscope.records.site import Phase
+from numscope.records.words import escape
 
+NUM_FRAMES = 4  # of a finding, in its report
 PREFIX = " " * 17  # the width of two numbers and a blank
 HEADER = f"{'abs min':8} {'abs max':8} metadata"
 
@@ -101,3 +103,19 @@ def finding_text(finding: Finding) -> str:
     forward_only = all(frame.phase is Phase.FORWARD for frame in finding.frames)
     words = "forward frames" if forward_only else "frames"
     return "\n".join([*report_head(finding.batch, len(finding.frames), words), *map(frame_text, finding.frames)])
+
+
+def one_line(finding: Finding) -> str:
+    """A finding in one line, for logs."""
+    where = f"{finding.site} ({finding.phase.value}) at step {finding.step}, rank {finding.rank}"
+    if finding.contained:
+        line = f"contained: {finding.kind.value} in {where}; "
+        line += finding.note or "it never reached the loss, a gradient, a weight or the optimizer's state"
+        if (culprit := finding.culprit) is not None:
+            line += f"; {culprit.op} at {culprit.file}:{culprit.line}"
+            line += f" `{culprit.code}` — {culprit.reason.value}: {culprit.detail}" if finding.note else ""
+    elif finding.kind in (Kind.SCALER_SKIPS, Kind.DEAD_GRADIENTS):
+        line = f"{finding.kind.value}: {finding.note} (step {finding.step}, rank {finding.rank})"
+    else:
+        line = finding.headline()
+    return escape(line)

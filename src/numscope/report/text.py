@@ -18,8 +18,8 @@ from rich.text import Text
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Numbers, Operand
 from numscope.records.words import escape
 from numscope.report import frames as frames_text
+from numscope.report.frames import NUM_FRAMES
 
-NUM_FRAMES = 4  # of the finding's frames
 NUM_CALLERS = 3
 CONTEXT_LINES = 2
 BAD = "bold red"
@@ -53,22 +53,6 @@ def plain_text(report: RenderableType, file: TextIO, width: int | None = None) -
 def apart(blocks: Iterable[Sequence[RenderableType]]) -> list[RenderableType]:
     """The lines of a report's blocks, with an empty line after each block but none for an empty one."""
     return [line for block in blocks if block for line in (*block, Text(""))]
-
-
-def one_line(finding: Finding) -> str:
-    """A finding in one line, for logs."""
-    where = f"{finding.site} ({finding.phase.value}) at step {finding.step}, rank {finding.rank}"
-    if finding.contained:
-        line = f"contained: {finding.kind.value} in {where}; "
-        line += finding.note or "it never reached the loss, a gradient, a weight or the optimizer's state"
-        if (culprit := finding.culprit) is not None:
-            line += f"; {culprit.op} at {culprit.file}:{culprit.line}"
-            line += f" `{culprit.code}` — {culprit.reason.value}: {culprit.detail}" if finding.note else ""
-    elif finding.kind in (Kind.SCALER_SKIPS, Kind.DEAD_GRADIENTS):
-        line = f"{finding.kind.value}: {finding.note} (step {finding.step}, rank {finding.rank})"
-    else:
-        line = finding.headline()
-    return escape(line)
 
 
 def render(finding: Finding) -> RenderableType:

@@ -1,0 +1,105 @@
+"""Nothing of the tool moves a global generator of random numbers: of Python, NumPy, or torch."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.warm import COLD
+
+STATE = """
+import random, sys
+import numpy, torch
+
+def state():
+    return random.getstate(), str(numpy.random.get_state()), torch.get_rng_state().tolist()
+
+def same(what):
+    assert state() == before, what
+
+random.seed(0); numpy.random.seed(0); torch.manual_seed(0)
+before = state()
+"""
+
+IMPORTS = """
+import importlib, pkgutil
+import numscope
+
+def stop(*_):
+    raise ImportError
+
+numscope_modules = [m.name for m in pkgutil.walk_packages(numscope.__path__, "numscope.", onerror=stop)]
+own = ("numscope.cli", "numscope.doctor", "numscope.__main__", "numscope.runs.diff_text")  # processes of their own, which print with rich
+for name in numscope_modules:
+    if not name.startswith(own) and name != "numscope.report.text" and ".features." not in name:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # of an extra that is not installed
+            pass
+        same(name)
+assert len(numscope_modules) > 200 and "rich" not in sys.modules
+"""
+
+WATCH = """
+import logging
+import numscope
+from torch import nn
+
+tensors = ["activation", "gradient", "dgrad", "weight", "wgrad"]
+statistics = {"enabled": True, "tensors": tensors, "stats": ["max", "std", "mxfp8_underflows_pct"]}
+config = {"all": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": statistics}}
+model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4))
+optimizer = torch.optim.Adam(model.parameters())
+torch.manual_seed(0)
+before = state()
+for options in {}, {"level": "sentinel"}, {"trace": (1,)}:
+    scope = numscope.watch(model, config=config, log_dir="logs", json="findings.json", on_nonfinite="warn", **options)
+    same("watch")
+    for step in range(4):
+        x = torch.ones(2, 4)
+        if step == 2:
+            x[0, 0] = torch.inf  # a finding, its replay, its report
+        (model(x).square().log() - x.square().log().mean()).mean().backward()
+        if step != 2:
+            optimizer.step()
+        optimizer.zero_grad()
+        torch.manual_seed(0)
+        same(step)
+    assert ("trace" in options) != bool(scope.findings)
+    scope.close()
+    same("close")
+"""
+
+
+LOOP = """
+for step in range(3):
+    model(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+    torch.manual_seed(0)
+    same(step)
+"""
+
+
+def run(code: str, folder: Path, *before: str) -> None:
+    script = folder / "script.py"
+    script.write_text(code)
+    done = subprocess.run([COLD, *before, str(script)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_imports(tmp_path: Path) -> None:
+    run(STATE + IMPORTS, tmp_path)
+
+
+def test_watch_its_findings_and_its_files(tmp_path: Path) -> None:
+    run(STATE + WATCH, tmp_path)
+
+
+def test_run_from_its_first_line_to_its_last(tmp_path: Path) -> None:
+    run(STATE + WATCH.split("for options in")[0] + LOOP, tmp_path, "-m", "numscope", "run")
+
+
+def test_integrations(tmp_path: Path) -> None:
+    modules = ("integrations.transformers", "compat.debug_tool", "compat.underflow_overflow")
+    imports = "".join(f"import numscope.{module}\nsame('import')\n" for module in modules)
+    run(f"{STATE}import transformers.trainer_callback\nbefore = state()\n{imports}", tmp_path)
