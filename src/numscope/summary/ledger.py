@@ -7,7 +7,7 @@ already; from another device each block is copied at once.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
@@ -164,16 +164,6 @@ class Ledger:
                 self._cpu = block
         return block
 
-    def rewrite(self, handle: int, tensor: Tensor) -> bool:
-        """Observe a tensor again into a handle's row, as for a weight after its update. False: it is on another device now."""
-        block, row, _, _ = self._meta[handle]
-        if block.device != tensor.device:
-            return False
-        block.clear(row, 1)
-        self._num_past += 1
-        self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
-        return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
-
     def empty(self, handle: int) -> None:
         """Empty a handle's row, as if nothing had been seen."""
         block, row, _, _ = self._meta[handle]
@@ -182,7 +172,7 @@ class Ledger:
     def observe_many(self, tensors: Sequence[Tensor]) -> list[int]:
         """``observe`` for a list: one native call, threads balanced over all of them."""
         handles = [UNOBSERVED] * len(tensors)
-        groups: dict[_Block, tuple[list[Tensor], list[int], list[int]]] = {}
+        fresh: dict[int, Tensor] = {}
         with self.lock:
             for position, tensor in enumerate(tensors):
                 tensor, whole = _own_part(tensor, None)
@@ -200,17 +190,11 @@ class Ledger:
                     continue
                 handle = handles[position] = self._add(block, tensor.dtype, shape)
                 self._seen[id(tensor)] = (weakref.ref(tensor), version, handle)
-                members = groups.setdefault(block, ([], [], []))
-                members[0].append(tensor)
-                members[1].append(len(block.handles) - 1)
-                members[2].append(position)
-            for block, (members_t, rows, positions) in groups.items():
-                done = dispatch.observe_many(members_t, block.rows, block.address, rows, self.groups)
-                for tensor, position, ok in zip(members_t, positions, done, strict=True):
-                    if not ok:
-                        handles[position] = UNOBSERVED
-                        self._seen.pop(id(tensor), None)
-        return handles
+                fresh[handle] = tensor
+            unread = self._write(fresh)
+            for handle in unread:
+                self._seen.pop(id(fresh[handle]), None)
+        return [UNOBSERVED if handle in unread else handle for handle in handles]
 
     def _add(self, block: _Block, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A new row at a block's end; its handle."""
@@ -243,19 +227,33 @@ class Ledger:
             self._num_past -= len(taken)
         return taken
 
-    def rewrite_many(self, handles: list[int], tensors: list[Tensor]) -> None:
-        """``rewrite`` for lists, with one native call per device."""
-        groups: dict[_Block, tuple[list[Tensor], list[int]]] = {}
-        self._num_past += len(handles)
+    def rewrite_many(self, handles: Sequence[int], tensors: Sequence[Tensor]) -> list[bool]:
+        """Observe tensors again into handles' rows, as for weights after their update, with one native call per device.
+
+        Returns: for each whether it was read; not one that is on another device than its row.
+        """
+        stale: dict[int, Tensor] = {}
         for handle, tensor in zip(handles, tensors, strict=True):
             block, row, _, _ = self._meta[handle]
-            block.clear(row, 1)
-            self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
-            members = groups.setdefault(block, ([], []))
-            members[0].append(tensor)
-            members[1].append(row)
-        for block, (tensors_of, rows) in groups.items():
-            dispatch.observe_many(tensors_of, block.rows, block.address, rows, self.groups)
+            if block.device == tensor.device:
+                block.clear(row, 1)
+                self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
+                stale[handle] = tensor
+        self._num_past += len(stale)
+        unread = self._write(stale)
+        return [handle in stale and handle not in unread for handle in handles]
+
+    def _write(self, tensors: Mapping[int, Tensor]) -> set[int]:
+        """Summarize tensors into the rows of their handles, with one native call per device; returns handles that could not be written."""
+        groups: dict[_Block, list[int]] = {}
+        for handle in tensors:
+            groups.setdefault(self._meta[handle][0], []).append(handle)
+        unread: set[int] = set()
+        for block, handles in groups.items():
+            rows = [self._meta[handle][1] for handle in handles]
+            done = dispatch.observe_many([tensors[handle] for handle in handles], block.rows, block.address, rows, self.groups)
+            unread.update(handle for handle, ok in zip(handles, done, strict=True) if not ok)
+        return unread
 
     def read(self) -> None:
         """Bring the rows to the host. *Cost:* nothing on CPU; elsewhere one copy and one sync a device, if there are new rows."""

@@ -55,19 +55,10 @@ class Weights:
         known = self._rows.get(id(parameter))
         if known is not None and known.is_as(parameter):
             return known.handle
-        self.ledger.look_again()
-        if known is None or not known.is_of(parameter):
-            handle = self._free.pop() if self._free else UNOBSERVED
-            if handle == UNOBSERVED or not self.ledger.rewrite(handle, parameter):
-                handle = self.ledger.observe(parameter)
-            reference = weakref.ref(parameter, self._gone.append)
-        else:
-            handle, reference = known.handle, known.parameter
-            self.amax_before[handle] = 0.0  # somebody has written it, and no optimizer
-            if not self.ledger.rewrite(handle, parameter):
-                handle = UNOBSERVED
-        self._rows[id(parameter)] = _Row(handle, *_stamp(parameter), self.ledger.groups, reference)
-        return handle
+        if known is not None and known.is_of(parameter):
+            self.amax_before[known.handle] = 0.0  # somebody has written it, and no optimizer
+        self._read([parameter])
+        return self._rows[id(parameter)].handle
 
     def handle(self, parameter: Tensor) -> int:
         """The row of a parameter, ``UNOBSERVED`` if it has none."""
@@ -92,15 +83,20 @@ class Weights:
         return [self._rows[id(p)].handle for p in parameters]
 
     def _read(self, parameters: Sequence[Tensor]) -> None:
-        known = [p for p in parameters if (row := self._rows.get(id(p))) is not None and row.is_of(p)]
-        known_ids = {id(p) for p in known}
-        fresh = [p for p in parameters if id(p) not in known_ids]
-        rows = [self._rows[id(p)].handle for p in known]
-        self.ledger.rewrite_many(rows, known)
+        """Read parameters into their rows, else into free ones, else into new ones."""
+        by_id = {id(p): p for p in parameters}
+        rows = {key: row.handle for key, p in by_id.items() if (row := self._rows.get(key)) is not None and row.is_of(p)}
+        references = {key: self._rows[key].parameter for key in rows}
+        rows |= {key: self._free.pop() for key, p in by_id.items() if key not in rows and self._free and _stamp(p)[0] >= 0}
+        done = self.ledger.rewrite_many([*rows.values()], [by_id[key] for key in rows])
         self.ledger.look_again()
-        for p, handle in (*zip(known, rows, strict=True), *zip(fresh, self.ledger.observe_many(fresh), strict=True)):
-            reference = self._rows[id(p)].parameter if id(p) in known_ids else weakref.ref(p, self._gone.append)
-            self._rows[id(p)] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
+        handles = {key: handle for (key, handle), ok in zip(rows.items(), done, strict=True) if ok}
+        fresh = [key for key in by_id if key not in handles]
+        handles.update(zip(fresh, self.ledger.observe_many([by_id[key] for key in fresh]), strict=True))
+        for key, handle in handles.items():
+            p = by_id[key]
+            reference = references.get(key) or weakref.ref(p, self._gone.append)
+            self._rows[key] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
 
     def recheck(self) -> None:
         """Read each parameter anew when it is next seen."""
