@@ -14,8 +14,7 @@ from typing import Any
 from unittest import mock
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.phases import in_child
-from numscope.doctor.phases.children import Child
+from numscope.doctor.phases.children import Child, run_in_child
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
 from tests.doctor.planted import sitecustomize
@@ -96,7 +95,7 @@ class Crew:
                 kept=self.kept[rank],
             )
             try:
-                told[rank].data = in_child.run(Phase(phase), context)
+                told[rank].data = run_in_child(Phase(phase), context)
             except PhaseFailed as failed:
                 told[rank].error, told[rank].data = failed.sentence, failed.data
 

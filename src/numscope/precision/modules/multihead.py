@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_divides
-from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
+from numscope.precision.modules.attention import DotProductAttention, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.linear import Linear
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
@@ -175,11 +175,6 @@ class MultiheadAttention(NamedModule):
         is_first_microbatch: bool | None = None,
         checkpoint_core_attention: bool = False,
         rotary_pos_emb: Angles = None,
-        core_attention_bias_type: str = "no_bias",
-        core_attention_bias: Tensor | None = None,
-        alibi_slopes: Tensor | None = None,
-        cu_seqlens_q: Tensor | None = None,
-        cu_seqlens_kv: Tensor | None = None,
         **others: Any,
     ) -> Tensor | tuple[Tensor | None, ...]:
         """
@@ -190,14 +185,13 @@ class MultiheadAttention(NamedModule):
             attn_mask_type, window_size: override the constructor's.
             is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
             rotary_pos_emb: angles, shape ``(positions, 1, 1, rotated)``, or a pair for queries and keys.
-            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
-                ``DotProductAttention``.
+            checkpoint_core_attention: as for ``DotProductAttention``.
+            others: ``core_attention_bias_type``, ``core_attention_bias``, ``alibi_slopes``, ``cu_seqlens_q``, ``cu_seqlens_kv``, likewise.
 
         Returns: Shape of ``hidden_states``; then, if wanted, the bias of ``proj`` and the norm's output.
 
         Raises: UsageError: an argument is wrong or not supported.
         """
-        check_call(type(self).__name__, others)
         hidden_states = in_autocast_dtype(hidden_states)
         if self.attention_type == "self":
             queries, keys, values, normed = self._self_projections(hidden_states)
@@ -211,14 +205,10 @@ class MultiheadAttention(NamedModule):
             keys,
             values,
             attention_mask=attention_mask,
-            cu_seqlens_q=cu_seqlens_q,
-            cu_seqlens_kv=cu_seqlens_kv,
             attn_mask_type=attn_mask_type,
             window_size=window_size,
             checkpoint_core_attention=checkpoint_core_attention,
-            core_attention_bias_type=core_attention_bias_type,
-            core_attention_bias=core_attention_bias,
-            alibi_slopes=alibi_slopes,
+            **others,
         )
         out = self.proj(context)
         returned = out if self.return_bias else (out,)
