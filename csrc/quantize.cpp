@@ -242,7 +242,7 @@ private:
         uint32_t* amax = static_cast<uint32_t*>(calloc(strips * columns_, sizeof(uint32_t)));
         float* scale = static_cast<float*>(malloc(columns_ * sizeof(float)));
         bool done = amax && scale;
-        // A task processes the same range of columns in all blocks, from top to bottom.
+        // Blocks are processed from top to bottom; the tasks of each block are tiles of it.
         for (int64_t block = 0; done && block < blocks; block++) {
             const int64_t first = block * height_, last = smaller(first + height_, rows_);
             const auto fold = [&](bool aside) {

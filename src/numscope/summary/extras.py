@@ -1,4 +1,4 @@
-"""Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data.
+"""Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data only.
 
 Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum. Cells that merge by maximum are never negative,
 except in a plug-in's statistic, so their empty value is zero, or minus infinity there. A ``Layout`` describes the cells of a site.
