@@ -40,9 +40,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 def _inner(tensor: Any) -> Tensor:  # Any, since only some subclasses have these attributes
     kind = type(tensor)
-    names = {
-        base.__name__ for base in kind.__mro__
-    }  # compared by name: importing torch.distributed.tensor would load all of it
+    names = {base.__name__ for base in kind.__mro__}  # compared by name: importing torch.distributed.tensor would load all of it
     inner: Tensor
     if "DTensor" in names:
         inner = tensor._local_tensor
