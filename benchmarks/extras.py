@@ -17,7 +17,7 @@ import _machine
 import torch
 
 from numscope.summary import dispatch, native, reference
-from numscope.summary.extra_kernels import observe_extras
+from numscope.summary.dispatch import observe_extras
 from numscope.summary.extras import CASTS, EXPONENTS, Extra, Layout, blockwise, format_extra
 from numscope.summary.state import Groups, Summary
 from numscope.summary.statistics import STATISTICS

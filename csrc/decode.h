@@ -1,4 +1,4 @@
-// Codes of one byte back to numbers: a table of 256 looked up. What numscope/precision/casting/decoding.py binds.
+// Converts one-byte codes back to numbers by a table of 256 entries. numscope/precision/casting/decoding.py calls it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct DecodeCall {
     const void* table;       // 256 numbers of `bytes` each
     int64_t bytes;           // 2 or 4; with scales 4, float32
     void* values;            // of the table's type
-    const float* scale_inv;  // what numbers are multiplied by, one for each block; null: nothing
+    const float* scale_inv;  // factors of the numbers, one for each block; null: none
     int64_t block_rows, block_columns;  // 0: all
 };
 

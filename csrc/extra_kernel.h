@@ -1,6 +1,6 @@
 // The kernels of extra columns, compiled once for each instruction set.
 //
-// A piece that fits the first-level cache is read as float32 (a 16-bit one through a buffer) or float64 and handed to each kernel.
+// Each piece fits the first-level cache. It is read as float32 (through a buffer for 16-bit formats) or float64 and passed to each kernel.
 
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t PIECE = 2048;  // elements, a block at least
+constexpr int64_t PIECE = 2048;  // elements; at least one block
 
 // ---- a piece in the wider of float32 and the tensor's own format
 
@@ -37,8 +37,8 @@ inline const uint32_t* as_wide(const uint16_t* data, int64_t n, uint32_t* buffer
     return buffer;
 }
 
-// The processor's own prefetcher stops at each page, so kernels fetch what comes next: the part of it that stands where they are. A prefetch
-// never faults, past the tensor's end neither.
+// The processor's prefetcher stops at each page, so kernels prefetch the corresponding part of the next piece. A prefetch never faults, even
+// past the tensor's end.
 struct Next {
     const char* from;
     int64_t bytes;  // of an element
@@ -66,7 +66,7 @@ double amax(const void* data, int64_t n) {
 // ---- exponents
 
 inline int exponent_bin(uint32_t b) { return int(b >> 23 & 0xff); }
-// As float32 would have it, and 255 beyond it; -1 of what is not finite.
+// The exponent field in float32, 255 above float32's range, or -1 for an element that is not finite.
 inline int exponent_bin(uint64_t b) {
     const int exponent = int(b >> 52 & 0x7ff);
     if (exponent == 0x7ff) return -1;
@@ -75,7 +75,7 @@ inline int exponent_bin(uint64_t b) {
 }
 
 inline void count_exponents(const uint32_t* data, int64_t n, Next next, double* counts) {
-    uint32_t seen[8][NUM_EXPONENTS];  // equal neighbors would else wait for each other's store
+    uint32_t seen[8][NUM_EXPONENTS];  // otherwise equal neighbors would wait for each other's store
     memset(seen, 0, sizeof seen);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -83,7 +83,7 @@ inline void count_exponents(const uint32_t* data, int64_t n, Next next, double* 
         for (int lane = 0; lane < 8; lane++) seen[lane][exponent_bin(load<uint32_t>(data + i + lane))]++;
     }
     for (; i < n; i++) seen[0][exponent_bin(load<uint32_t>(data + i))]++;
-    for (int bin = 0; bin < NUM_EXPONENTS - 1; bin++) {  // the last one holds infinities and nan
+    for (int bin = 0; bin < NUM_EXPONENTS - 1; bin++) {  // the last bin counts infinities and NaN
         uint32_t count = 0;
         for (int lane = 0; lane < 8; lane++) count += seen[lane][bin];
         counts[bin] += double(count);
@@ -104,15 +104,15 @@ void exponents(const void* data, int64_t n, double* counts) {
 // ---- casts
 
 // Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors of the target format leaves no bit
-// below that distance: the processor's own rounding, ties to even, does the cast, of subnormals too.
+// below that distance: the processor's rounding (ties to even) does the cast, including subnormals.
 
-// Of float32. A scaled cast can't overflow: the scale is float32's nearest to max / amax, or less.
+// For float32. A scaled cast can't overflow: the scale is the float32 nearest to max / amax, or smaller.
 struct Cast32 {
     using F = FloatLanes;
     using U = WordLanes;
     using D = DoubleLanes;
     static constexpr int64_t WIDTH = FLOATS;
-    static constexpr uint32_t ONE = Float32::MIN_NORMAL;  // an exponent's unit
+    static constexpr uint32_t ONE = Float32::MIN_NORMAL;  // one step of the exponent
     const float scale, max;
     const uint32_t lowest, highest, step;
     D square_error{};
@@ -120,10 +120,10 @@ struct Cast32 {
 
     Cast32(const CastFormat& format, double by)
         : scale(float(by)), max(float(format.max)), lowest(uint32_t(format.min_exponent + 127) * ONE),
-          highest((254u - uint32_t(23 - format.fraction_bits)) * ONE),  // beyond, all overflows anyway
+          highest((254u - uint32_t(23 - format.fraction_bits)) * ONE),  // everything above overflows anyway
           step(uint32_t(23 - format.fraction_bits) * ONE + ONE / 2) {}
 
-    // UPPER_HALF: bfloat16 has float32's exponents, so that no number is large enough to be added; it is rounded as an integer.
+    // UPPER_HALF: bfloat16 has float32's exponents, so no number is large enough to add; it is rounded as an integer.
     template <bool SCALED, bool UPPER_HALF>
     inline __attribute__((always_inline)) void take(const float* from) {
         U bits = load<U>(from);
@@ -155,7 +155,7 @@ struct Cast32 {
         } else {
             const U over = (U)((F)((U)rounded & Float32::ABS) > max);
             num_overflow -= over;
-            error = x - rounded;  // exact: both are multiples of x's last bit, and they are near
+            error = x - rounded;  // exact: both are multiples of x's last bit, and they are close
             halves((F)((U)error & ~over), low, high);
         }
         square_error += low * low;
@@ -171,7 +171,7 @@ struct Cast32 {
     }
 };
 
-// Of float64, which is rounded once. Its amax may be too large for any scale of float32: then it saturates.
+// For float64, which is rounded once. Its amax may be too large for any float32 scale; then the cast saturates.
 struct Cast64 {
     using D = DoubleLanes;
     using Q = lanes<uint64_t>;
@@ -196,7 +196,7 @@ struct Cast64 {
         }
         S exponent = (S)((Q)y >> 52) & 0x7ff;
         exponent = (exponent > lowest ? exponent : S{} + lowest) + step;
-        exponent = exponent < 2046 ? exponent : S{} + 2046;  // beyond, all overflows anyway
+        exponent = exponent < 2046 ? exponent : S{} + 2046;  // everything above overflows anyway
         const D shift = (D)((Q)(exponent << 52) | 0x0008000000000000ull);
         D rounded = (y + shift) - shift;
         const Q over = (Q)((D)((Q)rounded & Float64::ABS) > max);
@@ -256,18 +256,18 @@ void cast(const void* data, int64_t n, const CastFormat& format, double scale, d
     each_piece<Format>(data, n, [&](const auto* piece, int64_t count, Next next) { cast_piece_of(piece, count, next, format, scale, sums); });
     out[0] += sums[0];
     out[1] += sums[1];
-    out[2] += sums[2] / scale / scale;  // the error was taken of scaled numbers
+    out[2] += sums[2] / scale / scale;  // the error was measured on scaled numbers
 }
 
 // ---- blocks
 
-// The widest range so far, in powers of two. A block's range is known to 0.0861 from its bit patterns, since an exponent and a fraction side by
-// side are a logarithm with chords for arcs; only a block that may be wider has its logarithms taken.
+// The widest range so far, in powers of two. Bit patterns give a block's range to within 0.0861, because exponent and fraction together are a
+// piecewise linear logarithm. Logarithms are computed only for a block that may be wider.
 template <class Format>
 struct Widest {
     using bits = typename Format::bits;
     using sbits = typename Format::sbits;
-    static constexpr double ONE = double(Format::MIN_NORMAL), MOST = double(Format::INF) / ONE;  // a power of two in bits; all of them
+    static constexpr double ONE = double(Format::MIN_NORMAL), MOST = double(Format::INF) / ONE;  // one power of two in bits; their number
     double range;
     sbits dull;
 
@@ -278,7 +278,7 @@ struct Widest {
     }
     inline void consider(bits high, bits low_less_1) {
         const bits low = low_less_1 + 1;
-        if (high == low) return;  // both are 0 where nothing counts
+        if (high == low) return;  // both are 0 if no element counts
         if (sbits(high - low) <= dull && low >= Format::MIN_NORMAL) return;
         const double wider = std::log2(Format::value(high)) - std::log2(Format::value(low));
         if (wider > range) set(wider);
@@ -298,7 +298,7 @@ struct Extremes {
     inline __attribute__((always_inline)) void take(U b) {
         const U magnitude = b & Format::ABS;
         const U finite = magnitude & (U)(magnitude < Format::INF);
-        const U low = finite - bits(1);  // a zero's wraps to the top and drops out of the minimum
+        const U low = finite - bits(1);  // for zero it wraps to the top and drops out of the minimum
         high = finite > high ? finite : high;
         low_less_1 = low < low_less_1 ? low : low_less_1;
     }

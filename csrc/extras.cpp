@@ -11,13 +11,13 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t PARALLEL_NUMEL = 65536;  // a format's cast is some ten times the work of a summary
-constexpr int64_t MAX_PARTS = 256;         // an exponent histogram of each is 2 KB
+constexpr int64_t PARALLEL_NUMEL = 65536;  // a cast takes about ten times the work of a summary
+constexpr int64_t MAX_PARTS = 256;         // each has an exponent histogram of 2 KB
 constexpr int64_t PIECE = 8192;            // elements
 
 int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// The scale that takes amax to the format's maximum, as float32 and within its normal numbers; 1 of zeros.
+// The scale that maps amax to the format's maximum, as a normal float32; 1 for zeros.
 double scale_of(double amax, double max) {
     using limits = std::numeric_limits<float>;
     if (amax == 0) return 1.0;
@@ -35,7 +35,7 @@ struct Walk {
     int64_t num_specs;
     double* cells;
 
-    // What is taken of elements in any order: parts of the tensor as it lies.
+    // Work that takes elements in any order: consecutive parts of the tensor's memory.
     int64_t part_numel() const { return divided_up(divided_up(numel, MAX_PARTS), CHUNK) * CHUNK; }
     int64_t num_parts() const { return divided_up(numel, part_numel()); }
     const char* part(int64_t index, int64_t& n) const {
@@ -61,7 +61,7 @@ struct Walk {
         return whole;
     }
 
-    // Exponents and casts, all in one walk; parts are added in order, so that sums do not depend on the number of threads.
+    // Computes exponents and casts in one pass. Parts are added in order, so sums do not depend on the number of threads.
     bool elements() const {
         int64_t width = 0;
         bool scaled = false;
@@ -80,7 +80,7 @@ struct Walk {
         each(parts, [&](int64_t index) {
             int64_t n;
             const char* from = part(index, n);
-            for (int64_t begin = 0; begin < n; begin += PIECE) {  // all kernels find a piece in the first-level cache
+            for (int64_t begin = 0; begin < n; begin += PIECE) {  // a piece stays in the first-level cache for all kernels
                 const int64_t count = n - begin < PIECE ? n - begin : PIECE;
                 const char* piece = from + begin * element_bytes(dtype);
                 double* out = sums + index * width;
@@ -107,7 +107,7 @@ struct Walk {
         return true;
     }
 
-    // A tile is as high as a block and as wide as makes it worth a thread's while.
+    // A tile is as high as a block, and wide enough to be worth a thread's time.
     bool blocks(const ExtraSpec& spec) const {
         const int64_t size = spec.first, rows = numel / columns;
         const int64_t height = size < rows ? size : rows;

@@ -1,4 +1,4 @@
-// A tensor's extra columns: what numscope/summary/extras.py lays out, and what fills it.
+// A tensor's extra columns: numscope/summary/extras.py defines the layout, these functions fill it.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ enum Orientation : int { ALONG_ROWS = 1, ALONG_COLUMNS = 2, SQUARES = 4 };
 constexpr int NUM_EXPONENTS = 256, CAST_CELLS = 3;
 constexpr int64_t MAX_BLOCK_SIZE = 1024;
 
-struct ExtraSpec {  // as Python packs it: four 64-bit integers
+struct ExtraSpec {  // packed by Python as four 64-bit integers
     int64_t kind;
     int64_t offset;  // first cell
-    int64_t first;   // of a format its code, of blocks their size
-    int64_t second;  // of blocks their orientations, added up
+    int64_t first;   // a format's code, or the blocks' size
+    int64_t second;  // the sum of the blocks' orientations
 };
 
 struct CastFormat {
     int fraction_bits, min_exponent;
     double max;
-    bool scaled;  // by max / amax, and saturating
+    bool scaled;  // scaled by max / amax, and saturating
 };
 
 // Order mirrors Format.code of extras.py.
@@ -37,10 +37,10 @@ struct Tile {
 };
 
 struct ExtraKernel {
-    double (*amax)(const void* data, int64_t n);                                                    // of the finite elements
+    double (*amax)(const void* data, int64_t n);                                                    // over the finite elements
     void (*exponents)(const void* data, int64_t n, double* counts);                                 // adds
     void (*cast)(const void* data, int64_t n, const CastFormat& format, double scale, double* out);  // adds
-    // The widest range of a tile's blocks, or `widest` if that is wider; `scratch` holds 2 * columns of 64-bit numbers.
+    // The widest range of a tile's blocks, or `widest` if that is wider; `scratch` has room for 2 * columns 64-bit numbers.
     double (*blocks)(const Tile& tile, int64_t size, int orientations, uint64_t* scratch, double widest);
 };
 
@@ -54,7 +54,7 @@ extern const ExtraKernels extra_kernels_avx2;
 extern const ExtraKernels extra_kernels_avx512;
 #endif
 
-// Merges a tensor's extra columns into cells. False where no memory was to be had.
+// Merges a tensor's extra columns into cells. Returns false if memory could not be allocated.
 bool observe_extras(const void* data, int64_t numel, int64_t columns, Dtype dtype, double* cells, const ExtraSpec* specs, int64_t num_specs,
                     int num_threads);
 

@@ -15,7 +15,7 @@ struct Table {
     bool subnormal[256];
 };
 
-// Source: OCP 8-bit Floating Point Specification 1.0 for e4m3fn and e5m2. The fnuz formats have one zero, one nan at 0x80, a bias one higher.
+// Source: OCP 8-bit Floating Point Specification 1.0 for e4m3fn and e5m2. The fnuz formats have one zero, a NaN at 0x80, a bias larger by 1.
 void fill(Table& table, int exponent_bits, bool fnuz) {
     const int fraction_bits = 7 - exponent_bits;
     const int bias = (1 << (exponent_bits - 1)) - 1 + (fnuz ? 1 : 0);
@@ -80,7 +80,7 @@ void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out
     const bool moments = groups & MOMENTS;
     reset(out);
     out.numel = double(n);
-    uint32_t counts[8][256];  // eight histograms: equal neighbors would else wait for each other's store
+    uint32_t counts[8][256];  // eight histograms: with one, equal neighbors would wait for each other's store
     memset(counts, 0, sizeof counts);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {

@@ -6,7 +6,7 @@
 namespace numscope {
 namespace {
 
-// Integers are finite and none is subnormal; beyond 2^53 they are rounded to float64, as the oracle rounds them.
+// Integers are finite and never subnormal. Above 2^53 they are rounded to float64, as in the reference.
 template <class T>
 void chunk(const void* data, int64_t n, bool moments, Row& out) {
     reset(out);

@@ -1,11 +1,11 @@
 // The chunk kernel, written once in the compiler's vector types and compiled once for each instruction set.
 //
-// The including file defines VECTOR_BYTES and ISA and sets the target; lanes.h says what else holds here.
+// The including file defines VECTOR_BYTES and ISA and sets the target; lanes.h documents the other rules.
 //
-// A chunk is walked in blocks that stay in the first-level cache. A block is read by integer lanes first (`scan`): extrema and zeros come from
-// comparing bit patterns, which needs no conversion, and tell whether the block holds a nan, an inf or a subnormal. Such a block is rare
-// and goes the `careful` way; any other goes straight to the sums. Sums are in float64 from the first addition on: a float32 product or
-// partial sum would leave a variance wrong in its seventh digit times (mean/std)^2.
+// A chunk is processed in blocks that stay in the first-level cache. Integer lanes read a block first (`scan`): comparing bit patterns, which
+// needs no conversion, gives extrema and zeros, and shows whether the block contains a NaN, an infinity or a subnormal. Such a block is rare
+// and is handled by `careful`; any other block goes straight to the sums. All additions are in float64: a float32 product or partial sum
+// would leave an error in a variance's seventh digit times (mean/std)^2.
 
 #include "lanes.h"
 #include "summary.h"
@@ -13,7 +13,7 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t BLOCK = 32 * VECTOR_BYTES;  // elements; a lane of the sums adds 128 numbers before their errors are taken care of
+constexpr int64_t BLOCK = 32 * VECTOR_BYTES;  // elements; a lane of the sums adds 128 numbers before rounding errors are compensated
 
 // ---- extrema and zeros, in integer lanes
 
@@ -25,13 +25,13 @@ struct Scan {
     using S = lanes<sbits>;
     static constexpr int WIDTH = VECTOR_BYTES / sizeof(bits);
 
-    // As unsigned numbers negative floats stand above all positive ones and grow with their magnitude; as signed numbers they stand below and
-    // positive ones grow. So the unsigned maximum is the minimum if anything is negative, the signed maximum the maximum if anything is not.
+    // Compared as unsigned integers, negative floats are above all positive ones and increase with their magnitude; as signed integers they
+    // are below. So the unsigned maximum is the minimum if any element is negative, and the signed maximum is the maximum if any is not.
     U highest_unsigned;
     S highest_signed;
-    U lowest_less_1;     // smallest magnitude - 1: a zero's wraps to the top and drops out of the minimum
-    U num_below_normal;  // a lane counts to CHUNK / WIDTH at most, which fits 16 bits
-    U num_zero;          // only where subnormals are not rare
+    U lowest_less_1;     // smallest magnitude - 1: for zero it wraps to the top and drops out of the minimum
+    U num_below_normal;  // a lane counts up to CHUNK / WIDTH, which fits in 16 bits
+    U num_zero;          // used only where subnormals are not rare
 
     void clear() {
         highest_unsigned = U{};
@@ -41,7 +41,7 @@ struct Scan {
         num_zero = U{};
     }
 
-    // Without COUNT, four operations instead of seven: right only for a block without zeros and subnormals, which its end tells.
+    // Without COUNT it takes four operations instead of seven. That is correct only for a block without zeros and subnormals; the end checks it.
     template <bool COUNT>
     inline __attribute__((always_inline)) void take(U b) {
         const U magnitude = b & Format::ABS;
@@ -71,7 +71,7 @@ struct Scan {
     bool has_below_normal() const { return any(num_below_normal); }
 };
 
-// n must be a multiple of Scan::WIDTH. Fetches what lies a block ahead where no sums do it meanwhile.
+// n must be a multiple of Scan::WIDTH. Prefetches the next block if no sums do so meanwhile.
 template <class Format, bool COUNT, bool FETCH>
 inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
     using S = Scan<Format>;
@@ -106,7 +106,7 @@ struct Sums {
         sum += x;
         abs_sum += (D)((Q)x & Float64::ABS);
         square += x2;
-        cube += x2 * x;  // contracted to a fused multiply-add where the target has one
+        cube += x2 * x;  // becomes a fused multiply-add if the target has one
         fourth += x2 * x2;
     }
 
@@ -119,13 +119,13 @@ struct Sums {
     }
 };
 
-// A sum and the rounding errors of its additions so far. Plain addition over a chunk would lose three bits, and they are the ones that
-// a variance needs where the mean is a thousand times the deviation.
+// A sum and the rounding errors of its additions so far. Plain addition over a chunk would lose three bits, and a variance needs these bits if
+// the mean is a thousand times the deviation.
 template <class V>
 struct Compensated {
     V high, low;
 
-    void add(V x) {  // Knuth's two-sum: high + x, and exactly what rounding took from it
+    void add(V x) {  // Knuth's two-sum: high + x and its exact rounding error
         const V total = high + x;
         const V from_x = total - high;
         low += (high - (total - from_x)) + (x - from_x);
@@ -150,12 +150,12 @@ struct Totals {
         Compensated<double> total{};
         for (int i = 0; i < VECTOR_BYTES / 8; i++) total.add(lanes.high[i]);
         for (int i = 0; i < VECTOR_BYTES / 8; i++)
-            if (lanes.low[i] - lanes.low[i] == 0) total.add(lanes.low[i]);  // nan in a lane that overflowed
+            if (lanes.low[i] - lanes.low[i] == 0) total.add(lanes.low[i]);  // NaN in a lane that overflowed
         return settled(total.high, total.low);
     }
 };
 
-// Sums leave memory idle, scans wait for it: so the sums fetch the next block. A prefetch never faults, past the tensor's end neither.
+// Sums leave memory idle and scans wait for it, so the sums prefetch the next block. A prefetch never faults, even past the tensor's end.
 template <int BYTES>
 inline void fetch(const void* next, int64_t offset) {
     const char* line = static_cast<const char*>(next) + offset;
@@ -165,9 +165,9 @@ inline void fetch(const void* next, int64_t offset) {
 
 // n must be a multiple of VECTOR_BYTES / 4.
 //
-// A lane adds 32 squares at most before it starts anew: a float32's square has 48 bits, so that many add up without rounding. The bits that
-// rounding would take are no random ones: a square is 0 or 1 modulo 4, so it would round down, always, and make a variance 1e-9 too small
-// where the mean is a thousand times the deviation.
+// A lane adds at most 32 squares before it starts again: the square of a float32 has 48 bits, so that many add up without rounding. The bits
+// lost by rounding would not be random: a square is 0 or 1 modulo 4, so it would always round down and make a variance too small by 1e-9 if
+// the mean is a thousand times the deviation.
 template <class T>
 inline Sums powers(const T* data, int64_t n, const void* next) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
@@ -196,7 +196,7 @@ inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, Float64
     return powers(reinterpret_cast<const double*>(bits), n, next);
 }
 
-// A vector of 16-bit numbers as two of float32; which goes where a sum does not mind.
+// A vector of 16-bit numbers as two vectors of float32; their order does not matter to a sum.
 inline __attribute__((always_inline)) void to_float(const uint16_t* data, float* out, BFloat16) {
     const WordLanes pair = load<WordLanes>(data);
     store(out, (WordLanes)(pair << 16));
@@ -213,8 +213,8 @@ inline __attribute__((always_inline)) void to_float(const uint16_t* data, float*
 #endif
 }
 
-// 16-bit formats go through float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector ahead
-// lets the stores run beside the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
+// 16-bit formats are converted to float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector
+// ahead overlaps the stores with the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
 template <class Format>
 inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, Format format) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
@@ -244,15 +244,15 @@ struct Chunk {
     Scan<Format> seen;
     Totals totals;
     int64_t num_finite = 0, num_nan = 0, num_pos_inf = 0, num_neg_inf = 0, num_zero = 0, num_subnormal = 0;
-    bool counting = false;  // zeros come in company: whether the last block had any below normal
+    bool counting = false;  // zeros tend to cluster: whether the last block had any element below normal
 
     Chunk() {
         seen.clear();
         totals.clear();
     }
 
-    // A block with specials, or the chunk's odd end: counts by classification, then extrema and sums from two copies in which what does not
-    // count is replaced, by a finite element of the block for the extrema and by zero for the sums.
+    // For a block with special values, and for the chunk's odd end: elements are classified and counted. Then extrema and sums are computed from
+    // two copies in which other elements are replaced: by a finite element of the block for the extrema, and by zero for the sums.
     __attribute__((noinline)) void careful(const bits* data, int64_t n, int groups) {
         constexpr bits SIGN = bits(~Format::ABS);
         uint32_t nan = 0, pos_inf = 0, neg_inf = 0, zero = 0, below_normal = 0;
@@ -326,7 +326,7 @@ struct Chunk {
             if (seen.highest_signed[i] > signed_max) signed_max = seen.highest_signed[i];
             if (seen.lowest_less_1[i] < lowest_less_1) lowest_less_1 = seen.lowest_less_1[i];
         }
-        if (Format::SUBNORMALS_ARE_RARE) zero = below_normal;  // a scanned block with a subnormal would have gone the careful way
+        if (Format::SUBNORMALS_ARE_RARE) zero = below_normal;  // a scanned block with a subnormal would have been handled by `careful`
         num_zero += zero;
         num_subnormal += below_normal - zero;
         reset(out);

@@ -1,7 +1,7 @@
-// The vector types that all kernels share, and what each kernel needs of them: number formats, conversions to float32, largest magnitudes.
+// The vector types that all kernels share, with number formats, conversions to float32, and largest magnitudes.
 //
 // Compiled once for each instruction set: the including file defines VECTOR_BYTES and sets the target. Everything here has internal linkage
-// and no std:: template is used: a COMDAT compiled for AVX-512 could otherwise be the one that the linker keeps for all.
+// and no std:: template is used; otherwise the linker could keep a COMDAT compiled for AVX-512 for all instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t FETCH_AHEAD = 4096;  // bytes; the processor's own prefetcher stops at each page
+constexpr int64_t FETCH_AHEAD = 4096;  // bytes; the processor's prefetcher stops at each page
 
 template <class T>
 struct Lanes {
@@ -100,10 +100,10 @@ struct Float16 {
     using bits = uint16_t;
     using sbits = int16_t;
     static constexpr bits ABS = 0x7fff, INF = 0x7c00, MIN_NORMAL = 0x0400;
-    static constexpr bool SUBNORMALS_ARE_RARE = false;  // below 6e-5: gradients are full of them, so they are counted on the way
+    static constexpr bool SUBNORMALS_ARE_RARE = false;  // below 6e-5: gradients are full of them, so they are counted in the scan
     static uint32_t word(bits b) {
         const uint32_t a = b & ABS;
-        const float tiny = float(a) * 0x1p-24f;  // by conversion: no denormal operand, which is slow
+        const float tiny = float(a) * 0x1p-24f;  // by conversion, to avoid slow arithmetic on denormals
         uint32_t subnormal;
         memcpy(&subnormal, &tiny, 4);
         const uint32_t normal = (a << 13) + (112u << 23), special = Float32::INF | (a << 13);
@@ -115,7 +115,7 @@ struct Float16 {
 // ---- elements as float32, in their order
 
 inline WordLanes widen_bits(const uint32_t* p, Float32) { return load<WordLanes>(p); }
-#if defined(USE_X86) && VECTOR_BYTES == 64  // the unmasked forms make GCC 12 warn of uninitialized registers
+#if defined(USE_X86) && VECTOR_BYTES == 64  // with the unmasked forms GCC 12 warns about uninitialized registers
 inline WordLanes widen_bits(const uint16_t* p, BFloat16) {
     return (WordLanes)_mm512_maskz_slli_epi32(0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256((const __m256i*)p)), 16);
 }
@@ -141,7 +141,7 @@ inline WordLanes widen_bits(const uint16_t* p, Float16) { return half_to_float(_
 
 // ---- elements as float64
 
-#if defined(USE_X86) && VECTOR_BYTES == 64  // GCC 12 makes four conversions and their shuffles of the portable form
+#if defined(USE_X86) && VECTOR_BYTES == 64  // GCC 12 compiles the portable form to four conversions and shuffles
 inline DoubleLanes widen(const float* p) { return (DoubleLanes)_mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(p)); }
 #elif defined(USE_X86)
 inline DoubleLanes widen(const float* p) { return (DoubleLanes)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
@@ -153,7 +153,7 @@ inline DoubleLanes widen(const float* p) {
 #endif
 inline DoubleLanes widen(const double* p) { return load<DoubleLanes>(p); }
 
-// The halves of a vector of float32, each as wide a vector of float64.
+// Each half of a float32 vector, widened to a full float64 vector.
 #if defined(USE_X86) && VECTOR_BYTES == 64
 inline __attribute__((always_inline)) void halves(FloatLanes x, DoubleLanes& low, DoubleLanes& high) {
     low = (DoubleLanes)_mm512_maskz_cvtps_pd(0xff, _mm512_maskz_extractf32x8_ps(0xff, (__m512)x, 0));
@@ -175,7 +175,7 @@ inline __attribute__((always_inline)) void halves(FloatLanes x, DoubleLanes& low
 
 // ---- the largest magnitude, as a bit pattern: nan is larger than inf
 
-enum Except { NOTHING, NANS, NONFINITE };  // what counts as 0
+enum Except { NOTHING, NANS, NONFINITE };  // elements that count as 0
 
 template <class Format, Except EXCEPT, class V>
 inline V magnitude_of(V b) {

@@ -1,5 +1,5 @@
-// The Python face, `numscope.summary._native`. It takes addresses, so it needs no header of torch and fits every version of it; the caller
-// answers for them: memory that lives through the call, contiguous, of the dtype named.
+// The Python module `numscope.summary._native`. It takes addresses, so it needs no torch headers and works with every version of torch. The
+// caller guarantees that the memory lives through the call, is contiguous, and has the given dtype.
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace numscope;
 
-constexpr int64_t RELEASE_NUMEL = 65536;  // some 10 µs of work; for less, giving the interpreter lock away costs more than it gives
+constexpr int64_t RELEASE_NUMEL = 65536;  // about 10 µs of work; for less, releasing the interpreter lock costs more than it gains
 
 bool integers(PyObject* const* args, Py_ssize_t num_args, int64_t* out, Py_ssize_t expected, const char* signature) {
     if (num_args != expected) {

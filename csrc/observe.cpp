@@ -20,7 +20,7 @@ void chunk_of(const Entry& entry, int64_t index, int groups, Row& out) {
     summarize_chunk(dtype, data, left < CHUNK ? left : CHUNK, groups, out);
 }
 
-// A tensor's chunks are folded by themselves first: what is added to the row does not depend on what the row held.
+// A tensor's chunks are merged with each other first, so what is added to the row does not depend on the row's old content.
 template <class Part>
 void fold(const Entry& entry, Part part) {
     Row& row = *reinterpret_cast<Row*>(entry.row_address);
@@ -40,7 +40,7 @@ struct Batch {
 
     static void task(void* context, int64_t index) {
         const Batch& batch = *static_cast<Batch*>(context);
-        int64_t low = 0, high = batch.num_entries - 1;  // the last entry that starts at index or before: earlier ones of its start are empty
+        int64_t low = 0, high = batch.num_entries - 1;  // the last entry that starts at or before index; earlier ones there are empty
         while (low < high) {
             const int64_t middle = (low + high + 1) / 2;
             if (batch.first_task[middle] <= index) low = middle;

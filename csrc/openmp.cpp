@@ -1,6 +1,6 @@
-// Torch's own OpenMP threads, borrowed. They spin for a while after each of torch's loops; threads of ours would wake up beside them and
-// wait for a core. The library is the one that torch has loaded into the process: nothing is linked, and where it is not found
-// (another build of torch, another system) the pool of our own serves.
+// Borrows torch's OpenMP threads. They spin for a while after each of torch's loops, so additional threads would have to wait for a core. The
+// library is the one that torch has loaded into the process; nothing is linked. If it is not found (another build of torch, another system),
+// our own pool is used.
 #include "openmp.h"
 
 #include <unistd.h>
@@ -15,7 +15,7 @@
 namespace numscope {
 namespace {
 
-using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);  // GOMP_parallel, which GNU's, LLVM's and Intel's libraries offer
+using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);  // GOMP_parallel, which the GNU, LLVM and Intel libraries provide
 
 #if defined(__linux__)
 struct Search {
@@ -29,11 +29,11 @@ int look_at(dl_phdr_info* info, size_t, void* context) {
     if (!path || !(strstr(path, "libgomp") || strstr(path, "libomp") || strstr(path, "libiomp5"))) return 0;
     void* library = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
     if (!library) return 0;
-    const bool torchs = strstr(path, "/torch") != nullptr;  // another package may have brought a second one
+    const bool torchs = strstr(path, "/torch") != nullptr;  // another package may have loaded a second library
     if (Parallel parallel = reinterpret_cast<Parallel>(dlsym(library, "GOMP_parallel"))) {
         if (!search.found || (torchs && !search.torchs)) search = {parallel, torchs};
     }
-    dlclose(library);  // only the count of this look: torch holds it
+    dlclose(library);  // only decrements the reference count: torch keeps it loaded
     return 0;
 }
 
@@ -51,7 +51,7 @@ Parallel find() { return nullptr; }
 bool run_on_openmp(int num_threads, void (*work)(void*), void* context) {
     static const Parallel parallel = find();
     static const pid_t pid = getpid();
-    if (!parallel || getpid() != pid) return false;  // a forked child has none of the library's threads, and the library does not know
+    if (!parallel || getpid() != pid) return false;  // a forked child has none of the library's threads, and the library is not aware of that
     parallel(work, context, unsigned(num_threads), 0);
     return true;
 }

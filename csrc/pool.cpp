@@ -36,7 +36,7 @@ public:
             while (num_workers_ < num_helpers) {
                 try {
                     std::thread([this] { serve(); }).detach();
-                } catch (const std::system_error&) {  // no thread to be had: fewer do
+                } catch (const std::system_error&) {  // no further thread can be created: continue with fewer
                     break;
                 }
                 num_workers_++;
@@ -48,7 +48,7 @@ public:
         else wake_.notify_all();
         job.work();
         std::unique_lock<std::mutex> lock(mutex_);
-        job_ = nullptr;  // a worker that wakes too late finds nothing; only those at work are waited for
+        job_ = nullptr;  // a worker that wakes too late finds nothing; only active workers are waited for
         done_.wait(lock, [this] { return num_active_ == 0; });
         return true;
     }
@@ -79,7 +79,7 @@ std::atomic<Pool*> current{nullptr};
 Pool* pool() {
     Pool* p = current.load(std::memory_order_acquire);
     if (p && p->pid == getpid()) return p;
-    // First use, or a forked child: the parent's pool, whose threads and perhaps locks did not come along, is left as it is.
+    // First use, or a forked child: the parent's pool is left as it is, since its threads do not exist here and its locks may be held.
     Pool* fresh = new Pool;
     if (current.compare_exchange_strong(p, fresh)) return fresh;
     delete fresh;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t PARALLEL_NUMEL = 65536;
 constexpr int64_t TASK = 65536;       // elements
-constexpr int64_t PIECE = 2048;       // elements at a time: what is read twice is in the cache then
+constexpr int64_t PIECE = 2048;       // elements at a time, so that data read twice is still in the cache
 constexpr int64_t TILE = 32768;       // elements of a tile of several rows, for the second-level cache
 constexpr int64_t MAX_TILE_ROWS = 256;
 constexpr uint32_t INF = 0x7f800000u, NAN_BITS = 0x7fc00000u;
@@ -33,9 +33,9 @@ float as_float(uint32_t bits) {
 }
 // ---- the walk
 
-struct Part {  // of one task; parts are merged in order, so that sums do not depend on the number of threads
+struct Part {  // the result of one task; parts are merged in order, so sums do not depend on the number of threads
     RoundCounts counts;
-    float scale, scale_inv;  // the largest, nan aside
+    float scale, scale_inv;  // the largest, ignoring NaN
 
     void see(const float* scales, const float* inverses, int64_t n) {
         for (int64_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ public:
           height_(spec.block_rows), width_(spec.block_columns), bytes_(element_bytes(call.dtype)), num_threads_(num_threads) {
         if (!height_ || height_ > rows_) height_ = rows_;
         if (!width_ || width_ > columns_) width_ = columns_;
-        if (height_ == 1 && columns_ % width_ == 0) {  // rows follow each other in memory as blocks do
+        if (height_ == 1 && columns_ % width_ == 0) {  // blocks of all rows are consecutive in memory
             columns_ *= rows_;
             rows_ = 1;
         }
@@ -88,7 +88,7 @@ private:
     const QuantizeSpec& spec_;
     const RoundKernel& kernel_;
     ScaleRule rule_;
-    int64_t rows_, columns_, height_, width_, across_;  // across: blocks in a row of blocks
+    int64_t rows_, columns_, height_, width_, across_;  // across: number of blocks in a row of blocks
     const int64_t bytes_;
     const int num_threads_;
 
@@ -132,12 +132,12 @@ private:
         }
         if (call_.amax) {
             const float amax = as_float(all.counts.amax);
-            if (!(*call_.amax >= amax)) *call_.amax = *call_.amax != *call_.amax ? *call_.amax : amax;  // nan stays
+            if (!(*call_.amax >= amax)) *call_.amax = *call_.amax != *call_.amax ? *call_.amax : amax;  // NaN is kept
         }
         return true;
     }
 
-    // Elements from `begin` on, with one scale, or (width > 0) one for each `width` of them.
+    // Processes elements from `begin` on, with one scale or, if width > 0, with one scale per `width` elements.
     void round(int64_t begin, int64_t n, const float* scale, const float* inv, int64_t width, Part& part) const {
         alignas(64) float rounded[PIECE];
         for (int64_t i = 0; i < n; i += PIECE) {
@@ -171,7 +171,7 @@ private:
         });
     }
 
-    // Blocks of one row that are no small ones: rows as a whole, mostly.
+    // Large blocks within one row, mostly whole rows.
     bool wide() {
         const int64_t blocks = rows_ * across_, a_task = divided_up(TASK, width_);
         return each_part(divided_up(blocks, a_task), [&](int64_t task, Part& part) {
@@ -188,7 +188,7 @@ private:
         });
     }
 
-    // Blocks of some rows and columns. A tile is as high as a block and stays in the cache between its amaxes and its rounding.
+    // Blocks of several rows and columns. A tile is as high as a block and stays in the cache between its amaxes and its rounding.
     bool tiles() {
         int64_t wide = smaller(PIECE, TILE / height_) / width_ * width_;
         wide = smaller(wide < width_ ? width_ : wide, columns_);
@@ -235,14 +235,14 @@ private:
             round(r * columns_ + column, columns, spread ? each_scale : scale, spread ? each_inv : inv, spread ? 1 : width_, part);
     }
 
-    // Blocks of one column and many rows: columns as a whole, mostly. Two passes over memory.
+    // Blocks of one column and many rows, mostly whole columns. This takes two passes over memory.
     bool tall() {
         const int64_t blocks = divided_up(rows_, height_);
         const int64_t strips = divided_up(height_, MAX_TILE_ROWS), wide = smaller(columns_, PIECE), chunks = divided_up(columns_, wide);
         uint32_t* amax = static_cast<uint32_t*>(calloc(strips * columns_, sizeof(uint32_t)));
         float* scale = static_cast<float*>(malloc(columns_ * sizeof(float)));
         bool done = amax && scale;
-        // One task goes through all blocks' parts at the same place; blocks above each other come one after the other.
+        // Blocks are processed from top to bottom; the tasks of each block are tiles of it.
         for (int64_t block = 0; done && block < blocks; block++) {
             const int64_t first = block * height_, last = smaller(first + height_, rows_);
             const auto fold = [&](bool aside) {

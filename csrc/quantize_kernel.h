@@ -1,8 +1,8 @@
 // The kernels of casts, compiled once for each instruction set.
 //
-// A magnitude is limited to the format's maximum first, which needs no second look after rounding: rounding keeps order, and the maximum is a
-// number of the format. Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors then leaves
-// no bit below that distance: the processor's own rounding, ties to even, does the cast, of subnormals too.
+// A magnitude is limited to the format's maximum first. No check is needed after rounding, because rounding keeps order and the maximum is a
+// number of the format. Then a number half again as large as 2^(bits of the significand) times the distance between neighbors is added, which
+// leaves no bit below that distance: the processor's rounding (ties to even) does the cast, including subnormals.
 
 #include "lanes.h"
 #include "quantize.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t SIGN = 0x80000000u;
 
-// ---- from float32 back
+// ---- conversion from float32
 
 #if defined(USE_X86) && VECTOR_BYTES == 64
 inline void narrow(uint16_t* p, FloatLanes v, Float16) {
@@ -42,7 +42,7 @@ inline void store_upper(uint16_t* p, WordLanes v) { store_words(p, v >> 16); }
 inline void store_bytes(uint8_t* p, WordLanes v) { store(p, __builtin_convertvector(v, QuarterWords)); }
 inline void narrow(uint16_t* p, FloatLanes v, Float16) {
     const WordLanes bits = (WordLanes)v, a = bits & Float32::ABS, least = WordLanes{} + (113u << 23);
-    const FloatLanes limited = (FloatLanes)(a < 0x47800000u ? a : WordLanes{} + 0x47800000u);  // 65536, which is inf
+    const FloatLanes limited = (FloatLanes)(a < 0x47800000u ? a : WordLanes{} + 0x47800000u);  // 65536, which becomes inf
     WordLanes exponent = (WordLanes)limited & Float32::INF;
     exponent = exponent > least ? exponent : least;
     const FloatLanes shift = (FloatLanes)(exponent + (13u << 23) + (1u << 22));
@@ -50,12 +50,12 @@ inline void narrow(uint16_t* p, FloatLanes v, Float16) {
     settle(rounded);
     rounded -= shift;
     const WordLanes normal = ((WordLanes)rounded >> 13) - (112u << 10);
-    const WordLanes subnormal = (WordLanes)(rounded + 0.5f) - 0x3f000000u;  // 0.5: where float32's neighbors are 2^-24 apart
+    const WordLanes subnormal = (WordLanes)(rounded + 0.5f) - 0x3f000000u;  // near 0.5, neighboring float32 numbers are 2^-24 apart
     const WordLanes code = a > Float32::INF ? WordLanes{} + 0x7e00u : rounded < 0x1p-14f ? subnormal : normal;
     store_words(p, code | (bits >> 31) << 15);
 }
 #endif
-// Adds 1 to lanes where a magnitude is at least, or below, a limit. The compiler's own comparisons make vectors of the processor's masks.
+// Adds 1 to lanes in which a magnitude is at least, or below, a limit. Plain comparisons would turn the processor's masks into vectors.
 #if defined(USE_X86) && VECTOR_BYTES == 64
 using LaneMask = __mmask16;
 inline LaneMask at_least(FloatLanes a, FloatLanes b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GE_OQ); }
@@ -83,7 +83,7 @@ inline FloatLanes select(LaneMask mask, FloatLanes v, FloatLanes otherwise) { re
 #endif
 
 inline void narrow(uint32_t* p, FloatLanes v, Float32) { store(p, v); }
-inline void narrow(uint16_t* p, FloatLanes v, BFloat16) {  // a nan that has only lower bits can't come from bfloat16
+inline void narrow(uint16_t* p, FloatLanes v, BFloat16) {  // a NaN with only lower bits can't come from bfloat16
     const WordLanes bits = (WordLanes)v;
     store_upper(p, bits + 0x7fffu + (bits >> 16 & 1u));
 }
@@ -121,7 +121,7 @@ inline __attribute__((always_inline)) WordLanes magnitudes(const typename Format
     return magnitude_of<Float32, ASIDE ? NANS : NOTHING>(widen_bits(p, Format()));
 }
 
-// Of n elements, which are too few for a vector; filled up with zeros.
+// For n elements, fewer than a vector holds; padded with zeros.
 template <class Format, bool ASIDE>
 inline WordLanes magnitudes_of_rest(const typename Format::bits* p, int64_t n) {
     typename Format::bits rest[FLOATS] = {};
@@ -170,7 +170,7 @@ inline FloatLanes power_of_two(lanes<int32_t> exponent) {  // from -127, which i
     return (FloatLanes)(exponent > -127 ? (WordLanes)(exponent + 127) << 23 : WordLanes{} + 0x00400000u);
 }
 
-// To e4m3, of numbers from 0 to its maximum.
+// Rounds numbers between 0 and e4m3's maximum to e4m3.
 inline FloatLanes to_e4m3(FloatLanes x) {
     const WordLanes lowest = WordLanes{} + (121u << 23);
     const FloatLanes shift = (FloatLanes)(larger((WordLanes)x & Float32::INF, lowest) + (20u << 23) + (1u << 22));
@@ -202,7 +202,7 @@ inline void scales_of(WordLanes amax, const ScaleRule& rule, FloatLanes& scale, 
         scale = scale < least ? least : scale;
         scale = scale > most ? most : scale;
         if (rule.power_of_two) scale = (FloatLanes)((WordLanes)scale & Float32::INF);
-        scale = (WordLanes)(amax - 1u) < Float32::INF - 1u ? scale : one;  // of zero and of infinity
+        scale = (WordLanes)(amax - 1u) < Float32::INF - 1u ? scale : one;  // for zero and infinity
         scale_inv = 1.0f / scale;
     }
     const FloatLanes nan = FloatLanes{} + __builtin_nanf("");
@@ -227,7 +227,7 @@ inline void round_scales(const uint32_t* amax, int64_t n, const ScaleRule& rule,
 
 // ---- rounding
 
-// float32's own exponents (bf16, tf32, fp32): no number is large enough to be added; rounded as an integer.
+// Formats with float32's exponents (bf16, tf32, fp32): no number is large enough to add, so they are rounded as integers.
 template <class Format, bool UPPER, bool COUNT, bool EACH>
 struct Rounding {
     using bits = typename Format::bits;
@@ -261,7 +261,7 @@ struct Rounding {
             rounded = rounded > max ? max : rounded;
         } else {
             FloatLanes limited = (FloatLanes)magnitude;
-            limited = limited > max ? max : limited;  // nan stays
+            limited = limited > max ? max : limited;  // NaN is kept
             WordLanes exponent = (WordLanes)limited & Float32::INF;
             exponent = exponent > lowest ? exponent : lowest;
             const FloatLanes shifted = (FloatLanes)(exponent + step);
@@ -282,7 +282,7 @@ struct Rounding {
         if (!COUNT) return;
         count(num_underflow, lost((WordLanes)rounded, x_magnitude));
         count(num_overflow, over);
-        const FloatLanes error = back - x;  // exact: both are multiples of the smaller one's last bit, and they are near
+        const FloatLanes error = back - x;  // exact: both are multiples of the smaller one's last bit, and they are close
         const LaneMask finite = is_finite(error);
         D low, high;
         if (any_lane(over)) {
@@ -334,7 +334,7 @@ void round_numbers(const RoundPiece& piece, const QuantizeSpec& spec, RoundCount
             scale_inv = FloatLanes{} + piece.scale_inv[block];
             const int64_t end = (block + 1) * piece.width < piece.n ? (block + 1) * piece.width : piece.n;
             for (; i + FLOATS <= end; i += FLOATS) step(i);
-            if (i < end) break;  // the last block's rest, with its scale
+            if (i < end) break;  // the rest of the last block, with its scale
         }
     } else {
         for (; i + FLOATS <= piece.n; i += FLOATS) {
@@ -345,7 +345,7 @@ void round_numbers(const RoundPiece& piece, const QuantizeSpec& spec, RoundCount
             step(i);
         }
     }
-    if (const int64_t n = piece.n - i) {  // filled up with zeros, which change no count
+    if (const int64_t n = piece.n - i) {  // padded with zeros, which change no count
         bits rest[FLOATS] = {}, rest_values[FLOATS];
         float scales[FLOATS] = {}, inverses[FLOATS] = {}, rest_codes[FLOATS];
         memcpy(rest, x + i, n * sizeof(bits));

@@ -1,4 +1,4 @@
-// Which instruction set's kernels run: the widest that this processor has, unless a test chose another.
+// Selects the kernels' instruction set: the widest that this processor supports, unless a test chose another.
 #pragma once
 
 #include "extras.h"

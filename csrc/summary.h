@@ -1,4 +1,4 @@
-// One tensor's summary as kernels see it: a row of 16 doubles in the order that numscope/summary/state.py fixes, and what fills it.
+// A tensor's summary as kernels see it: a row of 16 doubles, in the order defined by numscope/summary/state.py, and the functions that fill it.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ static_assert(sizeof(Row) == 128, "a row is 16 doubles, two cache lines");
 void reset(Row& row);
 void merge(Row& into, const Row& part);
 
-// A compensated sum's two parts as one number. Once the sum has overflowed its error is nan, and the sum says all there is to say.
+// The two parts of a compensated sum as one number. After an overflow the error term is NaN, and the sum alone is returned.
 inline double settled(double high, double low) { return low - low == 0 ? high + low : high; }
 
-// Rows merged in order, with the rounding errors of their sums kept to the end.
+// Merges rows in order and keeps the rounding errors of their sums to the end.
 class Fold {
 public:
     Fold();
@@ -33,15 +33,15 @@ private:
 };
 
 enum Dtype : int { F32, F64, BF16, F16, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ, I64, I32, I16, I8, U8, BOOL, NUM_DTYPES };
-enum Groups : int { HEALTH = 1, MOMENTS = 2 };  // health is always computed: sums need to know which elements are finite
+enum Groups : int { HEALTH = 1, MOMENTS = 2 };  // health is always computed, because sums must know which elements are finite
 
-// Elements a task takes. Sums are folded chunk by chunk in order, so they do not depend on the number of threads.
+// Elements per task. Chunks are merged in order, so sums do not depend on the number of threads.
 constexpr int64_t CHUNK = 65536;
 
 // Summarizes n <= CHUNK elements into `out`, which it overwrites.
 using ChunkKernel = void (*)(const void* data, int64_t n, int groups, Row& out);
 
-// One table of the wide formats for each instruction set that was compiled in; the same source, kernel.h, makes them all.
+// One table of the wide formats for each compiled instruction set, all from the same source, kernel.h.
 struct Kernels {
     const char* isa;
     ChunkKernel f32, f64, bf16, f16;
@@ -52,10 +52,10 @@ extern const Kernels kernels_avx2;
 extern const Kernels kernels_avx512;
 #endif
 
-// fp8 has 256 codes: a histogram of codes holds everything.
+// fp8 has 256 codes, so a histogram of codes contains everything.
 void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out);
 
-// Integers carry no nan and are seldom large: plain loops.
+// Integers have no NaN and tensors of them are seldom large, so plain loops are enough.
 void chunk_integers(Dtype dtype, const void* data, int64_t n, int groups, Row& out);
 
 inline int element_bytes(Dtype dtype) {

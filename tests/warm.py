@@ -36,7 +36,7 @@ _ROOTS = {
 _FOLDER = "NUMSCOPE_TESTS_WARM"  # the variable that names the server's folder to the other processes of a run
 COLD = os.environ.setdefault("NUMSCOPE_TESTS_COLD", sys.executable)
 # Variables that are read while an interpreter or a library loads: where they differ from the server's, a real interpreter runs.
-_READ_AT_START = ("LD_", "PYTHON", "TORCH", "PYTORCH", "TRITON", "MKL_", "KMP_", "OPENBLAS", "HF_", "TRANSFORMERS_")
+_READ_AT_START = ("LD_", "PYTHON", "TORCH", "PYTORCH", "TRITON", "MKL_", "KMP_", "OPENBLAS", "HF_", "TRANSFORMERS_", "NUMSCOPE_TEST_FAULT")
 _READ_LATER = (
     *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
     *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),

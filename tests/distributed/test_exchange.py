@@ -151,7 +151,7 @@ def test_rank_that_leaves_says_goodbye_and_the_others_go_on_alone(ranks: RankPoo
     told = ranks.run(leaving, step)
     assert told[0].value == [(2, 3.0, True)] * step + [(1, 1.0, True)] * (4 - step)
     assert told[1].value == [(2, 3.0, False)] * step
-    assert len(told[0].said) == 1 and "a rank's watch has failed; from now on rank 0 tells its own statistics" in told[0].said[0]
+    assert len(told[0].said) == 1 and "a rank's watch has failed; from now on rank 0 reports its own statistics" in told[0].said[0]
     assert told[1].said == []
 
 

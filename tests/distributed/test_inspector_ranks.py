@@ -449,7 +449,7 @@ def test_inspector_that_fails_on_one_rank_tells_the_others_and_none_hangs(ranks:
     assert mine[6] == {1}
     counts = [next(iter(there)) for there in mine[::2]]
     assert sorted(counts, reverse=True) == counts
-    assert len([line for line in told[0].said if "from now on rank 0 tells its own statistics" in line]) == 1
+    assert len([line for line in told[0].said if "from now on rank 0 reports its own statistics" in line]) == 1
     assert told[1].value[6] == set()
 
 

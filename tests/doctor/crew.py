@@ -8,17 +8,24 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from unittest import mock
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.phases import in_child
-from numscope.doctor.phases.children import Child
+from numscope.doctor.phases.children import Child, run_in_child
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
+from tests.doctor.planted import sitecustomize
+from tests.doctor.planted.sitecustomize import FAULT
 
 _ENVIRON = threading.Lock()  # several crews may come at once
+
+
+def planted(fault: str, path: str) -> dict[str, str]:
+    """The environment that plants a fault in the ranks' children, from the PYTHONPATH without it."""
+    return {FAULT: fault, "PYTHONPATH": os.pathsep.join((str(Path(sitecustomize.__file__).parent), path))} if fault else {}
 
 
 class Told:
@@ -38,7 +45,7 @@ class Crew:
     """The children of ``num`` ranks.
 
     Args:
-        fault: as NUMSCOPE_DOCTOR_FAULT.
+        fault: as in planted/sitecustomize.py.
         absent: ranks without a child.
     """
 
@@ -46,7 +53,7 @@ class Crew:
         self.num = num
         self.settings = Settings(**settings)
         self.identities = [Identity(rank=rank, world_size=num, local_rank=rank, local_world_size=num) for rank in range(num)]
-        with _ENVIRON, mock.patch.dict(os.environ, {"NUMSCOPE_DOCTOR_FAULT": fault}):
+        with _ENVIRON, mock.patch.dict(os.environ, planted(fault, os.environ.get("PYTHONPATH", ""))):
             children = {rank: Child(self.identities[rank], self.settings) for rank in range(num) if rank not in absent}
         self.kept: dict[int, dict[str, Any]] = {rank: {"child": child} for rank, child in children.items()}
         self.roster: dict[int, Any] = {
@@ -88,7 +95,7 @@ class Crew:
                 kept=self.kept[rank],
             )
             try:
-                told[rank].data = in_child.run(Phase(phase), context)
+                told[rank].data = run_in_child(Phase(phase), context)
             except PhaseFailed as failed:
                 told[rank].error, told[rank].data = failed.sentence, failed.data
 

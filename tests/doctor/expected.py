@@ -31,6 +31,7 @@ class Fault:
         within_s: seconds from the start until all have ended.
         inject: done before the processes start.
         during: by host, when it is at a phase's module (``links``), a command that its shell does; $PPID is the rank's process.
+        in_child: a fault of the ranks' torch processes, as in planted/sitecustomize.py.
         environment, words: of the processes of a host.
         installed: versions of packages, by what a host's Python says of them.
         absent: hosts where nothing is started.
@@ -53,6 +54,7 @@ class Fault:
     num_hosts: int = 3
     inject: Callable[[Network, contextlib.ExitStack], None] = lambda network, stack: None
     during: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    in_child: str = ""
     environment: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     installed: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     words: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -399,7 +401,7 @@ FAULTS = (
         "payload-corrupted",
         2 * TORCH_S + START_S,
         ranks=(1,),
-        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "corrupt:rank=1"} for number in range(3)},
+        in_child="corrupt:rank=1",
         phases="pairs",
         deadline_s=TORCH_DEADLINE_S,
         scale=TORCH_SCALE,
@@ -413,7 +415,7 @@ FAULTS = (
         ranks=(1,),
         hosts=("node1",),
         num_hosts=2,
-        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "hang:phase=5,rank=1"} for number in range(2)},
+        in_child="hang:phase=5,rank=1",
         phases="pairs",
         deadline_s=TORCH_DEADLINE_S,
         scale=TORCH_SCALE,
@@ -427,7 +429,7 @@ FAULTS = (
         ranks=(1,),
         hosts=("node1",),
         num_hosts=2,
-        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "die:phase=6,rank=1"} for number in range(2)},
+        in_child="die:phase=6,rank=1",
         phases="collectives",
         deadline_s=TORCH_DEADLINE_S,
         scale=TORCH_SCALE,
@@ -440,7 +442,7 @@ FAULTS = (
         2 * TORCH_S + START_S,
         code=0,
         ranks=(1,),
-        environment={number: {"NUMSCOPE_DOCTOR_FAULT": "slow:rank=1,factor=6"} for number in range(2)},
+        in_child="slow:rank=1,factor=6",
         num_hosts=2,
         phases="compute",
         deadline_s=180.0,

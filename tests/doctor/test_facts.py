@@ -123,16 +123,22 @@ def test_no_nvidia_smi_means_no_gpus() -> None:
     assert GpuQuery({"PATH": ""}).answer(Deadline(1)) == {"status": "none", "error": "", "devices": []}
 
 
-def test_query_that_hangs_is_killed_with_its_children() -> None:
-    query = GpuQuery(os.environ, ("sh", "-c", "sleep 60 & echo $!; wait"))
+def query_of(folder: Path, script: str) -> GpuQuery:
+    """A query of an nvidia-smi that runs a shell script."""
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return GpuQuery({**os.environ, "PATH": os.pathsep.join((str(folder), os.environ["PATH"]))})
+
+
+def test_query_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    query = query_of(tmp_path, "sleep 60 & echo $!; wait")
     assert query.answer(Deadline(0.2))["status"] == "timeout"
     assert query._child is not None
     assert query._child.wait(5) < 0
 
 
-def test_query_that_fails_says_why() -> None:
-    answer = GpuQuery(os.environ, ("sh", "-c", "echo Failed to initialize NVML: Driver/library version mismatch; exit 18")).answer(
-        Deadline(5)
-    )
+def test_query_that_fails_says_why(tmp_path: Path) -> None:
+    answer = query_of(tmp_path, "echo Failed to initialize NVML: Driver/library version mismatch; exit 18").answer(Deadline(5))
     assert answer["status"] == "failed"
     assert answer["error"] == "nvidia-smi ended with 18: Failed to initialize NVML: Driver/library version mismatch"

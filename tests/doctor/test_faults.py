@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.doctor import netns
+from tests.doctor.crew import planted
 from tests.doctor.expected import DEADLINE_S, FAULTS, PORT, Fault
 from tests.warm import COLD  # a fresh interpreter, which runs the site's hook
 
@@ -92,6 +93,7 @@ def examine(fault: Fault, folder: Path) -> Seen:
             else:
                 words += ("--nnodes", str(fault.num_hosts), "--nproc", "1", "--endpoint", f"node0:{PORT}", "--node-rank", str(number))
             words += fault.words.get(number, ())
+            environment |= planted(fault.in_child, environment["PYTHONPATH"])
             environment |= fault.environment.get(number, {})
             started[number] = network.start(host, COLD, "-m", "numscope", "doctor", *words, environment=environment)
         awaited = [number for number in started if number not in fault.stopped]

@@ -60,8 +60,9 @@ def test_every_key_is_described_in_the_docs():
         assert f"`{value.value}`" in text, value
 
 
-def test_schema_refuses_a_wrong_file():
-    data = json.loads(json.dumps(report.document([FINDING], [], {})))
+def test_schema_refuses_a_wrong_file(tmp_path):
+    report.write_findings(tmp_path / "findings.json", [FINDING], [], {})
+    data = json.loads((tmp_path / "findings.json").read_text())
     data["findings"][0]["kind"] = "odd"
     with pytest.raises(jsonschema.ValidationError, match="odd"):
         CHECK.validate(data)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from numscope.records.observation import Observation
 from numscope.sinks.parquet import ParquetSink
-from numscope.summary.dispatch import summarize
-from numscope.summary.extra_kernels import observe_extras
+from numscope.summary.dispatch import observe_extras, summarize
 from numscope.summary.extras import Extra, Layout
 from tests.sinks.seen import fields_of
 

@@ -18,8 +18,7 @@ from numscope.records.observation import FIELDS
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import MergedGroup, available, group, lacking
 from numscope.sinks.parquet import ParquetSink
-from numscope.summary.dispatch import summarize
-from numscope.summary.extra_kernels import observe_extras
+from numscope.summary.dispatch import observe_extras, summarize
 from numscope.summary.extras import EXPONENTS, Layout, blockwise, format_extra
 from tests.runs.tensors import Place, joined, observe, two_layers, write
 

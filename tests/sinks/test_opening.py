@@ -14,9 +14,8 @@ import pytest
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import BaseLogger, Logger
-from numscope.sinks.opening import open_sinks
+from numscope.sinks.opening import GuardedSink, open_sinks
 from numscope.sinks.protocol import Sink
 from tests.sinks.seen import observation
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from numscope.summary import extra_reference, native
-from numscope.summary.extra_kernels import observe_extras
+from numscope.summary.dispatch import observe_extras
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, PaperCast, blockwise, format_extra
 from numscope.summary.rounding import rounded
 

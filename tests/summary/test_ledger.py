@@ -102,7 +102,7 @@ def test_unreadable_tensors_among_many_have_no_handle(ledger: Ledger) -> None:
 
 def test_rewriting_replaces_the_row(ledger: Ledger) -> None:
     first, second = ledger.observe(torch.tensor([math.nan])), ledger.observe(torch.tensor([2.0]))
-    assert ledger.rewrite(first, torch.tensor([7.0, 8.0]))
+    assert ledger.rewrite_many([first], [torch.tensor([7.0, 8.0])]) == [True]
     ledger.read()
     assert ledger.bad() == []
     assert (ledger.numbers(first).shape, ledger.numbers(first).max, ledger.numbers(second).max) == ((2,), 8.0, 2.0)
@@ -112,7 +112,7 @@ def test_rewriting_replaces_the_row(ledger: Ledger) -> None:
 
 def test_rewriting_from_another_device_is_refused(ledger: Ledger) -> None:
     handle = ledger.observe(torch.ones(1))
-    assert not ledger.rewrite(handle, torch.ones(1, device="meta"))
+    assert ledger.rewrite_many([handle], [torch.ones(1, device="meta")]) == [False]
 
 
 def test_emptied_row_is_bad_no_more(ledger: Ledger) -> None:

@@ -19,8 +19,7 @@ from numscope.precision.gemm.on_paper import cast_on_paper
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS, TENSORS
 from numscope.summary import operand_casts
-from numscope.summary.dispatch import summarize
-from numscope.summary.extra_kernels import observe_extras
+from numscope.summary.dispatch import observe_extras, summarize
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, blockwise, format_extra
 from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, Value, extra_of, formula_of, statistic_of

@@ -18,7 +18,6 @@ from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
 if TYPE_CHECKING:
-    from numscope.cli.bisecting import BisectionVerdict
     from numscope.precision.search.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
@@ -153,17 +152,12 @@ def bisect(
     args: tuple[str, ...],
     is_module: bool,
     config: str | None,
-    recipe: str,
-    steps: int,
-    runs: int,
-    tolerance: float,
-    repeats: int,
     output: str,
     fresh: bool,
     features: tuple[str, ...],
     as_json: bool,
     launch: str | None,
-    seed: int,
+    **search: Any,
 ) -> int:
     """Run a training script repeatedly for a few steps and find the smallest set of layers and GEMMs that, kept in high precision, brings
     its loss back to that of the run in high precision. A search that was killed continues when the command is repeated.
@@ -171,12 +165,13 @@ def bisect(
     Exit status: 0 if such a set was found or nothing is harmed; 1 if there is none or the runs did not suffice; 2 for wrong usage.
     """
     from numscope.cli.bisecting import Bisection, BisectionTask
-    from numscope.cli.precision_text import verdict_head, verdict_lines
+    from numscope.cli.config import show
+    from numscope.cli.precision_text import verdict_head, verdict_lines, verdict_table
     from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import Book, TrialFailed
 
     base = _base(config, features)
-    task = BisectionTask(_script(target, args, is_module, launch), recipe, base, features, steps, runs, tolerance, repeats, seed)
+    task = BisectionTask(_script(target, args, is_module, launch), base=base, features=features, **search)
     folder = Path(output).with_suffix(".trials")
     try:
         book = Book(folder, task.about(), fresh=fresh)
@@ -197,18 +192,11 @@ def bisect(
     if as_json:
         click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
     else:
-        _show_verdict(verdict, verdict_lines(verdict, task, output))
+        if verdict.units:
+            show(verdict_table(verdict))
+        for line in verdict_lines(verdict, task, output):
+            click.echo(line)
     return 0 if verdict.outcome in ("found", "within") else NO_ANSWER
-
-
-def _show_verdict(verdict: BisectionVerdict, lines: list[str]) -> None:
-    from numscope.cli.config import show
-    from numscope.cli.precision_text import verdict_table
-
-    if verdict.units:
-        show(verdict_table(verdict))
-    for line in lines:
-        click.echo(line)
 
 
 def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Collection, Sequence
@@ -10,9 +11,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from numscope.compat import debug_session as sessions
-from numscope.compat.catalog import explained, feature_names
 from numscope.compat.debug_session import Config
 from numscope.compat.given import Scalar
+from numscope.config.dialects import FEATURES
+from numscope.config.loading import PARTS
+from numscope.config.schema import Plugged
+from numscope.plugins.registry import CustomFeature
 from numscope.records.checks import check_one_of
 
 EXTENSIONS = ("transformer_engine",)
@@ -153,20 +157,56 @@ def infer_and_assign_layer_names(model: nn.Module | Sequence[Any]) -> None:
 
 
 def list_features() -> list[str]:
-    """Print and return the names of the features that a configuration may enable."""
-    names = feature_names(sessions.at_work())
+    """Print and return the names of the features that a configuration may enable: under all names of a feature, plug-ins' last."""
+    names = _feature_names()
     print(names)
     return names
 
 
 def explain_features(features: str | Sequence[str] | None = None) -> str:
-    """Print and return what features do and which keys they take.
+    """Print and return what features do and which keys they take, a paragraph each.
 
     Args:
-        features: a name, several, or ``all``.
+        features: a name, several, or ``all``; None: a sentence that lists them.
 
-    Raises: UsageError of a name that no feature has.
+    Raises: UsageError for an unknown feature.
     """
-    text = explained(features, sessions.at_work())
+    known, customs = _feature_names(), _customs()
+    names = known if features == "all" else [features] if isinstance(features, str) else list(features or ())
+    for name in names:
+        check_one_of("explain_features", name, known)
+    text = "\n\n".join(_of_custom(customs[name]) if name in customs else _of_own(name) for name in names)
+    if features is None:
+        text = f'Name a feature, several, or "all": {", ".join(known)}.'
     print(text)
     return text
+
+
+def _feature_names() -> list[str]:
+    return [*FEATURES, *_customs()]
+
+
+def _customs() -> dict[str, CustomFeature]:
+    session = sessions.at_work()
+    return session.recorder.plugins.customs if session is not None and session.recorder is not None else {}
+
+
+def _of_own(name: str) -> str:
+    alias = FEATURES[name]
+    part = PARTS[alias.feature]
+    first = (inspect.getdoc(part) or "").partition("\n")[0]
+    lines = [f"{name}: {first}"]
+    for key, field in part.model_fields.items():
+        default = "must be given" if field.is_required() else f"may be left out: {field.default}"
+        lines.append(f"  {alias.words.get(key, key)}: {field.description} ({default})")
+    return "\n".join(lines)
+
+
+def _of_custom(custom: CustomFeature) -> str:
+    lines = [f"{custom.name}: {custom.summary or 'a feature'} ({custom.place})", f"  tensors: some of {', '.join(custom.tensors)}"]
+    for key, setting in custom.settings.items():
+        default = "must be given" if setting.required else f"may be left out: {setting.default}"
+        lines.append(f"  {key}: {setting.type.__name__} ({default})")
+    schedule = (key for key in Plugged.model_fields if key != "tensors")
+    lines.append(f"  {', '.join(schedule)}")
+    return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from numscope.records.errors import UsageError
 
@@ -12,24 +11,20 @@ CONFIG = "NV_DEBUG_TOOL_CONFIG"
 LOG_DIR = "NV_DEBUG_TOOL_LOG_DIR"
 
 
-def switched_on(environment: Mapping[str, str] | None = None) -> dict[str, str] | None:
+def switched_on() -> dict[str, str] | None:
     """The options of a watch that the environment gives; None where the debug tool is off, whatever the other variables say.
-
-    Args:
-        environment: instead of this process's.
 
     Returns: ``config``, without which the run collects nothing, and ``log_dir``, each if its variable is set.
 
     Raises: UsageError, where the switch is neither on nor off, or a path that was given is none.
     """
-    given = os.environ if environment is None else environment
-    switch = given.get(ENABLED, "").strip()
+    switch = os.environ.get(ENABLED, "").strip()
     if switch not in ("", "0", "1"):
         hint = {"true": " Write 1.", "yes": " Write 1.", "on": " Write 1.", "false": " Write 0.", "no": " Write 0.", "off": " Write 0."}
         raise UsageError(f"{ENABLED}: got {switch!r}, expected 1 (on), 0 or nothing (off).{hint.get(switch.lower(), '')}")
     if switch != "1":
         return None
-    config, log_dir = given.get(CONFIG) or None, given.get(LOG_DIR) or None
+    config, log_dir = os.environ.get(CONFIG) or None, os.environ.get(LOG_DIR) or None
     if config is not None and not os.path.isfile(config):
         found = "a folder" if os.path.isdir(config) else "no such file"
         raise UsageError(f"{CONFIG}: got {config!r}, {found}, expected a YAML file's path. Leave it out for a run that collects nothing.")

@@ -26,7 +26,7 @@ from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
-from numscope.probe.step import Step
+from numscope.probe.step import Reader, Step
 from numscope.records.errors import NonFiniteError
 from numscope.records.site import Phase
 from numscope.replay import outside
@@ -38,7 +38,7 @@ REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; be
 _LOSS = Entry("", "")
 
 
-class Detection:
+class Detection(Reader):
     """Looks for non-finite values in one model's steps.
 
     Args:

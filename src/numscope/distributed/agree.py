@@ -1,8 +1,8 @@
-"""What all ranks must know before any of them acts: whether somebody's step went bad, and whose was first.
+"""What all ranks must agree on before any of them acts: whether some rank's step is bad, and which rank's was first.
 
-Every question is a collective, so every rank must ask it at the same place of its step. Questions are asked where the ranks meet anyway:
-at the optimizer's step and after it. Never in an evaluation, never when a watch is closed: there one rank may well be alone. With gloo
-they travel through host memory; with NCCL, which no test here runs, through the accelerator at work.
+Every question is a collective, so every rank must ask it at the same point of its step. Questions are asked where the ranks synchronize
+anyway: at the optimizer's step and after it. They are never asked in an evaluation or when a watch is closed, since a rank may be alone
+there. With gloo they use host memory; with NCCL, which no test here runs, they use the current accelerator.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from numscope.distributed.megatron import layout_of
 
 log = logging.getLogger("numscope")
 
-PATIENCE_S = 15.0  # for other ranks to watch the same model; those that train together arrive within the same step
-REPORT_S = 5.0  # for the rank at fault to print its report
+PATIENCE_S = 15.0  # to wait for other ranks to watch the same model; ranks that train together arrive within the same step
+REPORT_S = 5.0  # to wait for the failing rank to print its report
 _POLL_S = 0.02
-_WIDTH = 3  # of every question: a goodbye must fit whatever the others ask
+_WIDTH = 3  # numbers in every question: a goodbye must fit, whatever the other ranks ask
 
-_watches: Counter[str] = Counter()  # how many watches of the same kind of model this process has begun
+_watches: Counter[str] = Counter()  # number of watches of the same kind of model that this process has started
 
 
 def rank() -> int:
-    """This process's global rank; before a process group exists, the one that torchrun gave it."""
+    """This process's global rank; before a process group exists, the rank that torchrun assigned."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank()
     given = os.environ.get("RANK", "0")
@@ -43,12 +43,12 @@ def rank() -> int:
 
 
 def spread() -> bool:
-    """Whether this process trains with others."""
+    """Whether this process trains together with other ranks."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def among(group: Any = None) -> Any:
-    """The given process group, else that of all ranks; None where this process is alone in it."""
+    """The given process group, else the group of all ranks; None if this process is its only member."""
     if not spread():
         return None
     group = dist.group.WORLD if group is None else group
@@ -58,15 +58,15 @@ def among(group: Any = None) -> Any:
 class Ranks:
     """The ranks that train one model together, and the questions they ask each other.
 
-    Their groups are looked for at the first question, when wrappers are in place: DDP's own, and those of the meshes over which FSDP2 or
-    tensor parallelism has spread the parameters. A model that is watched on some ranks only is judged by each rank alone. A watch must be
-    closed on all ranks or on none, as long as training goes on.
+    Their groups are looked up at the first question, when wrappers are in place: DDP's group, and those of the meshes over which FSDP2 or
+    tensor parallelism distributes the parameters. If only some ranks watch a model, each rank judges it alone. During training, a watch
+    must be closed on all ranks or on none.
 
     Args:
         model: the watched module.
-        wrapper: what the user gave, perhaps a DDP around it.
+        wrapper: the module that the user passed, perhaps a DDP around the model.
 
-    *Cost:* a question is one collective of a few elements for each group; none in a process by itself.
+    *Cost:* a question is one collective of a few elements per group; none in a single process.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module) -> None:
@@ -83,7 +83,7 @@ class Ranks:
 
     @property
     def together(self) -> bool:
-        """Whether there are others to ask. Within ``ddp.join()``, and after it, there are not: a rank without inputs answers nobody."""
+        """Whether there are other ranks to ask. There are none within and after ``ddp.join()``: a rank without inputs does not answer."""
         if not spread():
             return False
         if self._groups is None:
@@ -91,7 +91,7 @@ class Ranks:
         return bool(self._groups) and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
-        """For each flag whether it is set on some rank. All ranks must ask; afterwards nobody asks again if one is leaving."""
+        """For each flag, whether it is set on any rank. All ranks must ask. If a rank is leaving, no further question is asked."""
         self._asked = True
         if not self.together:
             return flags
@@ -104,7 +104,7 @@ class Ranks:
                 dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group)
                 values = told.tolist()
         except Exception:
-            self._groups = []  # a peer is gone: nobody is asked again
+            self._groups = []  # a peer is gone, so no further question is asked
             raise
         if values[0]:
             if not self._leaving:
@@ -113,7 +113,7 @@ class Ranks:
         return tuple(value > 0 for value in values[1 : 1 + len(flags)])
 
     def gather(self, value: Any) -> list[Any]:
-        """The JSON-ready values of all ranks, this one's among them. All ranks must ask."""
+        """The JSON-ready values of all ranks, including this one. All ranks must ask."""
         found = [value]
         if self.together:
             for group in self._groups or ():
@@ -121,20 +121,20 @@ class Ranks:
         return found
 
     def leave(self) -> None:
-        """Answer the others' next question with a goodbye: this rank's watch has failed, theirs goes on alone."""
+        """Answer the other ranks' next question with a goodbye: this rank's watch has failed, and theirs continue alone."""
         self._leaving = True
         if self.together:
             self.any()
 
     def wait_for_report(self, mine: bool) -> None:
-        """Before the ranks end: whoever started them may kill the others as soon as one has ended, in the middle of the report.
+        """Wait for the report before this rank ends: a launcher may kill all ranks as soon as one has ended, in the middle of the report.
 
         Args:
             mine: this rank has printed it.
         """
         if not self.together:
             return
-        with contextlib.suppress(Exception):  # the store goes with the rank that has it
+        with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
             store, key = dist.distributed_c10d._get_default_store(), f"{self._key}/reported"
             if mine:
                 store.set(key, "reported")
@@ -144,7 +144,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def owed(self) -> Iterator[None]:
-        """Where the others are about to ask: if this rank fails before it has asked too, they are told so."""
+        """For code before a question: if this rank fails in the block before it has asked, the other ranks are notified."""
         self._asked = False
         try:
             yield
@@ -175,7 +175,7 @@ class Ranks:
         dist.distributed_c10d._get_default_store().set(f"{self._key}/{dist.get_rank()}", "watched")
 
     def _all_watch(self, group: Any) -> bool:
-        """Whether each rank of a group watches this model."""
+        """Whether every rank of a group watches this model."""
         members = dist.get_process_group_ranks(group)
         if together(f"{self._key}/{','.join(map(str, members))}", [f"{self._key}/{r}" for r in members]):
             return True
@@ -189,7 +189,7 @@ class Ranks:
 
 
 def watch_name(model: nn.Module, purpose: str = "") -> str:
-    """What all ranks call the same watch: its purpose, the kind of model, and how many of them this process has begun."""
+    """A name that is the same on all ranks for the same watch: its purpose, the kind of model, and the number of such watches so far."""
     names = ",".join(name for name, _ in model.named_parameters())
     kind = f"{purpose}{type(model).__name__}-{hashlib.sha1(names.encode(), usedforsecurity=False).hexdigest()[:16]}"
     _watches[kind] += 1
@@ -197,7 +197,7 @@ def watch_name(model: nn.Module, purpose: str = "") -> str:
 
 
 def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
-    """The DDP around the model, in it, or around a larger one. *Cost:* one walk over all objects where it is only around a larger one."""
+    """The DDP around the model, inside it, or around a larger model. *Cost:* in the last case, one walk over all objects."""
     kind = nn.parallel.DistributedDataParallel
     for module in (wrapper, *model.modules()):
         if isinstance(module, kind):
@@ -209,14 +209,14 @@ def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
 
 
 def together(place: str, keys: Sequence[str]) -> bool:
-    """Whether all have come, each of whom has set a key. Who comes first decides for all: nobody asks those who will not answer.
+    """Whether all ranks have arrived, each of which sets a key. The first rank decides for all, so that no rank waits for an absent one.
 
     Args:
-        place: where the verdict is kept, the same for all who ask; each may be asked about once.
+        place: the store's key for the verdict, the same on all ranks; each can be used once.
     """
     store = dist.distributed_c10d._get_default_store()
     end = time.monotonic() + PATIENCE_S
-    pause = _POLL_S / 100  # they mostly come at the same moment
+    pause = _POLL_S / 100  # ranks mostly arrive at the same moment
     while not (complete := store.check(list(keys))) and not store.check([f"{place}/verdict"]) and time.monotonic() < end:
         time.sleep(pause)
         pause = min(2 * pause, _POLL_S)
@@ -226,9 +226,9 @@ def together(place: str, keys: Sequence[str]) -> bool:
 
 
 def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
-    """Those of this rank's values that every rank has, of the ranks that say something within ``PATIENCE_S``.
+    """Those of this rank's values that every rank has that publishes its values within ``PATIENCE_S``.
 
-    *Cost:* one entry in the store; a rank without values does not wait for the others.
+    *Cost:* one entry in the store; a rank without values does not wait for other ranks.
     """
     store = dist.distributed_c10d._get_default_store()
     _watches[purpose] += 1
@@ -245,7 +245,7 @@ def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
 
 
 def device_of(group: Any) -> torch.device:
-    """Where a group's collectives take tensors: in host memory if it can, else on the accelerator at work."""
+    """The device of a group's collectives: the CPU if the group supports it, else the current accelerator."""
     kinds = [device.type for device in group._device_types]
     return torch.device("cpu") if "cpu" in kinds else torch.device(kinds[0], torch.accelerator.current_device_index())
 

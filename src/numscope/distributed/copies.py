@@ -1,4 +1,4 @@
-"""Copies: ranks that hold one and the same tensor."""
+"""Copies: ranks that hold the same tensor."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Ranks that hold one and the same tensor: it counts once, and one of them writes it.
+    """Ranks that hold the same tensor: it counts once, and one of them writes it.
 
     Args:
         group: the process group of these ranks.
-        first: whether this rank is the one that writes.
-        silent: the tensor also merges over a larger group that holds these ranks: this rank's copy is left out there.
+        first: whether this rank writes it.
+        silent: the tensor also merges over a larger group that contains these ranks, and this rank's copy is left out there.
     """
 
     group: Any

@@ -1,6 +1,6 @@
-"""Where Megatron-LM has put a model's tensors: process groups of its ``parallel_state``, and what its modules hand each other.
+"""How Megatron-LM distributes a model's tensors: the process groups of its ``parallel_state``, and the tensors between its modules.
 
-Nothing of Megatron is imported: a process that runs one of its models has loaded it.
+Megatron is not imported: a process that runs one of its models has already loaded it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from torch import nn
 from numscope.distributed.copies import Copies, Groups
 
 _STATE = "megatron.core.parallel_state"
-# What lies spread over tensor parallelism's ranks between a column-parallel layer and a row-parallel one: heads and inner features.
+# Modules between a column-parallel and a row-parallel layer, whose tensors are split over tensor-parallel ranks: heads, inner features.
 _BETWEEN = ("core_attention", "q_layernorm", "k_layernorm", "activation_func")
 
 
 def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> ParallelLayout | None:
-    """The layout of a model that is made of Megatron's modules; None of any other, and before its groups exist.
+    """The layout of a model that consists of Megatron's modules; None for other models, and before the groups exist.
 
     Args:
-        several: gives a group, or the one that stands for it, if it has several ranks; else None.
+        several: returns a group, or the one that represents it, if it has several ranks; else None.
     """
     state = sys.modules.get(_STATE)
     if state is None or not state.is_initialized() or not any(_is_megatrons(module) for module in model.modules()):
@@ -32,17 +32,17 @@ def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> 
 
 
 class ParallelLayout:
-    """The tensor- and data-parallel groups of one model, and over which of them each tensor lies spread or copied.
+    """The tensor- and data-parallel groups of one model, and over which of them each tensor is split or copied.
 
-    Data parallelism includes context parallelism: both give each rank data of its own.
+    Data parallelism includes context parallelism: in both, each rank has different data.
 
     Args:
-        model: with modules of Megatron's.
+        model: contains Megatron's modules.
         state: ``megatron.core.parallel_state``, initialized.
         several: as of ``layout_of``.
 
     Attributes:
-        groups: those of several ranks, data parallelism's first; the same order on all ranks.
+        groups: those with several ranks, the data-parallel group first; in the same order on all ranks.
     """
 
     def __init__(self, model: nn.Module, state: Any, several: Callable[[Any], Any]) -> None:
@@ -54,15 +54,15 @@ class ParallelLayout:
         self._root = model
 
     def of_parameter(self, parameter: Any) -> Groups:
-        """A parameter, or its gradient as the optimizer gets it: alike over data parallelism; Megatron marks those that it has split."""
+        """A parameter, or the gradient that the optimizer gets: equal on data-parallel ranks. Megatron marks parameters that it splits."""
         is_split = bool(getattr(parameter, "tensor_model_parallel", False))
         return (*self._copies(self._data), *self._over_tensor(is_split))
 
     def of_data(self, module: nn.Module, tensor: str) -> Groups:
-        """What a module takes and gives.
+        """A module's inputs and outputs.
 
         Args:
-            tensor: ``activation`` and ``dgrad`` stand at its input, ``output`` and ``gradient`` at its output.
+            tensor: ``activation`` and ``dgrad`` belong to the input, ``output`` and ``gradient`` to the output.
         """
         data = () if self._data is None else (self._data,)
         return (*data, *self._over_tensor(self._is_spread(module, at_input=tensor in ("activation", "dgrad"))))
@@ -77,9 +77,9 @@ class ParallelLayout:
         return () if group is None else (Copies(group, dist.get_rank() == min(dist.get_process_group_ranks(group))),)
 
     def _is_spread(self, module: nn.Module, *, at_input: bool) -> bool:
-        """Whether each tensor-parallel rank has elements of its own there."""
+        """Whether each tensor-parallel rank has different elements there."""
         kinds = {cls.__name__ for cls in type(module).__mro__}
-        mode = getattr(module, "parallel_mode", None)  # of Transformer Engine's layers
+        mode = getattr(module, "parallel_mode", None)  # in Transformer Engine's layers
         if "ColumnParallelLinear" in kinds or mode == "column":
             return self._sequence_of(module) if at_input else not getattr(module, "gather_output", False)
         if "RowParallelLinear" in kinds or mode == "row":
@@ -88,7 +88,7 @@ class ParallelLayout:
             return bool(getattr(module, "reduce_scatter_embeddings", False))
         if module in self._between:
             return True
-        if module is self._root or isinstance(module, nn.Embedding):  # the loss; positions, of which each rank looks up all
+        if module is self._root or isinstance(module, nn.Embedding):  # the loss; position embeddings, all of which each rank looks up
             return False
         return self._sequence
 
@@ -101,12 +101,12 @@ def _is_megatrons(module: nn.Module) -> bool:
 
 
 def _several(group: Any) -> Any:
-    """The group, if it has others than this rank."""
+    """The group if it has other ranks than this one."""
     return group if group is not None and dist.get_world_size(group) > 1 else None
 
 
 def _below(module: nn.Module, names: Sequence[str]) -> Iterator[nn.Module]:
-    """The modules that stand under one of these attributes, and all that is in them."""
+    """The modules under one of these attributes, and all modules in them."""
     for parent in module.modules():
         for name, child in parent.named_children():
             if name in names:

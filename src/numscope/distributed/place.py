@@ -1,4 +1,4 @@
-"""Over which ranks a tensor's numbers merge: process groups from the model's wrappers, from a tensor's placements, or from the user."""
+"""The ranks over which a tensor's numbers merge: process groups of the model's wrappers, of a tensor's placements, or set by the user."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from numscope.distributed.megatron import ParallelLayout, layout_of
 
 Kind = Literal["data", "parameter", "gradient"]
 Members = tuple[int, ...]  # global ranks, ascending
-At = tuple[nn.Module, str]  # a module, and the name of its parameter or which of its data: "activation", "output", …
+At = tuple[nn.Module, str]  # a module, and the name of its parameter or of its data: "activation", "output", …
 
 
 class Refused(Exception):
-    """A tensor whose numbers can't be had; the message says why."""
+    """A tensor's numbers can't be determined; the message gives the reason."""
 
 
 class Places:
-    """Where the ranks of one model stand to each other.
+    """How one model's tensors are distributed over ranks.
 
-    Data (activations, outputs and their gradients) merges over the data-parallel groups: DDP's, the mesh axes of FSDP2. A distributed
-    tensor's own placements come first: it merges over the axes that it is sharded on and counts once over those it is replicated on. A
-    plain parameter is the same on all ranks of a DDP; what other plain tensors are to other ranks nobody says, so each rank's are its own.
+    Data (activations, outputs and their gradients) merges over the data-parallel groups: DDP's group, the mesh axes of FSDP2. A distributed
+    tensor's placements take precedence: it merges over the axes on which it is sharded, and counts once over those on which it is
+    replicated. A plain parameter is the same on all ranks of a DDP. Other plain tensors are treated as different on each rank.
 
-    All is looked for at the first question, when wrappers are in place.
+    The groups are looked up at the first use, when wrappers are in place.
 
     Args:
         model: the watched module.
-        wrapper: what the user gave, perhaps a DDP around it.
-        meet: says whether all ranks of a group have come to the same place, so that a collective is safe.
+        wrapper: the module that the user passed, perhaps a DDP around the model.
+        meet: whether all ranks of a group have reached the same point, so that a collective is safe.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, meet: Callable[[Any], bool]) -> None:
@@ -43,11 +43,11 @@ class Places:
         self._meet = meet
         self._given: dict[str | None, Any] = {}  # by layer; None: all layers
         self._known: list[Any] | None = None
-        self._by_members: dict[Members, Any] = {}  # of equal groups only the one met first is used
+        self._by_members: dict[Members, Any] = {}  # of groups with the same members only the first is used
         self._data: Groups = ()
         self._ddp: Any = None
         self._ddp_groups: Groups = ()
-        self._layout: ParallelLayout | None = None  # of Megatron's modules, which say nothing by their tensors
+        self._layout: ParallelLayout | None = None  # of Megatron's modules, whose tensors carry no placements
         self._cache: dict[Any, Groups] = {}
 
     @property
@@ -58,19 +58,19 @@ class Places:
 
     @property
     def known(self) -> list[Any]:
-        """All groups of more than one rank, in an order that no two ranks can see differently.
+        """All groups of more than one rank, in the same order on all ranks.
 
-        First the user's, by their members; then data parallelism's, then the axes of the parameters' meshes from the outermost to the
-        innermost. What only a tensor's own mesh had comes last: its ranks all had it, as a mesh's ranks do everything together.
+        The user's groups come first, sorted by their members, then the data-parallel groups, then the axes of the parameters' meshes from
+        outermost to innermost. Groups known only from a tensor's own mesh come last; all ranks of that mesh know them.
         """
         return self._look()
 
     def set_group(self, group: Any, layer: str | None = None) -> None:
-        """Merge over this process group instead of the data-parallel ones, plain parameters too. All its ranks must say so.
+        """Merge over this process group instead of the data-parallel groups, including plain parameters. All its ranks must call this.
 
         Args:
-            group: a process group; None: as found again.
-            layer: for this layer alone; None: for all that have no group of their own.
+            group: a process group; None: the groups that are found.
+            layer: only for this layer; None: for all layers without a separate group.
         """
         if group is None:
             self._given.pop(layer, None)
@@ -85,14 +85,14 @@ class Places:
         return bool(self._given)
 
     def is_given(self, group: Any) -> bool:
-        """Whether it is one that the user named."""
+        """Whether the user set this group."""
         return any(group is given for given in self._given.values())
 
     def default(self, kind: Kind, layer: str | None = None, at: At | None = None) -> Groups:
         """The groups of a plain tensor.
 
         Args:
-            at: the module, and which of its tensors, for frameworks whose modules know where their plain tensors lie.
+            at: the module and its tensor, for frameworks whose modules determine how plain tensors are distributed.
         """
         if not self._look():
             return ()
@@ -106,17 +106,17 @@ class Places:
         return self._data if kind == "data" else self._ddp_groups
 
     def of(self, tensor: Any, kind: Kind, layer: str | None = None) -> tuple[Tensor, Groups]:
-        """The part of a tensor that is on this rank, and the groups over which the parts merge.
+        """The part of a tensor on this rank, and the groups over which the parts merge.
 
         Args:
-            tensor: any; of a distributed one the local part is returned, empty where this rank has no element of it.
+            tensor: any tensor; of a distributed tensor the local part is returned, which may be empty.
             layer: the layer's name, for groups that were set for one layer.
 
-        Raises: Refused, where the part is a summand (``Partial``) that can't be summed up.
+        Raises: Refused if the part is a summand (``Partial``) that can't be summed.
 
-        *Cost:* none, but for ``Partial``: one collective of the tensor's size, and a meeting of its ranks at the store.
+        *Cost:* none, except for ``Partial``: one collective of the tensor's size, and a synchronization of its ranks at the store.
         """
-        if not hasattr(tensor, "placements"):  # no DTensor; importing its module to ask would load much
+        if not hasattr(tensor, "placements"):  # not a DTensor; importing its module for the check would load a lot
             return tensor, self.default(kind, layer)
         self._look()
         if any(p.is_partial() for p in tensor.placements):
@@ -138,7 +138,7 @@ class Places:
         spans = [set(members(group)) for group, _ in axes]
         outer = self.default(kind, layer) if kind == "data" else self._ddp_groups
         groups: list[Any] = []
-        for group in outer:  # an axis of the tensor's own mesh says more than that the data is parallel
+        for group in outer:  # an axis of the tensor's own mesh is more precise than the data-parallel group
             mine = set(members(group.group if isinstance(group, Copies) else group))
             if not any(mine <= span for span in spans):
                 groups.append(group)
@@ -148,16 +148,16 @@ class Places:
             if placement.is_replicate():
                 first = dist.get_rank() == min(span)
                 groups.append(Copies(group, first, silent=within and not first))
-            elif not within:  # Shard, _StridedShard and whatever else gives each rank elements of its own
+            elif not within:  # Shard, _StridedShard, and other placements with different elements on each rank
                 groups.append(group)
         return tuple(groups)
 
     def _summed(self, tensor: Any) -> Any:
-        """The same tensor with its summands summed up, by one collective of its size: of a sum, no summand tells the extremes."""
+        """The same tensor with its summands summed by one collective of its size: extrema of a sum can't be derived from the summands."""
         from torch.distributed.tensor import Replicate
 
         strange = next((p for p in tensor.placements if p.is_partial() and type(p).__name__ != "Partial"), None)
-        if strange is not None:  # a masked one would lose the mask that its own reduction needs
+        if strange is not None:  # a masked one would lose the mask that its reduction needs
             raise Refused(f"its elements are {type(strange).__name__} over ranks, which only the operation that made them can reduce")
         groups = self._axes(tensor.device_mesh)
         for group, placement in zip(groups, tensor.placements, strict=True):
@@ -197,13 +197,13 @@ class Places:
         return [self._canonical(group) for group in mesh.get_all_groups()]
 
     def _canonical(self, group: Any) -> Any:
-        """Of all groups with the same members the one met first; None of one without others."""
+        """The first known group with the same members; None for a group of one rank."""
         if group is None or group is dist.GroupMember.NON_GROUP_MEMBER or dist.get_world_size(group) == 1:
             return None
         return self._by_members.setdefault(members(group), group)
 
     def adopt(self, groups: Iterable[Any]) -> None:
-        """Know these groups too, after all others."""
+        """Append these groups to the known ones."""
         known = self._look()
         known += [g for g in groups if g not in known]
 
@@ -214,17 +214,17 @@ def members(group: Any) -> Members:
 
 
 def fully_sharded_groups(model: nn.Module) -> list[Any]:
-    """The groups over which FSDP2's outermost module sees different data: of the axis that replicates, and of the one that shards.
+    """The groups over which FSDP2's outermost module has different data: the axis that replicates, and the axis that shards.
 
-    FSDP2 has no public word for its mesh beside tensor parallelism's; where its own record of it has moved, the parameters' first axis
-    is taken: data parallelism is the outermost.
+    FSDP2 has no public attribute for its part of a mesh. If its private record is not found, the parameters' first axis is used, since data
+    parallelism is outermost.
     """
-    # By name: importing the class would load all of FSDP.
+    # Compared by name: importing the class would load all of FSDP.
     sharded = [m for m in model.modules() if any(kind.__name__ == "FSDPModule" for kind in type(m).__mro__)]
     for module in sharded:
         state = module._get_fsdp_state()  # type: ignore[operator]
         owned = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-        infos = [group.mesh_info for group in owned if group is not None]  # none where inner modules have all the parameters
+        infos = [group.mesh_info for group in owned if group is not None]  # none if inner modules have all parameters
         groups = [getattr(info, name, None) for info in infos[:1] for name in ("replicate_process_group", "shard_process_group")]
         if any(group is not None for group in groups):
             return [group for group in groups if group is not None]

@@ -1,8 +1,8 @@
-"""Rows of all ranks as one: a packed exchange for each process group, at each scheduled step.
+"""Merges rows over ranks: one packed exchange per process group at each scheduled step.
 
-A group's ranks send vectors of one layout: a short header, then a stretch of cells for each key. The layout is what all ranks have
-agreed on, never what one rank has at hand, so that vectors always have the same size; a rank with a key that is not in it says so in its
-header, and then all of them exchange their new keys (as JSON) and send again. A rank whose watch has failed says goodbye in its header.
+A group's ranks send vectors of the same layout: a short header, then a range of cells for each key. All ranks have agreed on the layout, so
+vectors always have the same size. A rank with a key that is not in the layout sets a flag in its header; then all ranks exchange their new
+keys (as JSON) and send again. A rank whose watch has failed reports that in its header.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
 
 log = logging.getLogger("numscope")
 
-# Up to here every rank gets all ranks' vectors and merges them in rank order: one collective, and sums that can be done again by hand. It
-# takes ranks times the vector's bytes (8 x 27 KB for 200 rows), so that larger groups let collectives merge: one for sums, one for maxima.
+# Up to this number of ranks, every rank gets all vectors and merges them in rank order: one collective, and reproducible sums. It needs
+# memory for all vectors (8 x 27 KB for 200 rows), so in larger groups the collectives merge: one for sums, one for maxima.
 GATHERED = 8
 
 _HEADER = ("news", "leaving", "step", "minus_step")  # all of them maxima
 _NUM_FIELDS = len(FIELDS)
-_RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # how many ranks' parts a row holds; the lowest of these ranks
+_RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # the number of ranks merged in a row; the lowest of them
 _WIDTH = _NUM_FIELDS + 2
-_MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # travel as maxima, negated
+_MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # sent as negated maxima
 _MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"))
 _EMPTY = [*EMPTY_ROW[:_NUM_FIELDS], 0.0, math.inf]
 
@@ -48,14 +48,14 @@ Vector = list[float]
 
 
 class Item(NamedTuple):
-    """One site's numbers of this rank.
+    """One site's numbers on this rank.
 
     Args:
-        key: what all ranks know the site by; once a step.
-        groups: what ``Reducer.places`` said; () leaves it as it is.
+        key: the site's name, the same on all ranks; used once per step.
+        groups: as returned by ``Reducer.places``; () for no merging.
         row: a summary's row.
         cells: extra cells.
-        is_max: for each cell whether the larger one is kept; else they add up.
+        is_max: for each cell, whether it merges by maximum; else by addition.
     """
 
     key: str
@@ -66,11 +66,11 @@ class Item(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """One site's numbers over ranks.
+    """One site's numbers merged over ranks.
 
     Args:
-        ranks: how many ranks' parts it holds; copies count once.
-        writes: whether this rank is the one that writes it: the lowest of those merged.
+        ranks: number of ranks merged; copies count once.
+        writes: whether this rank writes it: the lowest of the merged ranks does.
     """
 
     key: str
@@ -85,15 +85,15 @@ class Reducer:
 
     Args:
         model: the watched module.
-        wrapper: what the user gave, perhaps a DDP around it.
-        key: what is observed, such as the digest of a configuration; ranks with different keys never wait for each other long.
+        wrapper: the module that the user passed, perhaps a DDP around the model.
+        key: what is observed, such as the digest of a configuration; ranks with different keys do not wait long for each other.
 
     Attributes:
-        places: says over which ranks a tensor merges.
-        leaving: set to True where this rank's watch has failed: the next ``reduce([])`` tells the others and returns.
+        places: determines over which ranks a tensor merges.
+        leaving: set to True if this rank's watch has failed: the next ``reduce([])`` notifies the other ranks and returns.
 
-    *Cost:* ``reduce`` is one collective for each group (two in groups of more than eight ranks), whatever the number of rows. The first
-    one waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
+    *Cost:* ``reduce`` is one collective per group (two in groups of more than eight ranks), whatever the number of rows. The first call
+    waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, key: str = "") -> None:
@@ -103,20 +103,20 @@ class Reducer:
         self._verdicts: dict[str, bool] = {}
         self._exchanges: dict[str, _Exchange] = {}
         self._gone: set[str] = set()  # names of groups that some rank has left
-        self._unmet: set[str] = set()  # names of groups of which some rank did not come to sum up
+        self._unmet: set[str] = set()  # names of groups of which some rank did not take part in a sum
         self._meetings: Counter[str] = Counter()
         self.leaving = False
 
     def reduce(self, items: Sequence[Item], step: int = 0) -> list[Reduced]:
-        """Each item merged over its groups. All ranks of the groups must call this at the same steps, with whatever items they have.
+        """Each item merged over its groups. All ranks of the groups must call this at the same steps, with any items.
 
-        Items with several groups are merged over one after the other, in an order that is the same on all ranks.
+        Items with several groups are merged over one group after the other, in the same order on all ranks.
 
         Args:
-            items: a key that another rank has and this one has not is an empty row here.
-            step: ranks that are at different steps are told apart and go on alone.
+            items: if another rank has a key that this rank does not have, this rank contributes an empty row.
+            step: ranks at different steps are detected and continue alone.
 
-        Returns: in the order of ``items``; they are the same, to the bit, on all ranks that an item was merged over.
+        Returns: in the order of ``items``; bitwise the same on all ranks that an item was merged over.
         """
         if not agree.spread():
             return [Reduced(i.key, list(i.row), list(i.cells), 1, True) for i in items]
@@ -132,9 +132,9 @@ class Reducer:
         return [self._reduced(part, me) for part in own.values()]
 
     def _adopt(self, items: Sequence[Item]) -> None:
-        """Know groups that only a tensor's own mesh has, in the order of the keys: all ranks of that mesh have it."""
+        """Adds groups known only from a tensor's mesh, in the order of the keys; all ranks of that mesh know them."""
         known = self.places.known
-        distinct = {id(i.groups): i for i in items}.values()  # few: tuples are kept
+        distinct = {id(i.groups): i for i in items}.values()  # few, since tuples are reused
         if any(group_in(g) not in known for i in distinct for g in i.groups):
             self.places.adopt(group_in(g) for i in sorted(items, key=lambda i: i.key) for g in i.groups)
 
@@ -145,48 +145,48 @@ class Reducer:
             exchange = self._exchanges[name] = _Exchange(group)
         try:
             reason = exchange.merge(own, others, step, self.leaving)
-        except Exception as error:  # the run itself will hear of it soon; what was merged until now stays merged
+        except Exception as error:  # the run itself will fail soon; what was merged so far stays merged
             reason = f"exchanging rows failed ({type(error).__name__}: {error})"
         if reason:
             self._gone.add(name)
             if not self.leaving:
-                log.warning("numscope: %s; from now on rank %d tells its own statistics, not those of ranks %s",
+                log.warning("numscope: %s; from now on rank %d reports its own statistics, not those of ranks %s",
                             reason, dist.get_rank(), list(members(group)))  # fmt: skip
 
     def _reduced(self, part: _Part, me: int) -> Reduced:
         vector = part.vector if part.vector[_RANKS] else part.original
         writes = vector[_WRITER] == me
-        for copies in part.copies:  # where nobody else observes, nobody else writes
+        for copies in part.copies:  # if no other rank observes, none writes
             name = name_of(copies.group)
             writes &= copies.first or name in self._gone or self._verdicts.get(name) is False
         return Reduced(part.item.key, [*vector[:_NUM_FIELDS], 0.0], vector[_WIDTH:], int(vector[_RANKS]), writes)
 
-    # ---- who is there
+    # ---- which ranks take part
 
     def _open(self) -> list[Any]:
-        """The groups whose ranks all exchange. Within ``ddp.join()`` there are none: a rank without inputs answers nobody."""
+        """The groups whose ranks all exchange. Within ``ddp.join()`` there are none: a rank without inputs does not answer."""
         groups = [g for g in self.places.known if name_of(g) not in self._gone]
         if getattr(getattr(self.places.ddp, "_join_config", None), "enable", False):
             return []
         return [g for g in groups if self._observes(g)]
 
     def _observes(self, group: Any) -> bool:
-        """Whether each rank of a group observes. Asked once; ranks of a group get here at the same step, or never."""
+        """Whether every rank of a group observes. It is asked once; ranks of a group get here at the same step, or never."""
         name = name_of(group)
         if name not in self._verdicts:
             self._verdicts[name] = self._all_come(group, "rows")
             if not self._verdicts[name]:
                 log.warning(
-                    "numscope: not all of ranks %s collect these statistics: rank %d tells its own. Give each rank the same configuration.",
+                    "numscope: not all of ranks %s collect these statistics: rank %d reports its own. Use the same configuration on all.",
                     list(members(group)),
                     dist.get_rank(),
                 )
         return self._verdicts[name]
 
     def _meet(self, group: Any) -> bool:
-        """Whether all ranks of a group have come to sum up a tensor.
+        """Whether all ranks of a group are ready to sum a tensor.
 
-        In the middle of a forward nobody can know whether another rank's watch still stands, so each must show itself first.
+        In the middle of a forward, a rank can't know whether another rank's watch is still active, so each must announce itself first.
         """
         name = name_of(group)
         if name in self._gone or name in self._unmet or not self._observes(group):
@@ -211,14 +211,14 @@ class Reducer:
             store().delete_key(key)
 
     def _meeting(self, group: Any, what: str) -> tuple[str, list[str]]:
-        """Where at the store a group meets, and the key of each rank. A user's group may span several models, as pipeline stages are."""
+        """The store's key of a group's meeting, and those of its ranks. A user's group may span several models, such as pipeline stages."""
         watch = self._key if self.places.is_given(group) else self._name
         place = f"numscope/{watch}/{what}/{name_of(group)}"
         return place, [f"{place}/{r}" for r in members(group)]
 
 
 class _Part:
-    """An item on its way through its groups."""
+    """An item while it is merged over its groups."""
 
     def __init__(self, item: Item, me: int) -> None:
         self.item = item
@@ -245,7 +245,7 @@ class _Exchange:
     def merge(self, own: dict[str, _Part], others: dict[Slot, Vector], step: int, leaving: bool) -> str:
         """Put merged vectors into the parts that merge over this group, and into ``others`` those of keys that only other ranks have.
 
-        Returns: why this group exchanges no more, "" as long as it does.
+        Returns: why this group stops exchanging; "" if it continues.
         """
         mine = {part.slot: part for part in own.values() if self._group in part.groups}
         while True:
@@ -255,7 +255,7 @@ class _Exchange:
                 part = mine.get(slot)
                 if part is not None:
                     flat += part.vector
-                elif slot[0] in own:  # here the key merges over other groups
+                elif slot[0] in own:  # on this rank the key merges over other groups
                     flat += empty
                 else:
                     flat += others.get(slot, empty)
@@ -302,7 +302,7 @@ class _Exchange:
         parts = parts.cpu()
         total = parts[0].clone()
         for part in parts[1:]:
-            total += part  # in rank order: the same bits everywhere
+            total += part  # in rank order, so that all ranks get the same bits
         return torch.where(self._is_max, parts.amax(0), total)
 
     def _reduced(self, sent: Tensor) -> Tensor:
@@ -315,7 +315,7 @@ class _Exchange:
 
 
 def empty_vector(is_max: str) -> Vector:
-    """No element's numbers. Cells that are maxima are of magnitudes, or of logarithms of ranges: their least value is minus infinity."""
+    """The numbers of no element. Cells that merge by maximum start at minus infinity."""
     return [*_EMPTY, *(-math.inf if c == "1" else 0.0 for c in is_max)]
 
 
@@ -329,7 +329,7 @@ def group_in(place: Any) -> Any:
 
 
 def name_of(group: Any) -> str:
-    """What all ranks of a group call it."""
+    """A group's name, the same on all its ranks."""
     name = _names.get(group)
     if name is None:
         name = _names[group] = f"{group.group_name}:{','.join(map(str, members(group)))}"

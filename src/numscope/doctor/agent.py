@@ -23,7 +23,7 @@ from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.reach import Road
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.meet.uplink import Event, Uplink
-from numscope.doctor.phases.children import Child
+from numscope.doctor.phases.children import Child, run_in_child
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, from_json, to_json
 
@@ -220,8 +220,11 @@ class Agent:
         started = time.monotonic()
         rank = context.identity.rank
         try:
-            module = importlib.import_module(f"numscope.doctor.phases.{'in_child' if phase.in_child else phase.label}")
-            result = PhaseResult(phase, rank, "ok", data=module.run(phase, context) if phase.in_child else module.run(context))
+            if phase.in_child:
+                data = run_in_child(phase, context)
+            else:
+                data = importlib.import_module(f"numscope.doctor.phases.{phase.label}").run(context)
+            result = PhaseResult(phase, rank, "ok", data=data)
         except PhaseFailed as failed:
             result = PhaseResult(phase, rank, "failed", doing=self._doing_in(phase), error=failed.sentence, data=failed.data)
         except BaseException as error:  # a bug of the doctor: the rank goes on and reports it

@@ -47,18 +47,27 @@ def show(verdict: Verdict, examined: Examined, output: Output) -> int:
     from numscope.doctor import report
 
     if output.json:
-        text = json.dumps(report.to_json(verdict, examined), indent=2) + "\n"
-        if output.json == "-":
-            write_lines(text.splitlines(), 1)
-            return verdict.exit_code
-        try:
-            write_atomically(output.json, text)
-        except OSError as error:  # the report is still worth printing
-            write_lines([f"numscope doctor: --json: got {output.json!r}, expected a file that can be written: {error.strerror}."], 2)
+        write_json(report.to_json(verdict, examined), output.json, "numscope doctor")  # where it fails, the report is still worth printing
+    if output.json == "-":
+        return verdict.exit_code
     with contextlib.suppress(BrokenPipeError):
         report.print_verdict(verdict, examined, sys.stdout)
         sys.stdout.flush()
     return verdict.exit_code
+
+
+def write_json(values: Mapping[str, Any], path: str, command: str) -> bool:
+    """Writes a report to a file, or to standard output for "-". Returns whether it could be written; prints why not."""
+    text = json.dumps(values, indent=2) + "\n"
+    if path == "-":
+        write_lines(text.splitlines(), 1)
+        return True
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        write_lines([f"{command}: --json: got {path!r}, expected a file that can be written: {error.strerror}."], 2)
+        return False
+    return True
 
 
 def alone(

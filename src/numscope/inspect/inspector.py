@@ -30,7 +30,7 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
-from numscope.probe.step import Step
+from numscope.probe.step import Reader, Step
 from numscope.records.observation import Observation
 from numscope.summary.extras import Layout
 from numscope.summary.state import Groups
@@ -38,7 +38,7 @@ from numscope.summary.state import Groups
 log = logging.getLogger("numscope")
 
 
-class Inspector:
+class Inspector(Reader):
     """Statistics of one model's steps, until ``close``.
 
     Args:
@@ -201,8 +201,6 @@ class Inspector:
         """GradScaler skips this step: its gradients are read, its weights do not change."""
         self.before_step(optimizer)
         self._dynamics.clear()
-
-    def round(self) -> None: ...
 
     @guarded()
     def _finish_begun(self) -> None:

@@ -93,9 +93,9 @@ class Inspection:
         self._plugins = plugins
         self._by_key: dict[tuple[Layer, str], Site] = {}
         # Parts that want tensors read; parts of which some statistic is counted where a GEMM casts its operand.
-        sources = {id(c): {extra.source if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
-        self._reading = {id(c) for c, _ in customs} | {key for key, found in sources.items() if found != {"operand"}}
-        self._counting = {key for key, found in sources.items() if "operand" in found}
+        kinds = {id(c): {extra.kind if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
+        self._reading = {id(c) for c, _ in customs} | {key for key, found in kinds.items() if found != {"operand"}}
+        self._counting = {key for key, found in kinds.items() if "operand" in found}
         self._parts: tuple[Collect | PluginFeature, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
         self._active: dict[tuple[bool, ...], Active] = {}
         self._merges = any(collect.merge is not None for collect, _ in collects)

@@ -16,16 +16,21 @@ from numscope.inspect.cast_counts import CastCounts
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Site
 from numscope.inspect.tensor_dumps import DUMP, TensorDumps
-from numscope.inspect.unmet import COUNTING, idle_switches, unmet_switches
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
-from numscope.precision.gemm.counting import split
+from numscope.precision.gemm.counting import DELAYED, is_delayed, is_of_own_casts, labels_of, split
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision
 from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
 from numscope.precision.gemm.switching import by_layer, fake_results, switched
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
+
+COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
+_OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
+_IN_HIGH = "these layers compute in high precision, nothing there is fp8"
+_Switches = Sequence[tuple[Switch, Sequence[Layer]]]
+_Messages = Iterator[tuple[tuple[object, ...], str]]  # a key, so that each is logged once, and the text
 
 
 @dataclass(slots=True)
@@ -94,7 +99,7 @@ class Switchboard:
             prefix: before layers' names.
         """
         self._prefix = self._dumps.prefix = prefix
-        for key, text in unmet_switches(self._all, self._states, self._refused):
+        for key, text in _unmet(self._all, self._states, self._refused):
             self._recorder.say_once((prefix, *key), text)
 
     # ---- what is wanted of a model, besides what the plan collects
@@ -164,7 +169,7 @@ class Switchboard:
         self._log_plans()
         if self._looks_for_idle:
             self._looks_for_idle = False
-            for key, text in idle_switches(self._all, self._states):
+            for key, text in _idle(self._all, self._states):
                 self._recorder.say_once((self._prefix, *key), text)
 
     def counted(self) -> Iterator[tuple[Site, int, list[float]]]:
@@ -260,3 +265,45 @@ class Switchboard:
 def _switched(default: LayerPlan, on: tuple[Switch, ...]) -> LayerPlan:
     """``switched``, giving layers that are switched alike one object."""
     return switched(default, on)
+
+
+# ---- switches that find nothing to act on: logged, not refused, since other layers, or a later step, may have it
+
+
+def _unmet(switches: _Switches, states: Mapping[Layer, LayerState], refused: Mapping[Layer, str]) -> _Messages:
+    """What switches need and the layers that they select do not have; ``refused`` says why ``fake_quant`` could not convert some."""
+    for switch, layers in switches:
+        without = [layer for layer in layers if layer not in states]
+        needs_casts = switch.feature not in COUNTING or is_of_own_casts(switch)
+        if needs_casts and (switch.feature != "dump_tensors" or switch.settings["quantized_tensor"]):
+            by_reason: dict[str, list[Layer]] = {}
+            for layer in without:
+                by_reason.setdefault(_reason(switch, layer, refused), []).append(layer)
+            for reason, some in by_reason.items():
+                yield ("unmet", switch, reason), _message(switch, some, reason)
+        undelayed = [layer for layer in layers if (state := states.get(layer)) is None or not is_delayed(state)]
+        if undelayed and (labels := labels_of(switch, DELAYED)):
+            text = _message(switch, undelayed, "there is no delayed scaling there, and its scales can't be found out afterwards")
+            yield ("undelayed", switch), f"{text} ({', '.join(labels)})"
+
+
+def _idle(switches: _Switches, states: Mapping[Layer, LayerState]) -> _Messages:
+    """Switches on layers that are converted, and yet compute in high precision by their recipe."""
+    for switch, layers in switches:
+        if switch.feature in _OF_QUANTIZED or is_of_own_casts(switch):
+            high = [layer for layer in layers if (state := states.get(layer)) is not None and state.default.high and state.plan.high]
+            if high:
+                yield ("idle", switch), _message(switch, high, _IN_HIGH)
+
+
+def _reason(switch: Switch, layer: Layer, refused: Mapping[Layer, str]) -> str:
+    if switch.feature == "fake_quant":
+        return refused.get(layer, "there is no linear layer")
+    if switch.feature == "dump_tensors" and switch.settings["high_precision_tensor"]:
+        return "nothing there is quantized; high_precision_tensor is dumped"
+    return _IN_HIGH
+
+
+def _message(switch: Switch, layers: Sequence[Layer], reason: str) -> str:
+    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
+    return f"{switch.section}.{switch.feature}: nothing to do on {names}: {reason}"

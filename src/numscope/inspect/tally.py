@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from numscope.summary.dispatch import describe
+from numscope.summary.dispatch import describe, observe_extras
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
 from numscope.summary.weights import Weights
@@ -187,8 +187,6 @@ class Tally:
             self._ledger.reset()
 
     def _observe_extras(self, site: int, tensor: Tensor) -> None:
-        from numscope.summary.extra_kernels import observe_extras
-
         layout = self._layouts[site]
         cells = self._cells_on(site, tensor.device)
         observe_extras(tensor, cells, layout)

@@ -317,7 +317,7 @@ _ORDERED = ("count", "num_nan", "largest")  # of the smallest value, the largest
 def _extra(name: str, merge: str) -> Extra:
     parts = _ADDED if merge in ("sum", "mean") else _ORDERED
     columns = tuple(f"{name}_{part}" for part in parts)
-    return Extra(f"plugin_{name}", columns, (1,) * len(parts), tuple(part == "largest" for part in parts), source="plugin", kind="plugin")
+    return Extra(f"plugin_{name}", columns, (1,) * len(parts), tuple(part == "largest" for part in parts), kind="plugin")
 
 
 def _encoded(merge: str | None, value: Tensor, numel: int) -> Tensor:

@@ -6,7 +6,6 @@ Detection and statistics share one ``Step`` for a model: it alone listens to opt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -18,23 +17,14 @@ from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import NonFiniteError, UsageError
 
 
-class Reader(Protocol):
-    """An observer of a model's steps. It handles its own errors; exceptions that it raises are meant for the training script."""
+class Reader(optimizer_probe.StepListener):
+    """An observer of one model's steps: it hears of that model's optimizers alone, and of ``before_step`` once a closure has run.
+
+    It handles its own errors; exceptions that it raises are meant for the training script.
+    """
 
     def begin(self) -> None:
         """A step begins; the first one before any call."""
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None:
-        """``backward`` is about to run from these tensors, perhaps another model's."""
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        """One of the model's optimizers is about to step: gradients are final, a closure has run, weights are untouched."""
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        """It has stepped."""
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        """GradScaler left out the step of one of the model's optimizers."""
 
     def round(self) -> None:
         """The optimizers have stepped and go on, within a step that only ``Scope.step`` ends."""

@@ -15,22 +15,6 @@ from numscope.records.finding import Finding, plain
 SCHEMA_VERSION = 1
 
 
-def document(findings: Sequence[Finding], contained: Sequence[Finding], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``write_findings`` writes, as dicts, lists, strings and numbers.
-
-    Args:
-        findings: values that escaped, in order.
-        contained: non-finite values that reached nothing.
-        meta: facts on the run, by name.
-    """
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "meta": plain(dict(meta)),
-        "findings": [plain(finding) for finding in findings],
-        "contained": [plain(finding) for finding in contained],
-    }
-
-
 def write_findings(
     path: str | os.PathLike[str], findings: Sequence[Finding], contained: Sequence[Finding], meta: Mapping[str, Any]
 ) -> None:
@@ -47,5 +31,11 @@ def write_findings(
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "meta": plain(dict(meta)),
+        "findings": [plain(finding) for finding in findings],
+        "contained": [plain(finding) for finding in contained],
+    }
     # With ensure_ascii (the default): a lone surrogate in a file's name is not valid UTF-8, but JSON can escape it.
-    write_atomically(target, json.dumps(document(findings, contained, meta), indent=1, allow_nan=False, default=str) + "\n")
+    write_atomically(target, json.dumps(document, indent=1, allow_nan=False, default=str) + "\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +16,42 @@ from numscope.runs import divergence
 from numscope.runs.align import ObservedLayer, align
 from numscope.runs.difference import Calibration, Diff, DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
 from numscope.runs.divergence import STATS
+from numscope.runs.folder import Run, find_run
 from numscope.runs.query import by_name
-from numscope.runs.side import Side
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 NUM_EARLIER_PAIRS = 8  # steps before, which calibrate a comparison of two steps of one run
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A side of a comparison: a run, or one step of it.
+
+    Args:
+        where: the argument's name, for messages.
+        table: its table's.
+        given: as it was written.
+        run: the run in the folder.
+        step: the one step meant; None: all.
+    """
+
+    where: str
+    table: str
+    given: str
+    run: Run
+    step: int | None
+
+    @classmethod
+    def parse(cls, where: str, given: str, table: str) -> Side:
+        """Reads ``RUN`` or ``RUN:STEP``; a folder whose own name ends so is taken as the folder.
+
+        Raises: UsageError where there is no run.
+        """
+        match = re.fullmatch(r"(.+):(\d+)", given)
+        path, step = (match[1], int(match[2])) if match and not os.path.isdir(given) else (given, None)
+        return cls(where, table, given, find_run(path, where), step)
 
 
 def compare(

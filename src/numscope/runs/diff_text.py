@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,14 +23,13 @@ _CALIBRATED = {
 }
 
 
-def text(diff: Diff, width: int | None = None, file: TextIO | None = None) -> str:
-    """The report as it is printed.
+def text(diff: Diff, width: int | None = None) -> str:
+    """The report as it is printed on stdout, with colors only on a terminal.
 
     Args:
         width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
-        file: where it will stand: colors only on a terminal. stdout if not given.
     """
-    return plain_text(render(diff), file or sys.stdout, width)
+    return plain_text(render(diff), sys.stdout, width)
 
 
 def render(diff: Diff) -> RenderableType:

@@ -13,7 +13,7 @@ from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, FIELDS, SUMS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, by_name, extra_columns, quoted, reading
+from numscope.runs.query import RAW, by_name, columns_of, extra_columns, quoted, reading
 from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
@@ -91,7 +91,7 @@ def group(
 
 def available(run: Run) -> tuple[str, ...]:
     """The statistics whose columns the run has."""
-    columns = reading(run, lambda connection: set(_columns(connection)))
+    columns = reading(run, lambda connection: set(columns_of(connection)))
     return tuple(name for name, s in STATISTICS.items() if extra_columns(s) <= columns)
 
 
@@ -120,7 +120,7 @@ def _merged(
     steps: tuple[int | None, int | None],
     every_steps: int | None,
 ) -> list[MergedGroup]:
-    columns = _columns(connection)
+    columns = columns_of(connection)
     wanted = dict.fromkeys(name for s in stats for name in sorted(extra_columns(s)) if name in columns)
     lists = [name for name in wanted if columns[name].endswith("[]")]
     numbers = [name for name in wanted if name not in lists]
@@ -176,10 +176,6 @@ def _histograms(connection: DuckDBPyConnection, name: str) -> dict[tuple[Any, ..
         f" ) GROUP BY place, kind, period, bin) GROUP BY place, kind, period"
     ).fetchall()
     return {tuple(key): (counts, num_rows) for *key, counts, num_rows in rows}
-
-
-def _columns(connection: DuckDBPyConnection) -> dict[str, str]:
-    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {RAW}").fetchall()}
 
 
 def lacking(groups: Iterable[MergedGroup]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable
@@ -44,13 +45,12 @@ def connect(run: Run) -> DuckDBPyConnection:
         config={"autoinstall_known_extensions": False, "autoload_known_extensions": False, "python_enable_replacements": False}
     )
     paths = run.paths
-    patterns = [_no_pattern(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
+    patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
     source = f"read_parquet([{_strings(patterns)}], union_by_name = true, hive_partitioning = false)"
     connection.execute(f"CREATE VIEW {RAW} AS FROM {source}{_without_repeated(connection, source) if run.restarted else ''}")
-    columns = {row[0] for row in connection.execute(f"DESCRIBE {RAW}").fetchall()}
-    derived = [f"{sql} AS {quoted(name)}" for name, sql in derivable(columns).items()]
+    derived = [f"{sql} AS {quoted(name)}" for name, sql in derivable(set(columns_of(connection))).items()]
     connection.execute(f"CREATE VIEW {VIEW} AS SELECT {', '.join(['*', *derived])} FROM {RAW}")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -128,6 +128,11 @@ def extra_columns(statistic: Statistic) -> set[str]:
     return set() if extra is None else set(extra.columns)
 
 
+def columns_of(connection: DuckDBPyConnection, table: str = RAW) -> dict[str, str]:
+    """The types of a table's columns, by name."""
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
+
+
 def by_name(result: DuckDBPyConnection) -> list[dict[str, Any]]:
     """A query's rows, each with its columns by name."""
     names = [column[0] for column in result.description or ()]
@@ -165,7 +170,7 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     message = rest.split("\n")[0] or kind
     missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
     if missing and ("not found" in message or "does not" in message):
-        columns = [row[0] for row in connection.execute(f"DESCRIBE {VIEW}").fetchall()]
+        columns = list(columns_of(connection, VIEW))
         hint = nearest(missing[1], columns, 3)
         raise UsageError(f"SQL: got the column {missing[1]!r}, expected one of {', '.join(columns)}.{hint}") from None
     table = re.search(r"Table with name (\S+) does not exist", message)
@@ -177,11 +182,6 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
 
 def _strings(texts: Any) -> str:
     return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
-
-
-def _no_pattern(path: str) -> str:
-    """A path that stands for itself where patterns are read."""
-    return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
 def _duckdb() -> Any:

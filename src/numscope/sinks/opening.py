@@ -1,18 +1,18 @@
-"""Opens the sinks of a run."""
+"""Opens the sinks of a run, each guarded: a failing sink is disabled and logged once; training goes on."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.observation import Observation
 from numscope.records.words import nearest
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.guard import GuardedSink
 from numscope.sinks.loggers import Logger, LoggerSink
 from numscope.sinks.protocol import Sink
 from numscope.sinks.textlog import TextLog
@@ -31,7 +31,7 @@ def open_sinks(
     run: Mapping[str, Any],
     log: DebugLog | None = None,
 ) -> list[GuardedSink]:
-    """The sinks of one process, each guarded: a failing sink is disabled and logged once.
+    """The sinks of one process.
 
     Args:
         log_dir: folder for the statistics log and the run's Parquet files; None: neither.
@@ -120,3 +120,42 @@ def _by_name(name: str, log_dir: str | os.PathLike[str] | None, rank: int, log: 
     from numscope.sinks.mlflow import MlflowSink
 
     return MlflowSink()
+
+
+class GuardedSink:
+    """Passes everything to a sink until the sink raises; then logs the error once and passes nothing more.
+
+    Args:
+        name: of the sink in the log.
+        say: takes a message and its level of Python's logging.
+    """
+
+    def __init__(self, sink: Sink, name: str, say: Callable[[str, int], None]) -> None:
+        self.sink = sink
+        self.name = name
+        self.failed = False
+        self._say = say
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        self._do(self.sink.write, observations)
+
+    def flush(self) -> None:
+        self._do(self.sink.flush)
+
+    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
+        """Pass on this rank's layers known so far, each as JSON values by name, if the sink takes them."""
+        describe = getattr(self.sink, "describe", None)
+        if callable(describe):
+            self._do(describe, layers)
+
+    def close(self) -> None:
+        self._do(self.sink.close)
+
+    def _do(self, method: Callable[..., None], *args: object) -> None:
+        if self.failed:
+            return
+        try:
+            method(*args)
+        except Exception as error:  # whatever it is, also in the user's own logger: the run goes on
+            self.failed = True
+            self._say(f"{self.name} is off from here on: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)

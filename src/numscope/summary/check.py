@@ -15,7 +15,7 @@ _log = logging.getLogger("numscope")
 
 
 def check(tensor: Tensor, context: str = "") -> bool:
-    """Whether the tensor contains a nan or inf; if so, the logger ``numscope`` warns how many and where the caller is.
+    """Whether the tensor contains a nan or inf; if so, the logger ``numscope`` warns with their number and the caller's line.
 
     If logging is not configured, Python prints the warning on stderr.
 
@@ -38,7 +38,7 @@ def check(tensor: Tensor, context: str = "") -> bool:
         return False
     caller = sys._getframe(1)
     file = caller.f_code.co_filename
-    place = f"{file if file.startswith('<') else os.path.abspath(file)}:{caller.f_lineno}"  # "<stdin>" is in no folder
+    place = f"{file if file.startswith('<') else os.path.abspath(file)}:{caller.f_lineno}"  # "<stdin>" is not in a folder
     _log.warning("%s%s (%s) at %s", f"{context}: " if context else "", _sentence(found), what, place, stacklevel=2)
     return True
 

@@ -25,15 +25,13 @@ def observe_into(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
     Args:
         tensor: strided and real, of any shape; blocks are of its two-dimensional view, last dimension by all others.
         cells: float64[layout.width] on the tensor's device.
-        layout: extras whose source is not a tensor are skipped.
+        layout: extras that do not describe a tensor's values are skipped.
     """
     if tensor.numel() == 0:
         return
     tensor = tensor.detach()
     flat = tensor.reshape(-1)
     for extra in layout.extras:
-        if extra.source != "tensor":
-            continue
         offset = layout.offsets[extra.key]
         mine = cells[offset : offset + extra.width]
         if extra.kind == "exponents":

@@ -1,4 +1,4 @@
-"""Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data.
+"""Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data only.
 
 Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum. Cells that merge by maximum are never negative,
 except in a plug-in's statistic, so their empty value is zero, or minus infinity there. A ``Layout`` describes the cells of a site.
@@ -55,9 +55,8 @@ class Extra:
         columns: name of each column.
         widths: number of cells of each column; a column of several cells is a list by name.
         is_max: for each cell whether it merges by maximum; else by addition.
-        source: what it describes: a tensor's values, an optimizer's update of a weight, a plug-in's numbers, a cast on paper, or the cast
-            that a layer's GEMM makes of its operand.
-        kind: of kernel.
+        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's update of a weight (``dynamics``), a plug-in's
+            numbers, a cast on paper, or the cast that a layer's GEMM makes of its operand.
         settings: arguments of the kernel.
     """
 
@@ -65,7 +64,6 @@ class Extra:
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     is_max: tuple[bool, ...]
-    source: Literal["tensor", "update", "plugin", "cast", "operand"] = "tensor"
     kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand"] = "exponents"
     settings: tuple[int, ...] = ()
 
@@ -77,7 +75,7 @@ class Extra:
     @property
     def empty(self) -> tuple[float, ...]:
         """Cells of no tensor."""
-        return tuple(-math.inf if larger and self.source == "plugin" else 0.0 for larger in self.is_max)
+        return tuple(-math.inf if larger and self.kind == "plugin" else 0.0 for larger in self.is_max)
 
 
 EXPONENTS = Extra("exponents", ("exponents",), (NUM_EXPONENTS,), (False,) * NUM_EXPONENTS)
@@ -86,7 +84,7 @@ _DYNAMICS = (
     "grad_square", "update_square", "num_updates", "num_lost_updates",
     "bf16_num_updates", "bf16_num_lost_updates", "v_numel", "v_num_underflow",
 )  # fmt: skip
-DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, source="update", kind="dynamics")
+DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, kind="dynamics")
 
 
 def format_extra(name: str) -> Extra:
@@ -178,7 +176,7 @@ class Layout:
         """The native kernel's input: kind, first cell and two settings of each extra of a tensor's values."""
         packed = array("q")
         for extra in self.extras:
-            if extra.source == "tensor":
+            if extra.kind in KINDS:
                 settings = (*extra.settings, 0, 0)
                 packed.extend((KINDS.index(extra.kind), self.offsets[extra.key], settings[0], settings[1]))
         return packed
@@ -186,7 +184,7 @@ class Layout:
     @cached_property
     def has_casts(self) -> bool:
         """Whether an extra describes a cast on paper."""
-        return any(extra.source == "cast" for extra in self.extras)
+        return any(extra.kind == "cast" for extra in self.extras)
 
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``."""

@@ -1,13 +1,13 @@
-"""Rows on the tensors' own devices, read by the host at the end of a step.
+"""Rows on the tensors' devices, which the host reads at the end of a step.
 
-Observing writes into a row on the tensor's device without waiting. Only ``read`` makes the host wait: rows on the CPU are host memory
-already; from another device each block is copied at once.
+Observing writes into a row on the tensor's device without a sync. Only ``read`` waits for the device and copies each block at once. Rows on
+the CPU are already in host memory.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
@@ -36,7 +36,7 @@ class _Block:
         self.rows: Tensor = torch.empty((0, ROW_WIDTH), dtype=torch.float64, device=device)
         self.host: Tensor = self.rows
         self.address = 0
-        self.num_read = 0  # rows that the host has as they are
+        self.num_read = 0  # rows whose current content the host has
         self.grow(capacity)
 
     def grow(self, capacity: int) -> None:
@@ -69,15 +69,15 @@ class _Block:
 
 
 class Ledger:
-    """A step's observations: ``observe`` returns a handle at once, ``numbers`` its numbers after ``read``.
+    """A step's observations: ``observe`` returns a handle at once; after ``read``, ``numbers`` returns its numbers.
 
     Args:
         groups: the fields of a summary to compute.
         capacity: initial number of rows per device.
 
     Attributes:
-        lock: held by whoever writes: threads may share a model.
-        before_reset: called before the rows are forgotten, where somebody else has handles of them.
+        lock: held while rows are written, since threads may share a model.
+        before_reset: called before the rows are discarded, if another component holds their handles.
 
     *Cost:* an observation on the CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
     """
@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def num_observed(self) -> int:
-        """Observations since the ledger was created, including those of forgotten steps."""
+        """Number of observations since the ledger was created, including earlier steps."""
         return self._num_past + len(self._meta)
 
     @property
@@ -112,7 +112,7 @@ class Ledger:
         return all(block.device.type == "cpu" for block in self._blocks.values())
 
     def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
-        """Summarize a tensor of any shape and dtype into a row of its device; ``shape``: told in its numbers instead of its own.
+        """Summarize a tensor of any shape and dtype into a row on its device; ``shape`` replaces the tensor's shape in its numbers.
 
         Returns: a handle for ``numbers``; ``UNOBSERVED`` for a tensor without readable numbers (meta, fake, …).
         """
@@ -142,17 +142,17 @@ class Ledger:
             if not dispatch.observe(tensor, block.rows, block.address, row, self.groups):
                 return UNOBSERVED
             return self._add(block, tensor.dtype, tensor.shape if shape is None else shape)
-        except (RuntimeError, NotImplementedError):  # functorch wrappers and the like hide even their shape
+        except (RuntimeError, NotImplementedError):  # functorch wrappers, for example, hide even their shape
             return UNOBSERVED
 
     def want(self, groups: Groups) -> None:
-        """Compute these fields from now on; what was seen with others is read again."""
+        """Compute these fields from now on; a tensor that was observed with other fields is read again."""
         if groups != self.groups:
             self.groups = groups
             self.look_again()
 
     def look_again(self) -> None:
-        """Read each tensor anew when it is next seen: some are written untold by their versions, as gradients by GradScaler."""
+        """Read each tensor again at its next observation: some writes do not change the version, such as GradScaler's to gradients."""
         self._seen.clear()
 
     def _block_of(self, device: torch.device, capacity: int = 0) -> _Block | None:
@@ -164,16 +164,6 @@ class Ledger:
                 self._cpu = block
         return block
 
-    def rewrite(self, handle: int, tensor: Tensor) -> bool:
-        """Observe a tensor again into a handle's row, as for a weight after its update. False: it is on another device now."""
-        block, row, _, _ = self._meta[handle]
-        if block.device != tensor.device:
-            return False
-        block.clear(row, 1)
-        self._num_past += 1
-        self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
-        return dispatch.observe(tensor, block.rows, block.address, row, self.groups)
-
     def empty(self, handle: int) -> None:
         """Empty a handle's row, as if nothing had been seen."""
         block, row, _, _ = self._meta[handle]
@@ -182,7 +172,7 @@ class Ledger:
     def observe_many(self, tensors: Sequence[Tensor]) -> list[int]:
         """``observe`` for a list: one native call, threads balanced over all of them."""
         handles = [UNOBSERVED] * len(tensors)
-        groups: dict[_Block, tuple[list[Tensor], list[int], list[int]]] = {}
+        fresh: dict[int, Tensor] = {}
         with self.lock:
             for position, tensor in enumerate(tensors):
                 tensor, whole = _own_part(tensor, None)
@@ -200,17 +190,11 @@ class Ledger:
                     continue
                 handle = handles[position] = self._add(block, tensor.dtype, shape)
                 self._seen[id(tensor)] = (weakref.ref(tensor), version, handle)
-                members = groups.setdefault(block, ([], [], []))
-                members[0].append(tensor)
-                members[1].append(len(block.handles) - 1)
-                members[2].append(position)
-            for block, (members_t, rows, positions) in groups.items():
-                done = dispatch.observe_many(members_t, block.rows, block.address, rows, self.groups)
-                for tensor, position, ok in zip(members_t, positions, done, strict=True):
-                    if not ok:
-                        handles[position] = UNOBSERVED
-                        self._seen.pop(id(tensor), None)
-        return handles
+                fresh[handle] = tensor
+            unread = self._write(fresh)
+            for handle in unread:
+                self._seen.pop(id(fresh[handle]), None)
+        return [UNOBSERVED if handle in unread else handle for handle in handles]
 
     def _add(self, block: _Block, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A new row at a block's end; its handle."""
@@ -222,7 +206,7 @@ class Ledger:
         return handle
 
     def take(self, other: Ledger, handles: Sequence[int]) -> list[int]:
-        """Rows of another ledger, as they stand, as observations of this one. *Cost:* one copy a device, no sync."""
+        """Copies rows of another ledger as observations of this one. *Cost:* one copy per device, no sync."""
         taken: list[int] = []
         sources: dict[_Block, tuple[_Block, list[int], list[int]]] = {}
         with self.lock:
@@ -243,29 +227,43 @@ class Ledger:
             self._num_past -= len(taken)
         return taken
 
-    def rewrite_many(self, handles: list[int], tensors: list[Tensor]) -> None:
-        """``rewrite`` for lists, with one native call per device."""
-        groups: dict[_Block, tuple[list[Tensor], list[int]]] = {}
-        self._num_past += len(handles)
+    def rewrite_many(self, handles: Sequence[int], tensors: Sequence[Tensor]) -> list[bool]:
+        """Observe tensors again into handles' rows, as for weights after their update, with one native call per device.
+
+        Returns: for each whether it was read; not one that is on another device than its row.
+        """
+        stale: dict[int, Tensor] = {}
         for handle, tensor in zip(handles, tensors, strict=True):
             block, row, _, _ = self._meta[handle]
-            block.clear(row, 1)
-            self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
-            members = groups.setdefault(block, ([], []))
-            members[0].append(tensor)
-            members[1].append(row)
-        for block, (tensors_of, rows) in groups.items():
-            dispatch.observe_many(tensors_of, block.rows, block.address, rows, self.groups)
+            if block.device == tensor.device:
+                block.clear(row, 1)
+                self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
+                stale[handle] = tensor
+        self._num_past += len(stale)
+        unread = self._write(stale)
+        return [handle in stale and handle not in unread for handle in handles]
+
+    def _write(self, tensors: Mapping[int, Tensor]) -> set[int]:
+        """Summarize tensors into the rows of their handles, with one native call per device; returns handles that could not be written."""
+        groups: dict[_Block, list[int]] = {}
+        for handle in tensors:
+            groups.setdefault(self._meta[handle][0], []).append(handle)
+        unread: set[int] = set()
+        for block, handles in groups.items():
+            rows = [self._meta[handle][1] for handle in handles]
+            done = dispatch.observe_many([tensors[handle] for handle in handles], block.rows, block.address, rows, self.groups)
+            unread.update(handle for handle, ok in zip(handles, done, strict=True) if not ok)
+        return unread
 
     def read(self) -> None:
-        """Bring the rows to the host. *Cost:* nothing on CPU; elsewhere one copy and one sync a device, if there are new rows."""
+        """Copy new rows to the host. *Cost:* nothing on the CPU; one copy and one sync for any other device with new rows."""
         for block in self._blocks.values():
             if block.device.type != "cpu" and block.num_read != len(block.handles):
                 block.host = block.rows[: len(block.handles)].to("cpu")
                 block.num_read = len(block.handles)
 
     def bad(self) -> list[int]:
-        """Handles of the rows with a nan or an inf, in the order of observation. Call ``read`` first."""
+        """Handles of rows with a nan or an inf, in the order of observation. Call ``read`` first."""
         found: list[int] = []
         for block in self._blocks.values():
             found += [block.handles[row] for row in block.bad()]
@@ -278,13 +276,13 @@ class Ledger:
         return numbers
 
     def rows(self, handles: Sequence[int]) -> list[list[float]]:
-        """``row`` for a list. *Cost:* a microsecond a row; a third of what one by one costs."""
+        """``row`` for a list. *Cost:* a microsecond per row, a third of single calls."""
         places = [self._meta[handle][:2] for handle in handles]
         host = {block: block.host[: len(block.handles)].tolist() for block in {block for block, _ in places}}
         return [host[block][row] for block, row in places]
 
     def amax(self, handles: Sequence[int]) -> list[float]:
-        """Largest finite magnitudes as of the last read; 0 where nothing was read. *Cost:* some 20 ns a row."""
+        """Largest finite magnitudes as of the last read; 0 for rows that were not read. *Cost:* about 20 ns per row."""
         columns = {
             block: block.host[:, FIELDS.index("abs_max")].tolist() if block.host.dim() > 1 else [] for block in self._blocks.values()
         }
@@ -295,12 +293,12 @@ class Ledger:
         return Summary.from_row(self.row(handle))
 
     def numbers(self, handle: int) -> Numbers:
-        """One row in plain numbers. Call ``read`` first."""
+        """One row as a record. Call ``read`` first."""
         _, _, dtype, shape = self._meta[handle]
         return numbers_of(self.summary(handle), dtype, shape)
 
     def reset(self) -> None:
-        """Forget the step: rows empty again, memory kept."""
+        """Discard the step's observations; the memory is kept."""
         with self.lock:
             if self.before_reset is not None:
                 self.before_reset()
@@ -313,7 +311,7 @@ class Ledger:
 
 
 def _own_part(tensor: Any, shape: torch.Size | None) -> tuple[Tensor, torch.Size | None]:
-    """Of a distributed tensor this rank's part, which others may see by itself, and the whole's shape."""
+    """A distributed tensor's local part, which may also be observed by itself, and the shape of the whole."""
     part = getattr(tensor, "_local_tensor", None)
     if part is None:
         return tensor, shape
@@ -321,7 +319,7 @@ def _own_part(tensor: Any, shape: torch.Size | None) -> tuple[Tensor, torch.Size
 
 
 def _version(tensor: Tensor) -> int:
-    """-1 for an inference tensor, which counts no versions: it may change unseen, so it is read each time."""
+    """The tensor's version; -1 for an inference tensor, which has none and is therefore read each time."""
     try:
         return tensor._version
     except RuntimeError:

@@ -24,8 +24,8 @@ Value = float | None
 Row = tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], Callable[[Any], Extra], str]
 
 
-def _extra(key: str, source: Literal["operand", "cast"] = "operand") -> Extra:
-    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS), (1,) * NUM_CELLS, IS_MAX, source=source, kind=source)
+def _extra(key: str, kind: Literal["operand", "cast"] = "operand") -> Extra:
+    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS), (1,) * NUM_CELLS, IS_MAX, kind=kind)
 
 
 ROWWISE = _extra("operand")

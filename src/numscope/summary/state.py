@@ -198,9 +198,9 @@ class Summary:
 
 # ---- Central moments from sums of powers
 #
-# With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e everything is integer arithmetic with one final division, which Python
-# rounds once. In float64, differences would lose as many digits as the mean is larger than the std. Some 3 µs each; the cache serves the
-# many statistics of one summary.
+# With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e, everything is integer arithmetic with one final division, which Python
+# rounds once. In float64, differences would lose digits in proportion to mean / std. Each takes about 3 µs; the cache serves the statistics
+# of one summary.
 
 _RECENT = 8
 
@@ -224,7 +224,7 @@ def _ratio(numerator: int, denominator: int) -> float | None:
 def _variance(n: int, s1: float, s2: float) -> float | None:
     if not (math.isfinite(s1) and math.isfinite(s2)):
         return None
-    (a, ones), (b, twos) = s1.as_integer_ratio(), s2.as_integer_ratio()  # like _over_powers_of_two in half its time: std is used most
+    (a, ones), (b, twos) = s1.as_integer_ratio(), s2.as_integer_ratio()  # like _over_powers_of_two in half the time, since std is used most
     shift1, shift2 = ones.bit_length() - 1, twos.bit_length() - 1
     e = max(shift1, (shift2 + 1) // 2)
     a, b = a << (e - shift1), b << (2 * e - shift2)

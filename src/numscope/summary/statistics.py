@@ -112,30 +112,14 @@ def _pct_of_numel(column: str) -> Callable[[Summary, Named], Value]:
     return lambda summary, extras: _share(extras.get(column), summary.numel)
 
 
-def _num_cast(summary: Summary, extras: Named, cast: PaperCast) -> float:
-    """Elements whose cast is finite: a scaled cast saturates, a plain cast overflows to infinity."""
-    return summary.num_finite - (0 if cast.scaled else extras[f"{cast.name}_num_overflow"])
-
-
 def _mse(cast: PaperCast) -> Callable[[Summary, Named], Value]:
     def value(summary: Summary, extras: Named) -> Value:
         error = extras.get(f"{cast.name}_square_error")
         if error is None or not math.isfinite(error):
             return None
-        num_cast = _num_cast(summary, extras, cast)
+        # A scaled cast saturates, a plain cast overflows to infinity.
+        num_cast = summary.num_finite - (0 if cast.scaled else extras[f"{cast.name}_num_overflow"])
         return error / num_cast if num_cast else None
-
-    return value
-
-
-def _sqnr_db(cast: PaperCast) -> Callable[[Summary, Named], Value]:
-    def value(summary: Summary, extras: Named) -> Value:
-        error = extras.get(f"{cast.name}_square_error")
-        if not error or not math.isfinite(error) or not math.isfinite(summary.square_sum) or not summary.has_moments:
-            return None
-        if not cast.scaled and extras[f"{cast.name}_num_overflow"]:
-            return None
-        return 10.0 * (math.log10(summary.square_sum) - math.log10(error)) if summary.square_sum else None
 
     return value
 
@@ -186,9 +170,6 @@ def _casts(cast: PaperCast) -> list[Statistic]:
     extra = format_extra(cast.name)
     name, scale = cast.name, f"its own scale {cast.format.max:g} / amax" if cast.scaled else "scale 1"
     num_cast = _FINITE if cast.scaled else f"({_FINITE} - {name}_num_overflow)"
-    signal = [_HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({name}_square_error)", f"{name}_square_error > 0"]
-    if not cast.scaled:
-        signal.append(f"{name}_num_overflow = 0")
     return [
         Statistic(
             f"{name}_underflows_pct", f"100 × (non-zero finite elements that become zero in {name}, {scale}) / numel", "%",
@@ -203,31 +184,41 @@ def _casts(cast: PaperCast) -> list[Statistic]:
             _mse(cast), lambda options: extra,
             _where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
         ),
-        Statistic(
-            f"{name}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), q the cast to {name}, {scale}", "dB",
-            _sqnr_db(cast), lambda options: extra, _where(" AND ".join(signal), f"10 * (log10(square_sum) - log10({name}_square_error))"),
+        _sqnr_db(
+            name, f"q the cast to {name}, {scale}", lambda options: extra,
+            lambda summary, extras: cast.scaled or not extras[f"{name}_num_overflow"], "" if cast.scaled else f"{name}_num_overflow = 0",
         ),
     ]  # fmt: skip
 
 
 def _paper_casts(key: str) -> list[Statistic]:
     """Statistics of a cast with current or block scales. A non-finite element spoils the scale of others: then the ratio is None."""
+    rows = [Statistic(*row) for row in operand_casts.PAPER_ROWS[key]]
+    way, extra = operand_casts.ON_PAPER[key], partial(operand_casts.on_paper, key)
+    ratio = _sqnr_db(key, way, extra, lambda summary, extras: summary.num_finite == summary.numel, f"{_FINITE} = numel")
+    return [*rows[:3], ratio, *rows[3:]]
+
+
+def _sqnr_db(
+    key: str, cast: str, extra: Callable[[Options], Extra | None], is_defined: Callable[[Summary, Named], bool], condition: str
+) -> Statistic:
+    """A cast's signal-to-noise ratio.
+
+    Args:
+        cast: in words.
+        is_defined, condition: what must hold in addition to finite sums, in Python and in SQL; "": nothing.
+    """
     error = f"{key}_square_error"
 
-    def sqnr_db(summary: Summary, extras: Named) -> Value:
-        noise = extras.get(error)
-        if not noise or not math.isfinite(noise) or summary.num_finite != summary.numel or not summary.has_moments:
+    def value(summary: Summary, extras: Named) -> Value:
+        noise, signal = extras.get(error), summary.square_sum
+        if not noise or not math.isfinite(noise) or not summary.has_moments or not is_defined(summary, extras):
             return None
-        signal = summary.square_sum
         return 10.0 * (math.log10(signal) - math.log10(noise)) if signal and math.isfinite(signal) else None
 
-    defined = [f"{_FINITE} = numel", _HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({error})", f"{error} > 0"]
-    rows = [Statistic(*row) for row in operand_casts.PAPER_ROWS[key]]
-    ratio = Statistic(
-        f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {operand_casts.ON_PAPER[key]}", "dB",
-        sqnr_db, partial(operand_casts.on_paper, key), _where(" AND ".join(defined), f"10 * (log10(square_sum) - log10({error}))"),
-    )  # fmt: skip
-    return [*rows[:3], ratio, *rows[3:]]
+    defined = [_HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({error})", f"{error} > 0", condition]
+    sql = _where(" AND ".join(filter(None, defined)), f"10 * (log10(square_sum) - log10({error}))")
+    return Statistic(f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {cast}", "dB", value, extra, sql)
 
 
 def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Named], Value], sql: str) -> Statistic:
@@ -279,24 +270,23 @@ _LIST: list[Statistic] = [
 STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _LIST}
 
 
-def statistic_of(name: str, statistics: Mapping[str, Statistic] = STATISTICS) -> Statistic:
+def statistic_of(name: str) -> Statistic:
     """The statistic with a canonical name.
 
     Raises:
         UsageError: the table has no such name.
     """
-    try:
-        return statistics[name]
-    except KeyError:
-        raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(statistics)}.{nearest(name, statistics)}") from None
+    if name not in STATISTICS:
+        raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(STATISTICS)}.{nearest(name, STATISTICS)}")
+    return STATISTICS[name]
 
 
-def extra_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Extra | None:
+def extra_of(asked: AskedFor) -> Extra | None:
     """The columns that a statistic needs besides the summary; None if it needs none."""
-    return statistic_of(asked.statistic, statistics).extra(asked.options)
+    return statistic_of(asked.statistic).extra(asked.options)
 
 
-def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS) -> Callable[[Summary, Named], Value]:
+def formula_of(asked: AskedFor) -> Callable[[Summary, Named], Value]:
     """The function that computes a statistic from a summary and its extra columns (as from ``Layout.named``).
 
     Raises:
@@ -304,7 +294,7 @@ def formula_of(asked: AskedFor, statistics: Mapping[str, Statistic] = STATISTICS
 
     *Cost:* a call takes a microsecond; the first of std, skewness and kurtosis of a summary some ten, and the others share its work.
     """
-    statistic = statistic_of(asked.statistic, statistics)
+    statistic = statistic_of(asked.statistic)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":
         return _block_value(_block_options(asked.options).columns[0])
     if asked.options and (key := operand_casts.way_of(statistic.name)) is not None:

@@ -30,17 +30,17 @@ def plain(tensor: Tensor) -> Tensor:
         if functorch or is_lazy(tensor) or tensor.device.type == "meta" or _is_fake(tensor) or _is_quantized(tensor):
             raise Unsummarizable(describe(tensor))
         if not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
-            tensor = tensor.detach()  # a subclass in name only: its memory is its own
-            if tensor._is_zerotensor():  # has no memory
+            tensor = tensor.detach()  # a subclass that only changes the type: its memory is an ordinary tensor's
+            if tensor._is_zerotensor():  # it has no memory
                 return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor
         tensor = _inner(tensor)
     raise Unsummarizable(describe(tensor))
 
 
-def _inner(tensor: Any) -> Tensor:  # Any: only some subclasses have these attributes
+def _inner(tensor: Any) -> Tensor:  # Any, since only some subclasses have these attributes
     kind = type(tensor)
-    names = {base.__name__ for base in kind.__mro__}  # by name: importing torch.distributed.tensor to ask would load all of it
+    names = {base.__name__ for base in kind.__mro__}  # compared by name: importing torch.distributed.tensor would load all of it
     inner: Tensor
     if "DTensor" in names:
         inner = tensor._local_tensor

@@ -1,4 +1,4 @@
-"""Rows of parameters, which are kept over steps."""
+"""Rows of parameters, which are kept across steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numscope.summary.state import Groups
 
 
 class _Row(NamedTuple):
-    """A parameter's row, and the parameter as it was when it was read."""
+    """A parameter's row, and the parameter's state when it was read."""
 
     handle: int
     version: int
@@ -25,13 +25,13 @@ class _Row(NamedTuple):
         return self.handle != UNOBSERVED and self.parameter() is parameter
 
     def is_as(self, parameter: Tensor, groups: int = 0) -> bool:
-        """Whether the parameter has not been written since, as far as it says, and these fields were computed."""
+        """Whether the parameter seems not to have been written since, and these fields were computed."""
         is_same = self.parameter() is parameter and self.version >= 0 and (self.version, self.address) == _stamp(parameter)
         return is_same and self.groups & groups == groups
 
 
 def _stamp(parameter: Tensor) -> tuple[int, int]:
-    """Version and address, by which a parameter is told changed; (-1, 0) where it has none: functorch's wrappers, lazy parameters."""
+    """Version and address, which show changes of a parameter; (-1, 0) if it has none, as functorch's wrappers and lazy parameters."""
     try:
         return parameter._version, parameter.data_ptr()
     except (RuntimeError, ValueError):
@@ -39,35 +39,26 @@ def _stamp(parameter: Tensor) -> tuple[int, int]:
 
 
 class Weights:
-    """The rows of parameters: kept over steps, written again only when a parameter changed.
+    """The rows of parameters: kept across steps, and written again only when a parameter has changed.
 
-    A parameter is told changed by its version counter and address. ``recheck`` forgets both, for updates that move neither (``p.data``).
+    A change shows in the version counter or the address. ``recheck`` discards both, for updates that change neither (``p.data``).
     """
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
-        self.amax_before: dict[int, float] = {}  # by handle, once written: the largest magnitude before the optimizer's last step
+        self.amax_before: dict[int, float] = {}  # by handle, once rewritten: the largest magnitude before the optimizer's last step
         self._rows: dict[int, _Row] = {}  # by id(parameter)
-        self._gone: list[weakref.ref[Tensor]] = []  # of parameters that live no more, as functional_call's stand-ins
+        self._gone: list[weakref.ref[Tensor]] = []  # of deleted parameters, such as functional_call's replacements
         self._free: list[int] = []  # their rows
 
     def observe(self, parameter: Tensor) -> int:
         known = self._rows.get(id(parameter))
         if known is not None and known.is_as(parameter):
             return known.handle
-        self.ledger.look_again()
-        if known is None or not known.is_of(parameter):
-            handle = self._free.pop() if self._free else UNOBSERVED
-            if handle == UNOBSERVED or not self.ledger.rewrite(handle, parameter):
-                handle = self.ledger.observe(parameter)
-            reference = weakref.ref(parameter, self._gone.append)
-        else:
-            handle, reference = known.handle, known.parameter
-            self.amax_before[handle] = 0.0  # somebody has written it, and no optimizer
-            if not self.ledger.rewrite(handle, parameter):
-                handle = UNOBSERVED
-        self._rows[id(parameter)] = _Row(handle, *_stamp(parameter), self.ledger.groups, reference)
-        return handle
+        if known is not None and known.is_of(parameter):
+            self.amax_before[known.handle] = 0.0  # it was written, but not by an optimizer
+        self._read([parameter])
+        return self._rows[id(parameter)].handle
 
     def handle(self, parameter: Tensor) -> int:
         """The row of a parameter, ``UNOBSERVED`` if it has none."""
@@ -75,14 +66,14 @@ class Weights:
         return UNOBSERVED if row is None else row.handle
 
     def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
-        """All of them again in one native call, as after an optimizer's step."""
+        """Read all of them again in one native call, as after an optimizer's step."""
         known = [row.handle for p in parameters if (row := self._rows.get(id(p))) is not None and row.is_of(p)]
         self.amax_before.update(zip(known, self.ledger.amax(known), strict=True))
         self._read(parameters)
         return [self._rows[id(p)].handle for p in parameters]
 
     def current(self, parameters: Sequence[Tensor], groups: Groups) -> list[int]:
-        """Rows of parameters as they are now, with these fields at least; read again where that takes it."""
+        """Up-to-date rows of parameters with at least these fields; parameters are read again if necessary."""
         stale = [p for p in parameters if (row := self._rows.get(id(p))) is None or not row.is_as(p, groups)]
         if stale:
             was = self.ledger.groups
@@ -92,22 +83,27 @@ class Weights:
         return [self._rows[id(p)].handle for p in parameters]
 
     def _read(self, parameters: Sequence[Tensor]) -> None:
-        known = [p for p in parameters if (row := self._rows.get(id(p))) is not None and row.is_of(p)]
-        known_ids = {id(p) for p in known}
-        fresh = [p for p in parameters if id(p) not in known_ids]
-        rows = [self._rows[id(p)].handle for p in known]
-        self.ledger.rewrite_many(rows, known)
+        """Read parameters into their rows, else into free ones, else into new ones."""
+        by_id = {id(p): p for p in parameters}
+        rows = {key: row.handle for key, p in by_id.items() if (row := self._rows.get(key)) is not None and row.is_of(p)}
+        references = {key: self._rows[key].parameter for key in rows}
+        rows |= {key: self._free.pop() for key, p in by_id.items() if key not in rows and self._free and _stamp(p)[0] >= 0}
+        done = self.ledger.rewrite_many([*rows.values()], [by_id[key] for key in rows])
         self.ledger.look_again()
-        for p, handle in (*zip(known, rows, strict=True), *zip(fresh, self.ledger.observe_many(fresh), strict=True)):
-            reference = self._rows[id(p)].parameter if id(p) in known_ids else weakref.ref(p, self._gone.append)
-            self._rows[id(p)] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
+        handles = {key: handle for (key, handle), ok in zip(rows.items(), done, strict=True) if ok}
+        fresh = [key for key in by_id if key not in handles]
+        handles.update(zip(fresh, self.ledger.observe_many([by_id[key] for key in fresh]), strict=True))
+        for key, handle in handles.items():
+            p = by_id[key]
+            reference = references.get(key) or weakref.ref(p, self._gone.append)
+            self._rows[key] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
 
     def recheck(self) -> None:
-        """Read each parameter anew when it is next seen."""
+        """Read each parameter again when it is next observed."""
         self._rows = {key: row._replace(version=-1) for key, row in self._rows.items()}
 
     def forget_gone(self) -> None:
-        """Empty the rows of parameters that live no more, for others to use; no event may name them any longer."""
+        """Empty the rows of deleted parameters for reuse; no event may refer to them any more."""
         if self._gone:
             self._gone.clear()
             for key, row in list(self._rows.items()):

@@ -25,13 +25,13 @@ def test_no_path_that_exists_is_wrong_usage(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "numscope doctor explain: PATH: got 'nowhere.log', expected files or folders that exist.\n"
 
 
-def test_json_goes_to_its_file_or_alone_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_goes_to_its_file_or_alone_to_standard_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sample = str(SAMPLES / "flight_recorder" / "op")
     assert run([sample], str(tmp_path / "out.json")) == 1
     written = json.loads((tmp_path / "out.json").read_text())
-    capsys.readouterr()
+    capfd.readouterr()
     run([sample], "-")
-    assert json.loads(capsys.readouterr().out) == written
+    assert json.loads(capfd.readouterr().out) == written
     assert written["findings"][0]["id"] == "collective-mismatch"
     assert run([sample], str(tmp_path / "no" / "folder.json")) == 2
 

@@ -14,7 +14,6 @@ import threading
 import time
 from typing import Any
 
-from numscope.doctor.child.faults import FAULT, Faults
 from numscope.doctor.child.report import Report
 from numscope.doctor.records import Phase
 
@@ -54,8 +53,8 @@ def main(agent: int) -> None:
         phase, arguments = Phase(request["phase"]), request["arguments"]
         try:
             if desk is None:
-                desk = Desk(report, Faults(os.environ.get(FAULT, ""), arguments["rank"]), arguments["rank"], import_s)
-            desk.begin(phase, arguments["limit_s"], arguments["end"])
+                desk = Desk(report, arguments["rank"], import_s)
+            desk.begin(arguments["limit_s"], arguments["end"])
             importlib.import_module(f"numscope.doctor.child.{phase.label}").run(desk, arguments)
         except Failed as error:
             report.end(str(error))

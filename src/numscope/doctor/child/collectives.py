@@ -176,7 +176,6 @@ class _Course:
                         torch.cuda.synchronize(party.wire.device)
                     seconds.append(time.perf_counter() - began)
                 if result is not None:
-                    desk.faults.corrupt(6, result)
                     if not entry["wrong"]:
                         entry["wrong"] = exercise.check(party, entry["bytes"], result)
                     if exercise.compares_bits:

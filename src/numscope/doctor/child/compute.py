@@ -58,11 +58,11 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     }
     with report.step(f"multiply {n} × {n} matrices and copy {num_bytes >> 20} MiB alternately"):
         for function in work.values():
-            _time(function, device, 1)  # the first call pays for pages, threads and kernels
+            _time(function, device)  # the first call pays for pages, threads and kernels
         end = time.monotonic() + min(_MEASURE_S, 0.5 * desk.left)
         while len(timings["copy"]) < _LEAST or (time.monotonic() < end and len(timings["copy"]) < _MOST):
             for name, function in work.items():
-                timings[name].append(_time(function, device, desk.faults.slowness))
+                timings[name].append(_time(function, device))
             if desk.left < 0.1 * desk.limit_s:
                 break
     gemm, copy = _summary(timings["gemm"]), _summary(timings["copy"])
@@ -70,10 +70,9 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     report.set(copy={"bytes": num_bytes, **copy, "bytes_per_s": num_bytes / copy["min_s"]})
 
 
-def _time(function: Callable[[], object], device: torch.device, times: int) -> float:
+def _time(function: Callable[[], object], device: torch.device) -> float:
     began = time.perf_counter()
-    for _ in range(times):
-        function()
+    function()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return max(time.perf_counter() - began, 1e-9)

@@ -1,4 +1,4 @@
-"""The state that a child's phases share: its report, its faults and, once started, its process group."""
+"""The state that a child's phases share: its report and, once started, its process group."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.faults import Faults
 from numscope.doctor.child.report import Report
 from numscope.doctor.child.rollcall import RollCall
-from numscope.doctor.records import Phase
 
 
 class Failed(Exception):
@@ -44,7 +42,6 @@ class Desk:
     """
 
     report: Report
-    faults: Faults
     rank: int
     import_s: float
     members: tuple[int, ...] = ()
@@ -53,12 +50,11 @@ class Desk:
     limit_s: float = 0.0
     _end: float = 0.0
 
-    def begin(self, phase: Phase, limit_s: float, end: float) -> None:
+    def begin(self, limit_s: float, end: float) -> None:
         """Starts a phase's clock."""
         self.limit_s, self._end = limit_s, end
         if self.roll is not None:
             self.roll.answer_s = self.answer_s
-        self.report.before_step = lambda what: self.faults.strike(phase, what)
 
     @property
     def answer_s(self) -> float:

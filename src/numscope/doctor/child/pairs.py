@@ -201,7 +201,6 @@ class _Match:
 
     def _send_payload(self, size: int) -> None:
         payload = pattern(size, "pair", self._desk.rank, self._peer, size)
-        self._desk.faults.corrupt(5, payload, self._peer)
         with self._step(f"send to {self._peer}, {size_name(size)}"):
             on_device = payload.to(self._wire.device)
             for _ in range(_times(size)):

@@ -29,14 +29,12 @@ class Report:
         self._lock = threading.Lock()
         self._abandoned: set[int] = set()
         self.now_doing = ""  # for error messages
-        self.before_step: Callable[[str], None] = lambda what: None  # where requested faults are injected
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[None]:
         """Announces a step before and after it."""
         self._write({"event": "doing", "what": what})
         self.now_doing = what
-        self.before_step(what)
         began = time.perf_counter()
         yield
         self._write({"event": "done", "what": what, "seconds": time.perf_counter() - began})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from typing import IO, Any
 
 from numscope.doctor.explain import Explanation, examine
 from numscope.doctor.findings import CONSEQUENCES
+from numscope.doctor.output import write_json
 from numscope.doctor.records import Finding, to_json
-from numscope.records.files import write_atomically
 
 FORMAT = 1
 HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, DEGRADED, INCOMPLETE = range(6)
@@ -40,19 +39,8 @@ def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, stri
     explanation = examine([Path(path) for path in paths], redact=redact)
     if json_path != "-":
         print_explanation(explanation, sys.stdout)
-    if json_path:
-        text = json.dumps(to_json_values(explanation, strict=strict), indent=1) + "\n"
-        if json_path == "-":
-            sys.stdout.write(text)
-        else:
-            try:
-                write_atomically(json_path, text)
-            except OSError as error:
-                print(
-                    f"numscope doctor explain: --json: got {json_path!r}, expected a file that can be written: {error.strerror}.",
-                    file=sys.stderr,
-                )
-                return WRONG_USAGE
+    if json_path and not write_json(to_json_values(explanation, strict=strict), json_path, "numscope doctor explain"):
+        return WRONG_USAGE
     return exit_code(explanation, strict=strict)
 
 

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
-from numscope.doctor.phases.context import PhaseFailed
+from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
@@ -212,6 +212,34 @@ class Child:
         for line in iter(lambda: stream.readline(4096), b""):
             if line.strip() and not line.startswith(b"frame #"):  # of a C++ stack trace, which does not help a user
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
+
+
+def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
+    """Has the child run one of phases 4 to 7. Phase 7 needs no other rank, so a fresh child runs it if the first one is gone.
+
+    Raises: PhaseFailed.
+    """
+    settings, identity = context.settings, context.identity
+    members = sorted(context.alive or context.roster or (identity.rank,))
+    host = context.roster.get(members[0], {})
+    listen = host.get("listen", {})  # its address is that of --ifname, if given
+    sizes = sorted(settings.sizes)
+    arguments = {
+        "rank": identity.rank,
+        "local_rank": identity.local_rank,
+        "local_world_size": identity.local_world_size,
+        "members": members,
+        "sizes": sizes[:2] if settings.quick else sizes,
+        "quick": settings.quick,
+        "backend": settings.backend,
+        "store": {"rank": members[0], "address": listen.get("address") or host.get("address", ""), "port": listen.get("store_port", 0)},
+    }
+    child = context.kept.get("child")
+    if child is None or (phase is Phase.COMPUTE and child.ended):
+        if child is not None:
+            child.close()
+        child = context.kept["child"] = Child(identity, settings, store=child is None)
+    return child.run(phase, arguments, context.deadline, context.say)
 
 
 def _store_socket() -> socket.socket | None:

@@ -21,20 +21,17 @@ class GpuQuery:
 
     Args:
         environ: of the child; nvidia-smi ignores CUDA_VISIBLE_DEVICES.
-        command: to run instead, for tests.
     """
 
-    def __init__(self, environ: Mapping[str, str], command: tuple[str, ...] | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self._child: subprocess.Popen[str] | None = None
         self._error = ""
         program = shutil.which("nvidia-smi", path=environ.get("PATH"))
-        if command is None:
-            if program is None:
-                return
-            command = (program, *_QUERY)
+        if program is None:
+            return
         try:
             self._child = subprocess.Popen(
-                command,
+                [program, *_QUERY],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from functools import cache
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.precision.casting.cast import cast
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling, CurrentScaling, Recipe
+from numscope.summary.dispatch import read
 from numscope.summary.extras import Layout
-from numscope.summary.unwrap import describe, plain
-
-log = logging.getLogger("numscope")
 
 _RECIPES: dict[str, Recipe] = {
     "fp8_current_scaling": CurrentScaling(fp8_format="e4m3"),
@@ -35,35 +31,30 @@ def how_of(key: str, tensor: str) -> How:
 
 
 def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout) -> bool:
-    """Merge what casts would do to a tensor into its extras' cells; returns whether it could be cast.
+    """Merge what casts would do to a tensor into its extras' cells; returns whether it could be read.
 
     Args:
         tensor: any. A complex number counts as two neighboring elements. Integers are not cast.
         kind: ``activation``, ``weight``, …: decides on the blocks.
         cells: float64[layout.width] on the tensor's device.
-        layout: extras whose source is not a cast are ignored.
+        layout: extras that are no casts are ignored.
 
     *Cost:* one pass per cast, two if its scales need the whole tensor's amax first; no sync.
     """
-    extras = [extra for extra in layout.extras if extra.source == "cast"]
-    if not extras:
-        return True
-    try:
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-            x = plain(tensor)
-            if x.layout is not torch.strided:
-                x = x.to_dense()
-            if x.is_complex():
-                x = torch.view_as_real(x.resolve_conj()).flatten(-2)
-            if not x.is_floating_point() or not x.numel():
-                return not x.numel()
-            if x.element_size() == 1:
-                x = x.to(torch.float32)
-            for extra in extras:
-                first = layout.offsets[extra.key]
-                how, columnwise = how_of(extra.key.removesuffix("_columnwise"), kind), extra.key.endswith("_columnwise")
-                cast(x, how, columnwise=columnwise, values=False, cells=cells[first : first + extra.width])
-        return True
-    except Exception as error:
-        log.debug("casts on paper not made: %s: %s", describe(tensor), error)
-        return False
+    return not layout.has_casts or read(tensor, lambda readable: _cast_on_paper(readable, kind, cells, layout))
+
+
+def _cast_on_paper(x: Tensor, kind: str, cells: Tensor, layout: Layout) -> None:
+    if x.layout is not torch.strided:
+        x = x.to_dense()
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj()).flatten(-2)
+    if not x.is_floating_point() or not x.numel():
+        return
+    if x.element_size() == 1:
+        x = x.to(torch.float32)
+    for extra in layout.extras:
+        if extra.kind == "cast":
+            first = layout.offsets[extra.key]
+            how, columnwise = how_of(extra.key.removesuffix("_columnwise"), kind), extra.key.endswith("_columnwise")
+            cast(x, how, columnwise=columnwise, values=False, cells=cells[first : first + extra.width])
