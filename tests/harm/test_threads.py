@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +67,55 @@ def losses(watched: bool) -> list[list[float]]:
 
 def test_two_threads_train_two_models_as_without_a_watch() -> None:
     assert losses(True) == losses(False)
+
+
+TRAININGS = """
+import sys, threading
+import torch, numscope
+from torch import nn
+
+sys.setswitchinterval(1e-5)  # threads take turns within each of the tool's lines
+failed, found = [], {}
+barrier = threading.Barrier(4)
+
+def train(i):
+    try:
+        barrier.wait()
+        seeded = torch.Generator().manual_seed(i)
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        with numscope.watch(model, on_nonfinite="warn") as scope:
+            for step in range(8):
+                x = torch.randn(3, 4, generator=seeded)
+                loss = model(x).square().mean()
+                if step == 2 * i:
+                    loss = loss / (loss.detach() - loss.detach())
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                if step == 2 * i:
+                    with torch.no_grad():
+                        for p in model.parameters():
+                            p.nan_to_num_(0.1, 0.1, 0.1)
+        found[i] = scope.batch, scope.num_steps, [(f.step, f.culprit and f.culprit.code) for f in scope.findings]
+    except BaseException as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=train, args=(i,)) for i in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+for i in range(4):
+    assert found[i] == (8, 8, [(2 * i, "loss = loss / (loss.detach() - loss.detach())")]), found
+"""
+
+
+def test_threads_that_begin_to_watch_at_once_have_each_their_own_findings(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(TRAININGS)
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_models_are_run_inside_generators_and_coroutines() -> None:

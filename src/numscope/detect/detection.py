@@ -193,7 +193,7 @@ class Detection(Reader):
     @guarded(NonFiniteError)
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor | None) -> None:
         call = call_ref()
-        if call is None or self._probe.paused:
+        if call is None or optimizer_probe.is_paused():
             return
         call.awaits_backward = False
         if gradient is None:  # of an output of a compiled graph that nothing was computed from

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from threading import get_ident
 from weakref import WeakKeyDictionary, WeakSet
 
 from torch.optim import Optimizer
@@ -54,7 +55,7 @@ class Judge:
 
     Args:
         evidence: the step at work; the scope fills it.
-        probe: paused while a step is done again.
+        probe: of the model.
         ranks: the ranks that train the model together.
     """
 
@@ -161,7 +162,7 @@ class Judge:
                 self._note_contained(bad)
 
     def _paused_pending(self, bad: Sequence[BadLeaf]) -> Finding | None:
-        with self._paused():
+        with optimizer_probe.paused():
             return pending(self._evidence, bad)
 
     def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
@@ -204,7 +205,7 @@ class Judge:
         # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
         spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
         if self._ranks.together if spread else alarm:
-            with self._paused():
+            with optimizer_probe.paused():
                 replay = replay_optimizer(optimizer, {key: name for name, _, key in named})
         self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
 
@@ -228,14 +229,14 @@ class Judge:
         self._evidence.outside.ledger.read()
         order = min(self._evidence.journal.events[i].order for i, _ in bad)
         for other in living:
-            if other is not self and other._evidence.calls:
+            if other is not self and any(call.thread == get_ident() for call in other._evidence.calls):
                 events = other._evidence.journal.events
                 theirs, _ = other._read()
                 out = [(i, slot) for i, slot in theirs if not events[i].entry.name and slot.startswith("output")]
                 if out and events[out[0][0]].order < order:
-                    with self._paused():
+                    with optimizer_probe.paused():
                         return diagnose(other._evidence, theirs, out)
-        with self._paused():
+        with optimizer_probe.paused():
             return diagnose(self._evidence, bad, reached)
 
     def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
@@ -247,7 +248,7 @@ class Judge:
         except Exception as error:  # the others wait for an answer first
             fault = error
         if not alone and self._ranks.together and self._ranks.any(mine is not None and mine.replay == COMMUNICATES)[0]:
-            with self._paused():
+            with optimizer_probe.paused():
                 mine = diagnose_together(self._evidence, bad, reached, self._ranks)
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
@@ -285,18 +286,6 @@ class Judge:
             if (event.entry.name, event.phase) == (site.module, site.phase) and any(slot == site.slot for slot, _, _ in event.items)
         )
         return journal.call - finding.batch, next(seen, len(there))
-
-    @contextlib.contextmanager
-    def _paused(self) -> Iterator[None]:
-        probes = [judge._probe for judge in living]
-        was = [probe.paused for probe in probes]
-        try:
-            for probe in probes:
-                probe.paused = True
-            yield
-        finally:
-            for probe, paused in zip(probes, was, strict=True):
-                probe.paused = paused
 
     # ---- reports
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import logging
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -186,6 +187,7 @@ _place._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 # ---- the operator
 
+_lock = threading.RLock()
 _library: Any = None
 _graphs: weakref.WeakValueDictionary[int, Graphs] = weakref.WeakValueDictionary()
 _numbers = itertools.count()  # not given twice
@@ -193,9 +195,13 @@ _numbers = itertools.count()  # not given twice
 
 def _register() -> None:
     """Make ``torch.ops.numscope.tap(Tensor[] xs, int probe, int place, bool is_gradient) -> ()`` callable; calling twice does no harm."""
+    with _lock:
+        if _library is None:
+            _define()
+
+
+def _define() -> None:
     global _library
-    if _library is not None:
-        return
     from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
 
     untyped: Any = torch.library

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -21,7 +22,10 @@ class Living(Generic[T]):
 
     def discard(self, item: T) -> None:
         """Take an object off, if it is there."""
-        self._refs = [ref for ref in self._refs if (known := ref()) is not None and known is not item]
+        for ref in tuple(self._refs):  # in place, an object at a time: another thread may put one on meanwhile
+            if ref() is item or ref() is None:
+                with contextlib.suppress(ValueError):
+                    self._refs.remove(ref)
 
     def __iter__(self) -> Iterator[T]:
         """Those that live; one may be added or taken off meanwhile."""

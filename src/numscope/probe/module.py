@@ -82,7 +82,6 @@ class ModuleProbe:
         self.root = root
         self.errors = errors
         self.deep = False  # the listener is told of each module's calls, else of outermost ones
-        self.paused = False  # during a replay
         self.names = qualified_names(root)
         self.entries = {m: Entry(name, class_name(m), m is root, m._parameters) for m, name in self.names.items()}
         self._by_name = {entry.name: entry for entry in self.entries.values()}
@@ -217,11 +216,11 @@ class ModuleProbe:
                 self._wrapped[module] = unwrap
 
     def _enter(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self._calls is not None and not self.paused and not torch.compiler.is_compiling():
+        if self._calls is not None and not optimizer.is_paused() and not torch.compiler.is_compiling():
             self._guard(self._fail, self._calls.before, entry, module, args, kwargs)
 
     def _leave(self, entry: Entry, module: nn.Module, output: Any, failed: bool) -> None:
-        if self._calls is not None and not self.paused and not torch.compiler.is_compiling():
+        if self._calls is not None and not optimizer.is_paused() and not torch.compiler.is_compiling():
             self._guard(self._fail, self._calls.after, entry, module, output, failed)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -238,7 +237,7 @@ class ModuleProbe:
                 _note_trace(self)
             taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
-        if self.paused or optimizer.is_paused():
+        if optimizer.is_paused():
             return None
         if sites is not None and sites.dgrad is not None:
             self._guard(self._fail_reader, self._note_input, module, args, kwargs)
@@ -252,7 +251,7 @@ class ModuleProbe:
             if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
-        if self.paused or optimizer.is_paused():
+        if optimizer.is_paused():
             return
         failed = output is None and sys.exc_info()[0] is not None
         if not failed and (wanted.leaves or wanted.sites is not None):
@@ -332,7 +331,7 @@ class ModuleProbe:
     @property
     def is_listening(self) -> bool:
         """Whether what is running is no replay."""
-        return not (self.paused or optimizer.is_paused())
+        return not optimizer.is_paused()
 
     def tell(self, entry: Entry, leaves: Leaves) -> None:
         """A module's call, from within a graph."""

@@ -6,6 +6,7 @@ All of it is process-wide in torch, so it is installed while any listener is the
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
+from numscope.probe.calls import in_backward
 from numscope.probe.hook import put
 from numscope.probe.living import Living
 
@@ -69,74 +71,95 @@ def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
 
 _listeners: Living[StepListener] = Living()
 _undo: list[Callable[[], None]] = []
-_stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the GradScaler.step at work
-_scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
-_paused = False
-_has_closure = False  # the optimizer that is about to step was given one
+_lock = threading.RLock()  # of the two; a listener may be collected, and taken off, while another is put on
+_num_paused = 0  # threads in which a replay runs
+
+
+class _Thread(threading.local):
+    """What one thread is doing."""
+
+    stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the current GradScaler.step
+    scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
+    has_closure = False  # the optimizer that is about to step was given one
+    is_paused = False
+    is_untrained = False
+
+
+_thread = _Thread()
 
 
 def listen(listener: StepListener) -> None:
     """Tell a listener of each step until ``unlisten``, as long as somebody else keeps it alive. Safe to call twice."""
-    if not _undo:
-        _install()
-    if not any(listener is known for known in _listeners):
-        _listeners.add(listener)
+    with _lock:
+        if not _undo:
+            _install()
+        if not any(listener is known for known in _listeners):
+            _listeners.add(listener)
 
 
 def unlisten(listener: StepListener) -> None:
-    _listeners.discard(listener)
-    if not _listeners:
-        while _undo:
-            _undo.pop()()
+    with _lock:
+        _listeners.discard(listener)
+        if not _listeners:
+            while _undo:
+                _undo.pop()()
 
 
 def in_scaler() -> bool:
     """Whether GradScaler is stepping an optimizer: it has looked at that optimizer's gradients and found them finite."""
-    return _stepped is not None
+    return _thread.stepped is not None
 
 
 def scale() -> float | None:
     """Of the GradScaler that is stepping an optimizer; None without one. *Cost:* a sync off the host."""
-    return None if _scaler is None else float(_scaler.get_scale())
+    return None if _thread.scaler is None else float(_thread.scaler.get_scale())
 
 
 def has_closure() -> bool:
     """To be asked in ``before_step``: whether forward and backward may run within the step, so that gradients are not final yet."""
-    return _has_closure
+    return _thread.has_closure
 
 
 def is_paused() -> bool:
-    """Whether a replay is at work: what runs is a step that has been."""
-    return _paused
+    """Whether a replay runs in this thread; a thread of autograd's own, where a device's backward runs, may work for any thread's."""
+    return _num_paused > 0 and (_thread.is_paused or (in_backward() and threading.current_thread().name.startswith("Dummy")))
 
 
 class paused:
-    """While a replay runs the optimizer or backward, nobody is told."""
+    """While a replay runs the optimizer or backward, nobody is told what its thread does; ``untrained``: and it may do neither."""
+
+    def __init__(self, untrained: bool = False) -> None:
+        self._untrained = untrained
 
     def __enter__(self) -> None:
-        global _paused
-        self._was, _paused = _paused, True
+        global _num_paused
+        self._was = _thread.is_paused, _thread.is_untrained
+        _thread.is_paused, _thread.is_untrained = True, self._untrained
+        with _lock:
+            _num_paused += 1
 
     def __exit__(self, *_: object) -> None:
-        global _paused
-        _paused = self._was
+        global _num_paused
+        _thread.is_paused, _thread.is_untrained = self._was
+        with _lock:
+            _num_paused -= 1
 
 
 def _told() -> tuple[StepListener, ...]:
-    return () if _paused else tuple(_listeners)
+    return () if is_paused() else tuple(_listeners)
 
 
 def _install() -> None:
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        global _has_closure
+        _refuse()
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
-        _has_closure = callable(closure)
-        if _stepped is not None:
-            _stepped.append(optimizer)
+        _thread.has_closure = callable(closure)
+        if _thread.stepped is not None:
+            _thread.stepped.append(optimizer)
         if not _skips_inside(optimizer):
             for listener in _told():
                 listener.before_step(optimizer)
-        if not _has_closure or not _told():
+        if not _thread.has_closure or not _told():
             return None
         wrapped = _tell_of(closure, optimizer)
         return ((args[0], wrapped, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": wrapped})
@@ -152,6 +175,11 @@ def _install() -> None:
     _patch(torch.autograd, "grad", _grad)
     _patch(torch.amp.GradScaler, "step", _scaler_step)
     _patch(Optimizer, "__init__", _make)
+
+
+def _refuse() -> None:
+    if _thread.is_untrained and not in_backward():  # where reentrant checkpointing needs it
+        raise RuntimeError("the call itself trains the model")
 
 
 def _tell_of(closure: Any, optimizer: Optimizer) -> Callable[[], Any]:
@@ -198,6 +226,7 @@ def _patch(owner: Any, name: str, ours: Callable[..., Any]) -> None:
 
 
 def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    _refuse()
     _announce(tensors)
     return original(tensors, *args, **kwargs)
 
@@ -230,16 +259,16 @@ def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwar
 
 
 def _scaler_step(original: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-    global _stepped, _scaler
     if not scaler.is_enabled():
         return original(scaler, optimizer, *args, **kwargs)
-    outer, _stepped = _stepped, []
-    outer_scaler, _scaler = _scaler, scaler
+    outer, outer_scaler = _thread.stepped, _thread.scaler
+    stepped = _thread.stepped = []
+    _thread.scaler = scaler
     try:
         result = original(scaler, optimizer, *args, **kwargs)
-        if not any(o is optimizer for o in _stepped):
+        if not any(o is optimizer for o in stepped):
             for listener in _told():
                 listener.skipped_step(optimizer)
     finally:
-        _stepped, _scaler = outer, outer_scaler
+        _thread.stepped, _thread.scaler = outer, outer_scaler
     return result

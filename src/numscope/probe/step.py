@@ -6,12 +6,14 @@ Detection and statistics share one ``Step`` for a model: it alone listens to opt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.living import Living
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import NonFiniteError, UsageError
@@ -33,6 +35,7 @@ class Reader(optimizer_probe.StepListener):
         """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
 
 
+_steps: Living[Step] = Living()  # that are read
 _at_work: set[Step] = set()  # kept alive, though the script may have dropped the model
 
 
@@ -71,6 +74,7 @@ class Step(optimizer_probe.StepListener):
         self.optimizers = Optimizers(model, optimizer)
         self.had_backward = False
         self._heard_forward = False
+        self._thread: int | None = None  # that called the model or updated it last
         self._readers: list[Reader] = []
         self._stepped: list[Optimizer] = []  # in this step, or this round of it
         # by id of the optimizers that are at their step, or have raised in it: what their closure does
@@ -81,6 +85,7 @@ class Step(optimizer_probe.StepListener):
         """Call a reader from now on, before readers that were added earlier."""
         if not self._readers:
             optimizer_probe.listen(self)
+            _steps.add(self)
         self._readers.insert(0, reader)
 
     def remove(self, reader: Reader) -> None:
@@ -89,6 +94,7 @@ class Step(optimizer_probe.StepListener):
             self._readers.remove(reader)
             if not self._readers:
                 optimizer_probe.unlisten(self)
+                _steps.discard(self)
                 _at_work.discard(self)
 
     @property
@@ -108,6 +114,7 @@ class Step(optimizer_probe.StepListener):
         if any(self._stepping.values()) or in_backward():
             return
         self._heard_forward = True
+        self._thread = get_ident()
         if self._stepped:
             self._over()
         elif self.had_backward and not self.explicit:
@@ -167,6 +174,9 @@ class Step(optimizer_probe.StepListener):
 
     @guarded(NonFiniteError, UsageError)
     def before_backward(self, roots: Sequence[Tensor]) -> None:
+        thread = get_ident()
+        if thread != self._thread and any(step._thread == thread for step in _steps):
+            return  # another thread trains another model
         self.optimizers.search()
         if self._stepped and not any(self._stepping.values()) and not in_backward():
             self._over()
@@ -179,6 +189,7 @@ class Step(optimizer_probe.StepListener):
     def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             return
+        self._thread = get_ident()
         if any(o is optimizer for o in self._stepped) and not in_backward():
             self._over()
         self._take_in(optimizer)

@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from numscope.distributed.agree import Ranks, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
-from numscope.probe.calls import in_backward
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.records.finding import Culprit
@@ -86,20 +84,10 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
 def _untrained(names: Mapping[nn.Module, str]) -> Iterator[None]:
     """A call that itself trains the model, by Lightning's manual optimization, is done again up to there."""
     gradients = [(p, p.grad) for module in names for p in module._parameters.values() if p is not None and p.is_leaf]
-    backward = torch.autograd.backward
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        if not in_backward():  # where reentrant checkpointing needs it
-            raise RuntimeError("the call itself trains the model")
-        backward(*args, **kwargs)
-
-    handle = register_optimizer_step_pre_hook(refuse)
-    torch.autograd.backward = refuse
     try:
-        yield
+        with optimizer_probe.paused(untrained=True):
+            yield
     finally:
-        torch.autograd.backward = backward
-        handle.remove()
         for parameter, gradient in gradients:  # zero_grad has run
             if parameter.grad is not gradient:
                 parameter.grad = gradient

@@ -17,6 +17,7 @@ from numscope.config.options import WatchOptions
 from numscope.detect.detection import Detection
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, Leaves
 from numscope.probe.hook import owned_by
@@ -206,7 +207,7 @@ class Scope:
     @property
     def active(self) -> bool:
         """Whether an outermost call of the model is running, or is done again by the tool."""
-        return self._probe.active or self._probe.paused
+        return self._probe.active or optimizer_probe.is_paused()
 
     @property
     def model(self) -> nn.Module:

@@ -6,6 +6,7 @@ the CPU are already in host memory.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
@@ -24,6 +25,15 @@ from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH, Groups, Summ
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
 
 
+def _untransformed() -> contextlib.AbstractContextManager[Any]:
+    """Inside torch.func's transforms, the rows are tensors like everywhere else."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return contextlib.nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
 class _Block:
     """Rows of one device: a float64 tensor ``[capacity, ROW_WIDTH]`` that grows by doubling."""
 
@@ -40,7 +50,7 @@ class _Block:
         self.grow(capacity)
 
     def grow(self, capacity: int) -> None:
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+        with _untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
             rows = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").to(self.device, non_blocking=True).repeat(capacity, 1)
             rows[: self.capacity] = self.rows
         self.rows, self.capacity = rows, capacity
@@ -221,7 +231,7 @@ class Ledger:
                 _, there, here = sources.setdefault(source, (block, [], []))
                 there.append(row)
                 here.append(len(block.handles) - 1)
-            with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+            with _untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
                 for source, (block, there, here) in sources.items():
                     block.rows[here] = source.rows[there]
             self._num_past -= len(taken)
