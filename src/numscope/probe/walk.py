@@ -17,27 +17,32 @@ NOT_A_TENSOR = "not a tensor"
 MAX_DEPTH = 8  # deeper than any output seen; a cycle ends here
 
 
-def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = MAX_DEPTH) -> None:
-    """Call ``see(slot, leaf)`` for each leaf of a nest of tuples, lists, mappings and dataclasses.
+def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = MAX_DEPTH, seen: set[int] | None = None) -> None:
+    """Call ``see(slot, leaf)`` for each leaf of a nest of tuples, lists, mappings and dataclasses, each of which is walked once.
 
     A leaf is a tensor, None, or a value of any other type. Slots are named as the guide names them: ``output[0][1]``, and
     ``output[logits]`` for mappings, dataclasses and ModelOutput. An empty container is one leaf that is no tensor.
     """
     if value is None or isinstance(value, Tensor):
         see(slot, value)
-    elif isinstance(value, tuple | list) and value and depth:
-        for i, item in enumerate(value):
-            visit(item, f"{slot}[{i}]", see, depth - 1)
-    elif depth and (items := _named_items(value)):
-        for key, item in items:
-            visit(item, f"{slot}[{key}]", see, depth - 1)
-    else:
+        return
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    items = _items(value) if depth else ()
+    if not items:
         see(slot, value)
+        return
+    seen.add(id(value))
+    for key, item in items:
+        visit(item, f"{slot}[{key}]", see, depth - 1, seen)
 
 
-def _named_items(value: Any) -> list[tuple[str, Any]]:
-    """Of a mapping or dataclass; none of anything else, nor of one that refuses: users' containers may raise whatever they like."""
+def _items(value: Any) -> Iterable[tuple[object, Any]]:
+    """Of a container; none of anything else, nor of one that refuses: users' containers may raise whatever they like."""
     try:
+        if isinstance(value, tuple | list):
+            return list(enumerate(value))
         if isinstance(value, Mapping):
             return [(str(key), item) for key, item in value.items()]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
