@@ -12,7 +12,7 @@ from numscope.cli.command import numscope
 from numscope.cli.cost import average_cost, cost_at_step, in_bytes, window
 from numscope.cli.subject import Subject
 from numscope.config import load, resolve
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Schedule
 from numscope.precision import modules
 from numscope.records.layer import Layer
 from numscope.scope.watching import watch

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from transformers import GPT2Config, T5Config
 
@@ -14,6 +15,8 @@ from numscope.cli.command import numscope
 from numscope.cli.subject import subject_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
+from numscope.sinks.parquet import ParquetSink
+from tests.runs.tensors import Place, observe
 
 CONFIG = """
 stats:
@@ -94,14 +97,13 @@ def test_layers_of_a_run_are_those_of_all_its_ranks_last_attempts() -> None:
 
 
 def test_bytes_that_a_run_read_come_from_its_records() -> None:
-    duckdb = pytest.importorskip("duckdb")
-    Path("run", "ranks").mkdir(parents=True)
-    Path("run", "statistics").mkdir()
-    layer = asdict(Layer("fc", "Linear", "fc", ("weight",), 8, 32))
-    Path("run", "ranks", "rank0-1.json").write_text(json.dumps({"layers": [layer]}))
-    values = "(VALUES ('fc', 'activation', 'bfloat16', 600, 2), ('fc', 'activation', 'bfloat16', 400, 2))"
-    table = f"{values} AS seen(layer, tensor, dtype, numel, ranks)"
-    duckdb.sql(f"COPY (SELECT * FROM {table}) TO 'run/statistics/rank0-1-0.parquet' (FORMAT parquet)")
+    pytest.importorskip("duckdb")
+    sink = ParquetSink("run", 0, {})
+    sink.describe([asdict(Layer("fc", "Linear", "fc", ("weight",), 8, 32))])
+    for step, numel in enumerate((600, 400)):
+        seen = observe(Place(step, "fc", "Linear", "activation"), 0, torch.ones(numel, dtype=torch.bfloat16))
+        sink.write([replace(seen, ranks=2)])
+    sink.close()
     assert subject_of("run").read == {("fc", "activation"): 600 // 2 * 2}
 
 

@@ -11,8 +11,7 @@ import yaml
 
 from numscope.config import load
 from numscope.config.dialects import CANONICAL, FEATURES, KEYS, LAYER_KEYS
-from numscope.config.plan import Collect, Plan, StatRequest
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Collect, Plan, Schedule, StatRequest
 from numscope.config.schema import FP8_STATS, Layers, Statistics
 from numscope.config.selection import Selection
 

@@ -9,7 +9,7 @@ import pytest
 import numscope
 from numscope import UsageError
 from numscope.config import load
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Schedule
 from numscope.plugins.registry import CustomFeature, Registry, filling
 from numscope.summary.statistics import STATISTICS
 

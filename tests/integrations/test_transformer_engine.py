@@ -21,7 +21,7 @@ pytest.importorskip("nvdlfw_inspect")
 import nvdlfw_inspect.api as debug_api
 
 import numscope
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Schedule
 from numscope.integrations.transformer_engine import collecting, feature_dirs, findings
 from numscope.records.errors import NonFiniteError, UsageError
 from tests.distributed.ranks import RankPool

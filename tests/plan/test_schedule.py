@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Schedule
 
 STEPS = st.integers(0, 60)
 SPANS = st.lists(st.tuples(STEPS, STEPS | st.none()), min_size=1, max_size=4)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.config.plan import Collect, Plan, PluginFeature, Switch
-    from numscope.config.schedule import Schedule
+    from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Switch
     from numscope.config.selection import Selection
     from numscope.records.layer import Layer
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from numscope.cli.subject import Subject
-from numscope.config.plan import Collect
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Collect, Schedule
 from numscope.records.layer import Layer
 
 _MOST_STEPS = 50_000  # in an average

@@ -57,6 +57,9 @@ class Watch:
         """The first bad value that was found in this process."""
         return None
 
+    def tell(self, stop: BaseException | None, *, raised: bool) -> None:
+        """Reports how a child process ended: ``stop`` is numscope's own error, ``raised`` whether the parent gets it as an exception."""
+
     def last_words(self) -> str:
         """A line to print when all else has been said; "" for none."""
         return ""

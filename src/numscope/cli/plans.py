@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numscope.cli.cost import window
 from numscope.cli.tables import plain_table
-from numscope.config.schedule import Schedule
+from numscope.config.plan import Schedule
 
 if TYPE_CHECKING:
     from rich.table import Table

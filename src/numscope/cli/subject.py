@@ -177,14 +177,11 @@ def _told(path: Path) -> Iterator[Layer]:
 
 def _read_bytes(folder: Path) -> dict[tuple[str, str], int]:
     """From the recorded numbers of elements; nothing without them or without DuckDB."""
+    from numscope.runs.folder import find_run
+    from numscope.runs.query import ask
+
     try:
-        import duckdb
-    except ImportError:
+        found = ask(find_run(folder), "SELECT layer, tensor, dtype, max(numel / ranks) FROM raw GROUP BY ALL")
+    except UsageError:
         return {}
-    pattern = str(folder / "statistics" / "*.parquet").replace("'", "''")
-    query = f"SELECT layer, tensor, dtype, max(numel / ranks) FROM read_parquet('{pattern}', union_by_name = true) GROUP BY ALL"
-    try:
-        rows = duckdb.connect().execute(query).fetchall()
-    except duckdb.Error:
-        return {}
-    return {(layer, tensor): int(numel) * _ITEMSIZE.get(dtype, 1) for layer, tensor, dtype, numel in rows if numel is not None}
+    return {(layer, tensor): int(numel) * _ITEMSIZE.get(dtype, 1) for layer, tensor, dtype, numel in found.rows if numel is not None}

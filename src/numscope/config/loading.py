@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from numscope.config.dialects import MISSING, Section, Written, below, translate, unknown
-from numscope.config.plan import Collect, Plan, PluginFeature, StatRequest, Switch
+from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, StatRequest, Switch
 from numscope.config.reading import read
-from numscope.config.schedule import Schedule
 from numscope.config.schema import (
     CHOICES,
     FP8_STATS,

@@ -6,8 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.config.schedule import Schedule
 from numscope.config.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Steps at which something is done: every ``freq``-th (step % freq == 0) within inclusive bounds.
+
+    Args:
+        freq: at least 1.
+        spans: first and last steps, both included; last None: for ever.
+    """
+
+    freq: int = 1
+    spans: tuple[tuple[int, int | None], ...] = ((0, None),)
+
+    def active(self, step: int) -> bool:
+        """Whether a step is on the schedule."""
+        return step % self.freq == 0 and any(first <= step and (last is None or step <= last) for first, last in self.spans)
+
+    def next(self, after: int) -> int | None:
+        """The first step on the schedule that comes after a step; None: there is none."""
+        firsts = [(max(first, after + 1), last) for first, last in self.spans]
+        steps = [(first + -first % self.freq, last) for first, last in firsts]
+        return min((step for step, last in steps if last is None or step <= last), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +48,29 @@ class StatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Collect:
-    """Statistics of some tensors of some layers at some steps.
+class Part:
+    """One feature of a section.
 
     Args:
         section, feature: as written in the configuration, for messages; the feature with its namespace.
-        reduce: merge over the ranks that share the tensor; False: each rank logs its own.
-        merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
-        evaluation: also of forwards in evaluation mode without gradients.
     """
 
     section: str
     feature: str
     selection: Selection
     schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Collect(Part):
+    """Statistics of some tensors of some layers at some steps.
+
+    Args:
+        reduce: merge over the ranks that share the tensor; False: each rank logs its own.
+        merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
+        evaluation: also of forwards in evaluation mode without gradients.
+    """
+
     tensors: tuple[str, ...]
     stats: tuple[StatRequest, ...]
     reduce: bool = True
@@ -51,7 +82,7 @@ PLAN_SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_ten
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Part):
     """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/switching.py`` says what it does.
 
     Args:
@@ -59,21 +90,13 @@ class Switch:
         settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``StatRequest`` for ``stats``.
     """
 
-    section: str
-    feature: str
-    selection: Selection
-    schedule: Schedule
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
-class PluginFeature:
+class PluginFeature(Part):
     """A feature that a plug-in brought."""
 
-    section: str
-    feature: str
-    selection: Selection
-    schedule: Schedule
     tensors: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 

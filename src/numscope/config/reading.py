@@ -49,7 +49,7 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any], errors: Errors) -> 
     """The plain tree and its text; the tree is None where ``errors`` say why there is none."""
     if isinstance(source, Mapping):
         tree = _plain(source, errors)
-        return tree, "" if tree is None else _dumped(tree)
+        return tree, "" if tree is None else str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
     text = _text_of(source, errors)
     return (None, "") if text is None else (_parsed(text, errors), text)
 
@@ -152,7 +152,3 @@ def _plain(tree: object, errors: Errors) -> dict[str, Any] | None:
     elif not copied and len(errors) == before:
         errors.add("", "got no section, expected at least one.")
     return copied if len(errors) == before else None
-
-
-def _dumped(tree: dict[str, Any]) -> str:
-    return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))

@@ -26,7 +26,7 @@ def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> 
         several: returns a group, or the one that represents it, if it has several ranks; else None.
     """
     state = sys.modules.get(_STATE)
-    if state is None or not state.is_initialized() or not any(_is_megatrons(module) for module in model.modules()):
+    if state is None or not state.is_initialized() or not any(is_megatrons(module) for module in model.modules()):
         return None
     return ParallelLayout(model, state, several or _several)
 
@@ -96,7 +96,7 @@ class ParallelLayout:
         return bool(getattr(module, "sequence_parallel", self._sequence))
 
 
-def _is_megatrons(module: nn.Module) -> bool:
+def is_megatrons(module: nn.Module) -> bool:
     return any(cls.__module__.startswith("megatron.core.") for cls in type(module).__mro__)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from numscope.distributed.megatron import is_megatrons
 from numscope.records.site import WRAPPER_SEGMENTS
 
 
@@ -43,7 +44,7 @@ def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
 
 def _first_number(module: nn.Module) -> int:
     """Number of a list's first layer in the whole model: a pipeline stage of Megatron's holds some of the layers, which know theirs."""
-    if not isinstance(module, nn.ModuleList) or not len(module) or not _is_megatrons(module[0]):
+    if not isinstance(module, nn.ModuleList) or not len(module) or not is_megatrons(module[0]):
         return 0
     numbers = [getattr(layer, "layer_number", None) for layer in module]
     first = numbers[0]
@@ -81,10 +82,6 @@ def named_state(names: Mapping[nn.Module, str], buffers: bool = True) -> list[tu
                 seen.add(id(tensor))
                 found.append((name, slot, tensor))
     return found
-
-
-def _is_megatrons(module: nn.Module) -> bool:
-    return any(cls.__module__.startswith("megatron.core.") for cls in type(module).__mro__)
 
 
 def _class_names(module: nn.Module) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,23 +67,27 @@ def align(a: Sequence[ObservedLayer], b: Sequence[ObservedLayer]) -> Alignment:
     def left() -> tuple[list[ObservedLayer], list[ObservedLayer]]:
         return [x for x in a if x.name not in found], [x for x in b if x.name not in taken]
 
-    take(_same(*left(), lambda name: name), "name")
-    take(_same(*left(), _unwrapped), "wrapper")
+    take(_matched(*left(), lambda layer: layer.name, most=1), "name")
+    take(_matched(*left(), lambda layer: _unwrapped(layer.name), most=1), "wrapper")
     while pairs := _renamed(*left()):
         take(pairs, "prefix")
-    take(_in_order(*left()), "order")
+    rest_a, rest_b = ([layer for layer in side if layer.cls] for side in left())
+    take(_matched(rest_a, rest_b, lambda layer: (layer.cls, layer.tensors)), "order")
     only_a, only_b = left()
     kept = tuple(Pair(x.name, *found[x.name]) for x in a if x.name in found)
     return Alignment(kept, tuple(x.name for x in only_a), tuple(x.name for x in only_b))
 
 
-def _same(a: list[ObservedLayer], b: list[ObservedLayer], key: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Those whose key is the same, where it says which: one layer a side."""
-    sides = [defaultdict(list), defaultdict(list)]  # type: list[defaultdict[str, list[str]]]
+def _matched(
+    a: list[ObservedLayer], b: list[ObservedLayer], key: Callable[[ObservedLayer], Hashable], most: int = sys.maxsize
+) -> list[tuple[str, str]]:
+    """Pairs layers with the same key in their order, if both sides have equally many of them, and at most ``most``."""
+    sides: list[defaultdict[Hashable, list[str]]] = [defaultdict(list), defaultdict(list)]
     for side, layers in zip(sides, (a, b), strict=True):
         for layer in layers:
-            side[key(layer.name)].append(layer.name)
-    return [(names[0], sides[1][k][0]) for k, names in sides[0].items() if len(names) == 1 and len(sides[1].get(k, ())) == 1]
+            side[key(layer)].append(layer.name)
+    alike = [(names, sides[1].get(kind, [])) for kind, names in sides[0].items()]
+    return [pair for names, others in alike if len(names) == len(others) <= most for pair in zip(names, others, strict=True)]
 
 
 def _unwrapped(name: str) -> str:
@@ -122,16 +127,3 @@ def _renamed(a: list[ObservedLayer], b: list[ObservedLayer]) -> list[tuple[str, 
     # Names without the prefix keep it apart: "" is no rest of any, so both sides hold bearers of the prefix alone.
     ours, theirs = {rest(x.name, old): x.name for x in here}, {rest(x.name, new): x.name for x in there}
     return [(name, theirs[key]) for key, name in ours.items() if key in theirs]
-
-
-def _in_order(a: list[ObservedLayer], b: list[ObservedLayer]) -> list[tuple[str, str]]:
-    kinds: list[defaultdict[tuple[str, frozenset[str]], list[str]]] = [defaultdict(list), defaultdict(list)]
-    for side, layers in zip(kinds, (a, b), strict=True):
-        for layer in layers:
-            side[layer.cls, layer.tensors].append(layer.name)
-    pairs: list[tuple[str, str]] = []
-    for kind, names in kinds[0].items():
-        others = kinds[1].get(kind, [])
-        if len(names) == len(others) and kind[0]:
-            pairs += zip(names, others, strict=True)
-    return pairs

@@ -82,7 +82,8 @@ def _exponents(piece: Tensor) -> Tensor:
 def _cast_counts(piece: Tensor, form: Format, scale: Tensor | None) -> Tensor:
     x = _finite(piece)
     exact = x if scale is None else x * scale
-    y = exact.to(torch.float32).to(torch.float64) if scale is not None and _is_float32_at_most(piece.dtype) else exact
+    is_narrow = piece.is_floating_point() and piece.dtype is not torch.float64
+    y = exact.to(torch.float32).to(torch.float64) if scale is not None and is_narrow else exact
     cast = rounded(y, form)
     over = cast.abs() > form.max
     error = torch.where(over, 0.0, exact - cast) if scale is None else exact - cast.clamp(-form.max, form.max)
@@ -90,10 +91,6 @@ def _cast_counts(piece: Tensor, form: Format, scale: Tensor | None) -> Tensor:
     if scale is not None:
         square_error = square_error / scale / scale  # the error was taken of scaled numbers
     return torch.stack([((cast == 0) & (x != 0)).sum().to(torch.float64), over.sum().to(torch.float64), square_error])
-
-
-def _is_float32_at_most(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point and dtype is not torch.float64
 
 
 def _block_range(rows: Tensor, size: int, orientations: int) -> Tensor:

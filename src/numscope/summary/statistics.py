@@ -33,10 +33,6 @@ class AskedFor(Protocol):
     def options(self) -> Options: ...
 
 
-def _no_extra(options: Options) -> Extra | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Statistic:
     """One statistic.
@@ -55,7 +51,7 @@ class Statistic:
     formula: str
     unit: str
     value: Callable[[Summary, Named], Value]
-    extra: Callable[[Options], Extra | None] = _no_extra
+    extra: Callable[[Options], Extra | None] = lambda options: None
     sql: str | None = None
     tensors: tuple[str, ...] = TENSORS
 
@@ -94,14 +90,6 @@ _KURTOSIS_SQL = _where(f"{_VARIES} AND {_VAR} > 0", _moments_sql(f"{_FOURTH} / (
 
 
 # ---- values
-
-
-def _of_summary(name: str) -> Callable[[Summary, Named], Value]:
-    def value(summary: Summary, extras: Named) -> Value:
-        got: Value = getattr(summary, name)
-        return got
-
-    return value
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
@@ -163,7 +151,7 @@ def _exponents(summary: Summary, extras: Named) -> Value:
 
 
 def _simple(name: str, formula: str, unit: str, sql: str, of: str | None = None) -> Statistic:
-    return Statistic(name, formula, unit, _of_summary(of or name), sql=sql)
+    return Statistic(name, formula, unit, lambda summary, extras: getattr(summary, of or name), sql=sql)
 
 
 def _casts(cast: PaperCast) -> list[Statistic]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from numscope.config.options import ON_NONFINITE, OnNonfinite
-from numscope.config.plan import Collect
+from numscope.config.plan import Collect, Schedule
 from numscope.config.planning import plan_of
-from numscope.config.schedule import Schedule
 from numscope.plugins.guarded import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
