@@ -237,17 +237,25 @@ class Children:
             self.gaps.append(f"`{shown}`: a process of its own, put numscope run into its command")
 
     def _before_fork(self) -> None:
-        if not self._closed and not getattr(self._here, "starting", False) and "torch" in sys.modules:
+        if not _is_a_replays() and not self._closed and not getattr(self._here, "starting", False) and "torch" in sys.modules:
             with contextlib.suppress(OSError):
                 self._make_folder()
 
     def _in_fork(self) -> None:
         """A child that ``multiprocessing`` has started gets a watch of its own; another one runs bare, and tells when it calls a model."""
+        if _is_a_replays():
+            return
         by_hand = not self._closed and not getattr(self._here, "starting", False)
         self._closed, self._is_root = True, False
         self._undo.close()
         if by_hand and self._folder and "torch" in sys.modules:
             _note_model(self._folder)
+
+
+def _is_a_replays() -> bool:
+    """Whether the tool itself is forking, to do a call again."""
+    fork = sys.modules.get("numscope.replay.fork")
+    return fork is not None and fork.is_forking
 
 
 def _note_model(folder: str) -> None:

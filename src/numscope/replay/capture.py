@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -74,13 +76,36 @@ class BufferCopies:
 
 @contextlib.contextmanager
 def attributes_restored(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Restore the modules' own attributes (counters, caches, the last auxiliary loss) afterwards, by reference."""
+    """Restore the modules' own attributes (counters, caches, the last auxiliary loss) afterwards.
+
+    Lists, dicts, sets, deques and generators of random numbers among them get their content back, everything else is put back by reference.
+    """
     before = [(m.__dict__, dict(m.__dict__)) for m in modules]
+    undo = [put for _, values in before for value in values.values() if (put := _content(value)) is not None]
     try:
         yield
     finally:
         for attributes, values in before:
             _put_back(attributes, values)
+        for put in undo:
+            put()
+
+
+def _content(value: Any) -> Callable[[], object] | None:
+    """What puts back the items of a container, or the state of a generator."""
+    if isinstance(value, list):
+        return partial(value.__setitem__, slice(None), value.copy())
+    if type(value) in (dict, OrderedDict, defaultdict, Counter):
+        return partial(_put_back, value, dict(value))
+    if isinstance(value, set | deque):
+        items = value.copy()
+        return lambda: (value.clear(), (value.update if isinstance(value, set) else value.extend)(items))
+    if isinstance(value, torch.Generator):
+        return partial(value.set_state, value.get_state())
+    if isinstance(value, random.Random):
+        return partial(value.setstate, value.getstate())
+    generator = getattr(value, "bit_generator", None)  # NumPy's
+    return None if generator is None else partial(setattr, generator, "state", generator.state)
 
 
 def _put_back(now: Any, before: Mapping[str, Any]) -> None:

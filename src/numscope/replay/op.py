@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.records.site import Phase
@@ -74,6 +74,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         names: slot names by the id of a tensor or the ``_cdata`` of its storage: ``wo.weight``, ``input[0]``, ``grad output[0]``.
         boundary: code of the function that drives a replay; frames outside it are not part of the step.
         lone: no other rank takes part, so the first collective raises Communicates instead of running.
+        spared: gets memory that was there before and is written in place, with a copy of what it held, by the ``_cdata`` of its storage.
 
     *Cost:* one pass over each new tensor and about 30 µs per operation; no sync. An internal error disables the probe; training continues.
     """
@@ -90,11 +91,13 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         names: Mapping[int, str] | None = None,
         boundary: CodeType | None = None,
         lone: bool = False,
+        spared: dict[int, tuple[UntypedStorage, UntypedStorage]] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
+        self.spared = spared
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self.is_on = True
         self._ops: dict[Any, _Op] = {}
@@ -150,7 +153,16 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for name, value in _named(op, args, kwargs):
             if name not in op.unread:
                 self._operands(record.inputs, name, value)
+            if name in op.written and self.spared is not None:
+                for tensor in _tensors((value,)):
+                    self._spare(tensor, self.spared)
         return record
+
+    def _spare(self, tensor: Tensor, spared: dict[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
+        known = self._storage(tensor)
+        if known is not None and not known.writes:  # nothing on the tape has written it
+            storage = tensor.untyped_storage()
+            spared.setdefault(storage._cdata, (storage, storage.clone()))  # type: ignore[no-untyped-call]
 
     def _ends_collective(self, target: Any, source: Any) -> bool:
         """Whether a copy completes a collective: gloo fills some results from its own memory when they are waited for."""

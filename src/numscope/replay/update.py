@@ -15,6 +15,7 @@ from numscope.records.site import Phase
 from numscope.replay.call import REPRODUCED, Replay, eager, nonfinite
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
+from numscope.replay.fork import in_child
 from numscope.replay.op import OpProbe
 from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
@@ -32,6 +33,10 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
 
     *Cost:* a copy of weights and state during the replay.
     """
+    return in_child(lambda: _replay(optimizer, names)) or _replay(optimizer, names)
+
+
+def _replay(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
     state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}

@@ -27,7 +27,7 @@ from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
-from numscope.replay import outside
+from numscope.replay import fork, outside
 from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
 from numscope.scope.tensors import TensorWatch
@@ -275,7 +275,7 @@ _open: weakref.WeakSet[AutoWatch] = weakref.WeakSet()  # of this process
 
 
 def _leave_parent() -> None:
-    for watch in tuple(_open):
+    for watch in () if fork.is_forking else tuple(_open):
         watch.abandon()
 
 

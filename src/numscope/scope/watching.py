@@ -13,6 +13,7 @@ from numscope.config.options import WatchOptions
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import class_name, peel
 from numscope.records.errors import UsageError
+from numscope.replay import fork
 from numscope.scope.scope import Scope, live
 
 log = logging.getLogger("numscope")
@@ -46,7 +47,7 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
 
 def _leave_parent() -> None:
     """In a forked child: the watches are the parent's; what the child runs of the model runs bare."""
-    for scope in live():
+    for scope in () if fork.is_forking else live():
         scope.abandon()
 
 

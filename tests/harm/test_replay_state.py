@@ -1,0 +1,103 @@
+"""A replay with ``on_nonfinite="warn"`` leaves a run as it was: twelve kinds of state, and what the user's forward prints and writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import collections, contextlib, itertools, random, sys, threading
+import numpy, torch
+from torch import nn
+
+KEPT = torch.zeros(3)  # no attribute of any module
+watched, alone = sys.argv[1] == "watched", sys.argv[2] == "alone"
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.momentum = nn.Linear(4, 4), nn.Linear(4, 4)
+        for p in self.momentum.parameters():
+            p.requires_grad_(False)
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("queue", torch.zeros(8))
+        self.alias = self.queue[2:4]
+        self.plain = torch.zeros(2)
+        self.torch_own, self.python_own = torch.Generator().manual_seed(1), random.Random(1)
+        self.numpy_own = numpy.random.default_rng(1)
+        self.calls, self.list, self.dict, self.set = 0, [], {}, set()
+        self.deque, self.counter = collections.deque(maxlen=3), collections.Counter()
+        self.iterator = iter(range(100))
+
+    def forward(self, x):
+        self.calls += 1
+        self.list.append(self.calls)
+        self.dict[self.calls] = len(self.list)
+        self.set.add(self.calls)
+        self.deque.append(self.calls)
+        self.counter["calls"] += 1
+        self.plain += 1
+        self.alias.add_(1)
+        KEPT.mul_(2).add_(1)
+        with torch.no_grad():
+            for a, b in zip(self.momentum.parameters(), self.fc.parameters()):
+                a.mul_(0.9).add_(b, alpha=0.1)
+        noise = torch.rand(4, generator=self.torch_own) * self.python_own.random() * self.numpy_own.random()
+        noise = noise * torch.rand(1) * random.random()
+        if alone:
+            next(self.iterator)
+            print("forward", self.calls)
+            with open("log.txt", "a") as file:
+                file.write(f"{self.calls}\\n")
+        return torch.log(self.norm(self.fc(x)).square() + x[:, :1]) + noise + self.momentum(x)
+
+torch.manual_seed(0), random.seed(0), numpy.random.seed(0)
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+if not alone:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()  # nothing can be forked
+scope = None
+if watched:
+    import numscope
+    scope = numscope.watch(net, on_nonfinite="warn")
+for step in range(5):
+    x = torch.rand(3, 4)
+    if step in (1, 3):
+        x[0, 0] = -100.0  # log of a negative number
+    loss = net(x).mean()
+    loss.backward()
+    if step != 3:  # at step 1 the optimizer's step is done again, too
+        optimizer.step()
+    optimizer.zero_grad()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.nan_to_num_(0.1)
+        for state in optimizer.state.values():
+            for t in state.values():
+                t.nan_to_num_(0.1)
+if watched:
+    assert len(scope.findings) >= 2 and all(f.culprit for f in scope.findings), scope.findings
+    assert "torch.log" in scope.findings[0].culprit.code and scope.findings[0].culprit.op == "aten.log"
+print({k: v.tolist() for k, v in net.state_dict().items()}, net.plain, net.alias, KEPT)
+print(net.calls, net.list, net.dict, net.set, net.deque, net.counter, next(net.iterator))
+print(torch.rand(1, generator=net.torch_own), net.python_own.random(), net.numpy_own.random())
+print(torch.rand(1), random.random(), numpy.random.rand())
+print([p.grad for p in net.parameters()], optimizer.state_dict())
+"""
+
+
+@pytest.mark.parametrize("where", ["alone", "beside a thread"])
+def test_a_replay_changes_nothing(where: str, tmp_path: Path) -> None:
+    """Beside other threads nothing can be forked: iterators, prints and files are used twice there, as docs/promises.md says."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    told = {}
+    for run in ("bare", "watched"):
+        (tmp_path / run).mkdir()
+        command = [sys.executable, str(tmp_path / "script.py"), run, where]
+        done = subprocess.run(command, cwd=tmp_path / run, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        told[run] = done.stdout, {path.name: path.read_text() for path in (tmp_path / run).iterdir()}
+    assert told["watched"] == told["bare"]
