@@ -101,6 +101,9 @@ class Judge:
         bad, reached = self._read()
         if scaled is not None:
             reached = self._beyond_scale(reached, set(gradients), set(scaled))
+        elif reached and gradients and self._is_discarded(reached, gradients):
+            self._note_discarded(bad, reached)
+            reached = []
         self._decide(bad, reached, alone=False)
         self._look_for_dead(gradients if not reached else ())
 
@@ -182,6 +185,26 @@ class Judge:
             if event.phase is Phase.FORWARD or (event.phase is Phase.LOSS and numbers is not None and numbers.num_nan):
                 kept.append((index, slot))
         return kept
+
+    def _is_discarded(self, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
+        """Whether the script has dropped or cured what backward made: the gradients that the optimizer gets are finite.
+
+        It may be an earlier batch's, on whose gradients the script called ``zero_grad`` in place of a step. A bad last loss is a finding.
+        """
+        journal = self._evidence.journal
+        if not set(gradients).isdisjoint(journal.ledger.bad()):
+            return False
+        last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
+        phases = {index: journal.events[index].phase for index, _ in reached}
+        dropped = all(phase is Phase.BACKWARD or (phase is Phase.LOSS and index < last_loss) for index, phase in phases.items())
+        return dropped and Phase.BACKWARD in phases.values()
+
+    def _note_discarded(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> None:
+        site = self._evidence.journal.site(*reached[0])
+        if site not in self._left_out_sites:
+            self._left_out_sites.add(site)
+            finding = self._first_of_models(bad, reached)
+            self._note(replace(finding, contained=True, note="the script used no bad gradient: those that the optimizer gets are finite"))
 
     def after_step(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, int, int]]) -> None:
         """An optimizer has just written its weights.

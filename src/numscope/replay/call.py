@@ -70,7 +70,8 @@ def _replay(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, b
     lone = ranks is None and spread()
     if lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
         return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
-    before, stages = RandomState.capture(), _Stages(call, names, lone, ranks)
+    before = RandomState.capture()
+    spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
         with attributes_restored({*names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
             for module, forward in call.forwards.items():
@@ -78,9 +79,9 @@ def _replay(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, b
             for module, training in zip(names, call.training, strict=False):  # modules added since then come last
                 module.training = training
             call.random.restore()
-            return _placed(_run(stages, backward), call, names)
+            return _placed(_run(_Stages(call, names, lone, ranks, spared), backward), call, names)
     finally:
-        for storage, content in stages.spared.values():
+        for storage, content in spared.values():
             storage.copy_(content)
         if ranks is not None:
             for module in names:
@@ -160,10 +161,17 @@ def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit 
 class _Stages:
     """The forward and backward of a call, recorded on one tape."""
 
-    def __init__(self, call: Call, names: Mapping[nn.Module, str], lone: bool, ranks: Ranks | None) -> None:
+    def __init__(
+        self,
+        call: Call,
+        names: Mapping[nn.Module, str],
+        lone: bool,
+        ranks: Ranks | None,
+        spared: dict[int, tuple[UntypedStorage, UntypedStorage]],
+    ) -> None:
         self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
         self.tape, self.rows = OpTape(), Ledger()
-        self.spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
+        self.spared = spared
         self.slots = slot_names(call, names)
         self.outputs: list[tuple[str, Tensor]] = []
         self.parameters = [t for _, _, t in named_state(names) if t.requires_grad and t.is_leaf]
