@@ -31,6 +31,12 @@ FORMS = [
     ("between_two_models.py", 3),
     ("returns_in_place.py", 3),
     ("redirected_forward.py", 3),
+    ("guarded_step.py", 0),
+    ("cured_gradient.py", 0),
+    ("mask_by_item.py", 3),
+    ("lbfgs.py", 3),
+    ("made_weights.py", 3),
+    ("reentrant_checkpoint.py", 3),
 ]
 
 

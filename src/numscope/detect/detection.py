@@ -254,6 +254,8 @@ class Detection(Reader):
         if in_backward() or any(call.thread != get_ident() for call in calls):
             return
         if calls or self.evidence.journal.events or not self._called:
+            if self._steps.had_backward and all(p.grad is None for p in self._probe.root.parameters() if p.is_leaf):
+                self.evidence.num_dropped = len(self.evidence.journal.events)
             slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
             ledger, tape = self.evidence.journal.ledger, self.evidence.outside
             handles = [ledger.observe(root) for root in roots]
@@ -297,6 +299,13 @@ class Detection(Reader):
         self.evidence.journal.ledger.look_again()
         for call in self.evidence.calls:
             call.gradients.clear()
+
+    @guarded(NonFiniteError)
+    def after_closure(self, optimizer: Optimizer) -> None:
+        """A closure has run once more within its step, on each rank as often as it needs. A line search tries steps that are too long."""
+        if not (self._ranks.together or optimizer.param_groups[0].get("line_search_fn")):
+            self.evidence.outside.pause()
+            self.judge.alone(self._see_gradients(None))
 
     @guarded(NonFiniteError)
     def after_step(self, optimizer: Optimizer) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from numscope.detect.evidence import BadLeaf, Evidence, kind_of
 from numscope.detect.weights import with_weights
 from numscope.distributed.agree import Ranks
-from numscope.probe import walk
 from numscope.probe.naming import class_name
 from numscope.records.finding import Culprit, Finding, Reason
 from numscope.records.site import Phase, Site
@@ -145,12 +144,15 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
 
 
 def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | None:
-    """The operation between two calls that made the second one's input bad."""
-    if culprit.reason is not Reason.BAD_INPUT or culprit.phase is not Phase.FORWARD:
+    """The operation between two calls that made the second one's input bad; infinities that it wrote on purpose, as masks are, did not."""
+    given = (Reason.BAD_INPUT, Reason.BAD_PARAMETER)
+    if culprit.phase is not Phase.FORWARD or culprit.reason not in (*given, Reason.INF_MINUS_INF, Reason.ZERO_TIMES_INF):
         return None
-    states = evidence.outside.states([t for _, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))])
+    states = evidence.outside.states([t for _, t in call.given])
     found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
-    return None if found is None or _handed_on(found) else found
+    if found is None or _handed_on(found) or (found.reason is Reason.UNKNOWN and culprit.reason not in given):
+        return None
+    return found
 
 
 def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:

@@ -30,6 +30,7 @@ class Evidence:
     Args:
         outside: the tape of the thread that calls the model.
         roots: what backward was called on, as the tape saw it made.
+        num_dropped: how many events came before a backward that found no gradients: ``zero_grad`` dropped what they led to.
         past: the tape's gradients at the step's begin, and how many they were.
     """
 
@@ -43,6 +44,7 @@ class Evidence:
     outside: Outside
     calls: list[Call] = field(default_factory=list)
     roots: list[State] = field(default_factory=list)
+    num_dropped: int = 0
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     rates: dict[int, float] = field(default_factory=dict)  # learning rates of the last update, by the parameter's id
 
@@ -91,6 +93,7 @@ class Evidence:
         """The step is over; a further backward through its calls may follow."""
         self.journal.reset()
         self.roots.clear()
+        self.num_dropped = 0
         self.past = self.outside.backward, len(self.outside.backward)
         self.outside.step_ends(id(self))
 

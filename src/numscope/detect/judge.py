@@ -189,15 +189,15 @@ class Judge:
     def _is_discarded(self, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
         """Whether the script has dropped or cured what backward made: the gradients that the optimizer gets are finite.
 
-        It may be an earlier batch's, on whose gradients the script called ``zero_grad`` in place of a step. A bad last loss is a finding.
+        It may be an earlier batch's, after which the script called ``zero_grad`` in place of a step. A bad last loss is a finding.
         """
         journal = self._evidence.journal
         if not set(gradients).isdisjoint(journal.ledger.bad()):
             return False
         last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
         phases = {index: journal.events[index].phase for index, _ in reached}
-        dropped = all(phase is Phase.BACKWARD or (phase is Phase.LOSS and index < last_loss) for index, phase in phases.items())
-        return dropped and Phase.BACKWARD in phases.values()
+        last_dropped = last_loss if Phase.BACKWARD in phases.values() else self._evidence.num_dropped
+        return all(phase is Phase.BACKWARD or (phase is Phase.LOSS and index < last_dropped) for index, phase in phases.items())
 
     def _note_discarded(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> None:
         site = self._evidence.journal.site(*reached[0])

@@ -38,7 +38,7 @@ class StepListener:
         """Gradients are final, unless the step has a closure that makes them; weights are untouched."""
 
     def after_closure(self, optimizer: Optimizer) -> None:
-        """The closure of the step at work has run for the first time: gradients are final now, and weights still untouched."""
+        """The closure of the current step has run. After its first run gradients are final, and weights still untouched."""
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Weights have been updated."""
@@ -183,17 +183,13 @@ def _refuse() -> None:
 
 
 def _tell_of(closure: Any, optimizer: Optimizer) -> Callable[[], Any]:
-    """A closure that tells listeners when it has run for the first time."""
-    is_first = True
+    """A closure that tells listeners each time it has run."""
 
     @functools.wraps(closure, updated=())
     def run() -> Any:
-        nonlocal is_first
         result = closure()
-        if is_first:
-            is_first = False
-            for listener in _told():
-                listener.after_closure(optimizer)
+        for listener in _told():
+            listener.after_closure(optimizer)
         return result
 
     return run

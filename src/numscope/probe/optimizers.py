@@ -94,8 +94,8 @@ def ids_known(parameter: Parameter) -> tuple[int, ...]:
 
 def gradient_of(parameter: Parameter) -> Tensor | None:
     """What the optimizer gets: Megatron's DDP moves each gradient into a buffer of its own, ``main_grad``."""
-    gradient: Tensor | None = parameter.grad if parameter.grad is not None else getattr(parameter, "main_grad", None)
-    return gradient
+    gradient: Tensor | None = parameter.grad if parameter.is_leaf or parameter.retains_grad else None  # torch warns of others'
+    return getattr(parameter, "main_grad", None) if gradient is None else gradient
 
 
 def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:

@@ -211,6 +211,9 @@ class Step(optimizer_probe.StepListener):
         if self._stepping.get(id(optimizer)) == "is to run":
             self._stepping[id(optimizer)] = "has run"
             self._tell(optimizer)
+        elif self._stepping.get(id(optimizer)) == "has run":
+            for reader in tuple(self._readers):
+                reader.after_closure(optimizer)
 
     def _tell(self, optimizer: Optimizer) -> None:
         try:
@@ -218,7 +221,7 @@ class Step(optimizer_probe.StepListener):
                 reader.before_step(optimizer)
         except BaseException:
             self._stepping.pop(id(optimizer), None)  # the step never happened
-            self._stepped.remove(optimizer)
+            self._stepped = [o for o in self._stepped if o is not optimizer]
             raise
 
     @guarded(NonFiniteError, UsageError)

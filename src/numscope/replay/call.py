@@ -19,7 +19,7 @@ from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
-from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored
+from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.fork import in_child
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
@@ -76,6 +76,8 @@ def _replay(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, b
         with attributes_restored({*names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
             for module, forward in call.forwards.items():
                 vars(module)["forward"] = forward
+            for module, weights in call.weights.items():
+                put_back(module._parameters, weights)
             for module, training in zip(names, call.training, strict=False):  # modules added since then come last
                 module.training = training
             call.random.restore()
@@ -247,7 +249,7 @@ class _Stages:
 def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> list[Tensor | None]:
     """Gradients of the parameters, without running accumulation hooks (DDP's reducer, optimizers inside backward)."""
     outputs, grads = [t for t, _ in given], [g for _, g in given]
-    if not any(needs_accumulation(p) for p in parameters):
+    if not any(needs_accumulation(p) for p in parameters) and not _is_reentrant(outputs):
         return list(torch.autograd.grad(outputs, parameters, grads, allow_unused=True))
     saved = [p.grad for p in parameters]
     try:
@@ -258,6 +260,20 @@ def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> 
     finally:
         for p, gradient in zip(parameters, saved, strict=True):
             p.grad = gradient
+
+
+def _is_reentrant(outputs: Sequence[Tensor]) -> bool:
+    """Whether a checkpoint with ``use_reentrant=True`` is among what they were computed by: it needs a real backward."""
+    todo = [t.grad_fn for t in outputs if t.grad_fn is not None]
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        if node.name() == "CheckpointFunctionBackward":
+            return True
+        new = {following for following, _ in node.next_functions if following is not None} - seen
+        seen |= new
+        todo += new
+    return False
 
 
 def needs_accumulation(parameter: Tensor) -> bool:
@@ -314,7 +330,7 @@ class ModuleStack:
 
 def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
     """Names for the op probe, by id, of the tensors that existed before the call."""
-    slots = {id(t): slot for slot, t in (*walk.tensors(call.args, "input"), *walk.tensors(call.kwargs, "input"))}
+    slots = {id(t): slot for slot, t in call.given}
     for module, slot, tensor in named_state(names):
         slots[id(tensor)] = f"{module}.{slot}" if module else slot
         if isinstance(shard := getattr(tensor, "_local_tensor", None), Tensor):  # FSDP2 gathers from a view of this storage

@@ -71,7 +71,7 @@ class BufferCopies:
             yield
         finally:
             for module, buffers in originals:
-                _put_back(module._buffers, buffers)
+                put_back(module._buffers, buffers)
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ def attributes_restored(modules: Iterable[nn.Module]) -> Iterator[None]:
         yield
     finally:
         for attributes, values in before:
-            _put_back(attributes, values)
+            put_back(attributes, values)
         for put in undo:
             put()
 
@@ -96,7 +96,7 @@ def _content(value: Any) -> Callable[[], object] | None:
     if isinstance(value, list):
         return partial(value.__setitem__, slice(None), value.copy())
     if type(value) in (dict, OrderedDict, defaultdict, Counter):
-        return partial(_put_back, value, dict(value))
+        return partial(put_back, value, dict(value))
     if isinstance(value, set | deque):
         items = value.copy()
         return lambda: (value.clear(), (value.update if isinstance(value, set) else value.extend)(items))
@@ -108,7 +108,7 @@ def _content(value: Any) -> Callable[[], object] | None:
     return None if generator is None else partial(setattr, generator, "state", generator.state)
 
 
-def _put_back(now: Any, before: Mapping[str, Any]) -> None:
+def put_back(now: Any, before: Mapping[str, Any]) -> None:
     """Restore a dict, or a scripted module's imitation of one, which has ``items`` but no iterator."""
     for key in [key for key, _ in now.items() if key not in before]:
         del now[key]
@@ -187,6 +187,7 @@ class Call:
     grad_enabled: bool
     inference: bool
     caller: Stack  # of the script's frames
+    weights: dict[nn.Module, dict[str, Any]]  # that torch.func.functional_call has put in the place of modules' own
     forwards: dict[nn.Module, Any]  # set on modules themselves: Lightning sends a wrapped model's training_step through its forward
     outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
     graph: list[Any] = field(default_factory=list)  # weak references to what lives as long as the outputs' graphs do
@@ -216,6 +217,7 @@ class Call:
             grad_enabled=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
             caller=stacks.capture(sys._getframe(1)),
+            weights={m: dict(m._parameters) for m in buffers.names if any(type(p) is Tensor for p in m._parameters.values())},
             forwards={m: own for m in buffers.names if (own := m.__dict__.get("forward")) is not None},
         )
 
@@ -225,6 +227,12 @@ class Call:
             self.gradients_dropped = True
         else:
             self.gradients.setdefault(slot, []).append(gradient.detach())
+
+    @property
+    def given(self) -> list[tuple[str, Tensor]]:
+        """The tensors that it was given, by slot: its arguments and, of ``functional_call``, weights."""
+        weights = [(name, t) for own in self.weights.values() for name, t in own.items() if type(t) is Tensor]
+        return [*walk.tensors(self.args, "input"), *walk.tensors(self.kwargs, "input"), *weights]
 
     @property
     def around(self) -> list[nn.Module]:

@@ -87,6 +87,8 @@ class Origins:
             if exact:
                 return exact[0]
             found += [(self._nan(out.state), o) for out, o in made]
+        if self.numbers(state) is None:  # nothing has read it whole: a mask written into a part of it explains no other part
+            return min((o for _, o in found), key=first, default=None)
         same = [o for is_nan, o in found if is_nan == wants_nan] or [o for _, o in found]
         return min(same, key=first, default=None)
 

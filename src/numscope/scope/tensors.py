@@ -69,7 +69,11 @@ class TensorWatch(optimizer_probe.StepListener):
                 scope.before_backward(roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """An optimizer steps without a backward, with gradients of torch.func.grad for example."""
+        """An optimizer steps without a backward, with gradients of torch.func.grad for example; a closure may still call a model."""
+        if not optimizer_probe.has_closure():
+            self.after_closure(optimizer)
+
+    def after_closure(self, optimizer: Optimizer) -> None:
         if not any(scope.had_backward for scope in self._live()) and optimizer in self._optimizers and self._is_unknown(optimizer):
             scope = self._open(optimizer)
             if scope is not None:
