@@ -7,6 +7,7 @@ imported, so that the processes which tests start have it too.
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -35,6 +36,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """What a test starts with ``sys.executable`` has torch from its start; tests of a fresh interpreter take ``warm.COLD``."""
     if not session.config.pluginmanager.hasplugin("dsession"):  # it runs no test, but starts the processes that do
         sys.executable = WARM
+        multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
