@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
-from tests.warm import prepare
+from tests.warm import load_all_at_first, prepare
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
@@ -33,10 +33,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's backg
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """What a test starts with ``sys.executable`` has torch from its start; tests of a fresh interpreter take ``warm.COLD``."""
-    if not session.config.pluginmanager.hasplugin("dsession"):  # it runs no test, but starts the processes that do
-        sys.executable = WARM
-        multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
+    """What is started with ``sys.executable`` has torch from its start, xdist's workers too; tests of a fresh interpreter take ``COLD``."""
+    if session.config.pluginmanager.hasplugin("dsession"):
+        load_all_at_first()  # before the workers come
+    sys.executable = WARM
+    multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -96,7 +97,11 @@ def one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # what is imported and collected stays
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What has been imported by now stays: the collector, and a watch's search for optimizers, need not look through it in each test."""
-    gc.collect()
+    """The collector, and a watch's search for optimizers, need not look through all that in each test."""
     gc.freeze()
+    gc.enable()

@@ -75,6 +75,13 @@ def prepare() -> str:
     return warm
 
 
+def load_all_at_first() -> None:
+    """Has the server answer nobody before it has imported all: for those who come at once and import most of it."""
+    if sys.platform == "linux":
+        with open(os.path.join(os.environ[_FOLDER], "all"), "w"):
+            pass
+
+
 # --------------------------------------------------------------------------------------------------------------------------
 # The process that asks. It imports only what is compiled into the interpreter.
 
@@ -204,7 +211,8 @@ class _Server:
         self.path = list(sys.path)
         sys.path[:0] = _entries(path)
         self.modules = _Modules()
-        while self.modules.waiting and "torch" not in self.modules.root_of:
+        until = self.modules.waiting[-1] if os.path.exists(os.path.join(folder, "all")) else "torch"
+        while self.modules.waiting and until not in self.modules.root_of:
             self.modules.load_next()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.path.join(folder, "socket"))
