@@ -22,6 +22,7 @@ from tests.distributed.ranks import RankPool
 from tests.warm import load_all_at_first, prepare
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compilers takes longer to start than these models to compile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
 
@@ -41,9 +42,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A process for each core and one more, since some tests mostly wait; the tests of one file run in this one, which starts sooner."""
+    """A process for each core and two more, since some tests mostly wait; the tests of one file run in this one, which starts sooner."""
     files = {argument.partition("::")[0] for argument in config.args}
-    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(4, 1 + (os.cpu_count() or 1))
+    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(6, 2 + (os.cpu_count() or 1))
+
+
+# What takes longest begins first, so that nobody works alone at the end; what waits stands between what computes.
+LONGEST = (
+    *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),
+    *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_launch"),
+    *("runs/test_diff", "doctor/test_control_launch", "cli/test_precision_scripts", "harm/test_models", "cli/test_children"),
+    *("precision/casting/test_scaling", "doctor/test_control_faults", "compat/test_underflow_overflow", "cli/test_gone"),
+    *("precision/casting/test_native", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    turns = {folder / f"{name}.py": turn for turn, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 @pytest.fixture(autouse=True)
