@@ -42,7 +42,8 @@ _READ_LATER = (
     *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONSAFEPATH"),
     *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),
 )
-_AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED"}  # from multiprocessing, from torchrun
+# From multiprocessing, from torchrun; and what multiprocessing makes of PYTHONNOUSERSITE, which ./dev sets.
+_AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED", "-s": "PYTHONNOUSERSITE"}
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
 _HIGH = 512  # above all files that a command may hold
 
