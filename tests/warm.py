@@ -280,20 +280,26 @@ class _Server:
 
     def _asked(self, client: socket.socket) -> tuple[Any, ...] | None:
         """Namespaces to enter, parent, words, variables, folder, mask, numbers of files, files; None: a real interpreter must run them."""
+        import contextlib
         import marshal
         import socket
 
-        head, fds, _, _ = socket.recv_fds(client, 8, 250)
-        body = client.makefile("rb").read(int.from_bytes(head, "big"))
-        if head and len(body) == int.from_bytes(head, "big"):
-            namespaces, asker, *asked = marshal.loads(body)
-            others = [name for name, which in _namespaces().items() if namespaces[name] != which]
-            differing = self._differing(asked[2])
-            if not differing and (not others or ("pid" not in others and os.geteuid() == 0)):
-                return ([os.open(f"/proc/{asker}/ns/{name}", os.O_RDONLY) for name in others], *asked, fds)
-            print(f"not with {differing or others}: {asked[1]}", file=sys.stderr, flush=True)
-            client.sendall(bytes(8))
-        for fd in fds:
+        fds: list[int] = []
+        entered: list[int] = []
+        with contextlib.suppress(OSError):  # whoever asks may be killed at any moment
+            head, fds, _, _ = socket.recv_fds(client, 8, 250)
+            body = client.makefile("rb").read(int.from_bytes(head, "big"))
+            if head and len(body) == int.from_bytes(head, "big"):
+                namespaces, asker, *asked = marshal.loads(body)
+                others = [name for name, which in _namespaces().items() if namespaces[name] != which]
+                differing = self._differing(asked[2])
+                if not differing and (not others or ("pid" not in others and os.geteuid() == 0)):
+                    for name in others:
+                        entered.append(os.open(f"/proc/{asker}/ns/{name}", os.O_RDONLY))
+                    return (entered, *asked, fds)
+                print(f"not with {differing or others}: {asked[1]}", file=sys.stderr, flush=True)
+                client.sendall(bytes(8))
+        for fd in (*entered, *fds):
             os.close(fd)
         return None
 
