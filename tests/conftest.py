@@ -7,6 +7,7 @@ imported, so that the processes which tests start have it too.
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -18,9 +19,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
-from tests.warm import prepare
+from tests.warm import load_all_at_first, prepare
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compilers takes longer to start than these models to compile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
 
@@ -32,15 +34,33 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's backg
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """What a test starts with ``sys.executable`` has torch from its start; tests of a fresh interpreter take ``warm.COLD``."""
-    if not session.config.pluginmanager.hasplugin("dsession"):  # it runs no test, but starts the processes that do
-        sys.executable = WARM
+    """What is started with ``sys.executable`` has torch from its start, xdist's workers too; tests of a fresh interpreter take ``COLD``."""
+    if session.config.pluginmanager.hasplugin("dsession"):
+        load_all_at_first()  # before the workers come
+    sys.executable = WARM
+    multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A process for each core and one more, since some tests mostly wait; the tests of one file run in this one, which starts sooner."""
+    """A process for each core and two more, since some tests mostly wait; the tests of one file run in this one, which starts sooner."""
     files = {argument.partition("::")[0] for argument in config.args}
-    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(4, 1 + (os.cpu_count() or 1))
+    return 0 if len(files) == 1 and files.pop().endswith(".py") else min(6, 2 + (os.cpu_count() or 1))
+
+
+# What takes longest begins first, so that nobody works alone at the end; what waits stands between what computes.
+LONGEST = (
+    *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),
+    *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_launch"),
+    *("runs/test_diff", "doctor/test_control_launch", "cli/test_precision_scripts", "harm/test_models", "cli/test_children"),
+    *("precision/casting/test_scaling", "doctor/test_control_faults", "compat/test_underflow_overflow", "cli/test_gone"),
+    *("precision/casting/test_native", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    turns = {folder / f"{name}.py": turn for turn, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.path, len(turns)))
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +114,11 @@ def one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # what is imported and collected stays
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What has been imported by now stays: the collector, and a watch's search for optimizers, need not look through it in each test."""
-    gc.collect()
+    """The collector, and a watch's search for optimizers, need not look through all that in each test."""
     gc.freeze()
+    gc.enable()

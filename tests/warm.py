@@ -8,7 +8,8 @@ A command that asks for more, such as an option of the interpreter or a variable
 real interpreter. Tests about an interpreter's own start and end name ``COLD`` themselves.
 
 ``WARM`` starts a process that asks the server and then stands for the child: it passes on signals, ends as the child ends, and takes the
-child with it when it is killed. Only the child's process number, parent and session are others.
+child with it when it is killed. Only the child's process number and session are others: tests that stop a process, or look for its group,
+name ``COLD`` too.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ COLD = os.environ.setdefault("NUMSCOPE_TESTS_COLD", sys.executable)
 # Variables that are read while an interpreter or a library loads: where they differ from the server's, a real interpreter runs.
 _READ_AT_START = ("LD_", "PYTHON", "TORCH", "PYTORCH", "TRITON", "MKL_", "KMP_", "OPENBLAS", "HF_", "TRANSFORMERS_", "NUMSCOPE_TEST_FAULT")
 _READ_LATER = (
-    *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONHASHSEED"),
+    *("PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONSAFEPATH"),
     *("TORCHELASTIC_", "TORCH_NCCL_", "TORCHINDUCTOR_CACHE_DIR"),
 )
-_AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED"}  # from multiprocessing, from torchrun
+# From multiprocessing, from torchrun; and what multiprocessing makes of PYTHONNOUSERSITE, which ./dev sets.
+_AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED", "-s": "PYTHONNOUSERSITE"}
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
 _HIGH = 512  # above all files that a command may hold
 
@@ -74,6 +76,13 @@ def prepare() -> str:
     return warm
 
 
+def load_all_at_first() -> None:
+    """Has the server answer nobody before it has imported all: for those who come at once and import most of it."""
+    if sys.platform == "linux":
+        with open(os.path.join(os.environ[_FOLDER], "all"), "w"):
+            pass
+
+
 # --------------------------------------------------------------------------------------------------------------------------
 # The process that asks. It imports only what is compiled into the interpreter.
 
@@ -90,7 +99,7 @@ def _ask(folder: str, words: list[str]) -> NoReturn:
     fds = [number for number in map(int, os.listdir("/proc/self/fd")) if _is_inherited(number)]
     umask = os.umask(0)
     os.umask(umask)
-    request = marshal.dumps((_namespaces(), words, dict(os.environ), os.getcwd(), umask, fds))
+    request = marshal.dumps((_namespaces(), os.getpid(), os.getppid(), words, dict(os.environ), os.getcwd(), umask, fds))
     server = _connect(folder)
     rights = b"".join(number.to_bytes(4, sys.byteorder) for number in fds)
     server.sendmsg([len(request).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
@@ -115,8 +124,18 @@ def _is_plain(words: list[str]) -> bool:
     return bool(words) and not words[0].startswith("-") and words[0].endswith(".py") and os.path.isfile(words[0])
 
 
-def _namespaces() -> list[str]:
-    return [os.readlink(f"/proc/self/ns/{name}") for name in ("mnt", "net", "pid", "uts")]
+def _namespaces() -> dict[str, str]:
+    return {name: os.readlink(f"/proc/self/ns/{name}") for name in ("pid", "net", "uts", "mnt")}
+
+
+def _enter(namespaces: list[int]) -> None:
+    """Has this process, which has one thread, live in the namespaces of another one."""
+    import ctypes
+
+    for namespace in namespaces:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(namespace)
 
 
 def _is_inherited(number: int) -> bool:
@@ -193,7 +212,8 @@ class _Server:
         self.path = list(sys.path)
         sys.path[:0] = _entries(path)
         self.modules = _Modules()
-        while self.modules.waiting and "torch" not in self.modules.root_of:
+        until = self.modules.waiting[-1] if os.path.exists(os.path.join(folder, "all")) else "torch"
+        while self.modules.waiting and until not in self.modules.root_of:
             self.modules.load_next()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.path.join(folder, "socket"))
@@ -243,7 +263,7 @@ class _Server:
                     os.close(woken)
                     os.close(wakes)
                     return asked
-                for each in asked[-1]:
+                for each in (*asked[0], *asked[-1]):
                     os.close(each)
                 with contextlib.suppress(OSError):
                     client.sendall(child.to_bytes(8, "big"))
@@ -259,20 +279,27 @@ class _Server:
         return os.path.exists(self.folder)
 
     def _asked(self, client: socket.socket) -> tuple[Any, ...] | None:
-        """Words, variables, folder, mask, numbers of files, the files; None where a real interpreter must run them."""
+        """Namespaces to enter, parent, words, variables, folder, mask, numbers of files, files; None: a real interpreter must run them."""
+        import contextlib
         import marshal
         import socket
 
-        head, fds, _, _ = socket.recv_fds(client, 8, 250)
-        body = client.makefile("rb").read(int.from_bytes(head, "big"))
-        if head and len(body) == int.from_bytes(head, "big"):
-            namespaces, *asked = marshal.loads(body)
-            differing = self._differing(asked[1]) if namespaces == _namespaces() else namespaces
-            if not differing:
-                return (*asked, fds)
-            print(f"not with {differing}: {asked[0]}", file=sys.stderr, flush=True)
-            client.sendall(bytes(8))
-        for fd in fds:
+        fds: list[int] = []
+        entered: list[int] = []
+        with contextlib.suppress(OSError):  # whoever asks may be killed at any moment
+            head, fds, _, _ = socket.recv_fds(client, 8, 250)
+            body = client.makefile("rb").read(int.from_bytes(head, "big"))
+            if head and len(body) == int.from_bytes(head, "big"):
+                namespaces, asker, *asked = marshal.loads(body)
+                others = [name for name, which in _namespaces().items() if namespaces[name] != which]
+                differing = self._differing(asked[2])
+                if not differing and (not others or ("pid" not in others and os.geteuid() == 0)):
+                    for name in others:
+                        entered.append(os.open(f"/proc/{asker}/ns/{name}", os.O_RDONLY))
+                    return (entered, *asked, fds)
+                print(f"not with {differing or others}: {asked[1]}", file=sys.stderr, flush=True)
+                client.sendall(bytes(8))
+        for fd in (*entered, *fds):
             os.close(fd)
         return None
 
@@ -365,13 +392,23 @@ class _Loader:
 
 
 def _become(
-    server: _Server, words: list[str], environ: dict[str, str], folder: str, umask: int, numbers: list[int], fds: list[int]
+    server: _Server,
+    namespaces: list[int],
+    parent: int,
+    words: list[str],
+    environ: dict[str, str],
+    folder: str,
+    umask: int,
+    numbers: list[int],
+    fds: list[int],
 ) -> None:
     """Makes this process the one that was asked for, and runs its command."""
     import fcntl
     import importlib
 
     os.setsid()
+    os.getppid = lambda: parent
+    _enter(namespaces)
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH) for fd in fds]
     for fd in fds:
         os.close(fd)
@@ -385,11 +422,15 @@ def _become(
     _open_streams(environ)
     sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.orig_argv = [sys.executable, *words]
-    sys.path[:] = ["", *_entries(environ.get("PYTHONPATH", "")), *server.path]
+    entries = _entries(environ.get("PYTHONPATH", ""))
+    sys.path[:] = [*entries, *server.path]
     importlib.invalidate_caches()
     status = 0
     try:
-        _run(words)
+        if any(os.path.exists(os.path.join(entry, "sitecustomize.py")) for entry in entries):
+            sys.modules.pop("sitecustomize", None)
+            importlib.import_module("sitecustomize")
+        _run(words, not environ.get("PYTHONSAFEPATH"))
     except SystemExit as stop:
         status = _status(stop.code)
     except BaseException as error:
@@ -415,7 +456,7 @@ def _open_streams(environ: dict[str, str]) -> None:
         setattr(sys, f"__{name}__", new)
 
 
-def _run(words: list[str]) -> None:
+def _run(words: list[str], own_folder_first: bool) -> None:
     import builtins
     import runpy
     import types
@@ -425,8 +466,10 @@ def _run(words: list[str]) -> None:
     main.__dict__["__builtins__"] = builtins
     main.__annotations__ = {}
     sys.modules["__main__"] = main
+    path = os.path.join(os.getcwd(), words[0])
+    if own_folder_first:
+        sys.path.insert(0, {"-m": os.getcwd(), "-c": ""}.get(words[0], os.path.dirname(os.path.realpath(path))))
     if words[0] == "-m":
-        sys.path[0] = os.getcwd()
         sys.argv = ["-m", *words[2:]]
         runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]  # as the interpreter does
     elif words[0] == "-c":
@@ -434,8 +477,6 @@ def _run(words: list[str]) -> None:
         sys.argv = ["-c", *words[2:]]
         exec(compile(words[1], "<string>", "exec", dont_inherit=True), main.__dict__)
     else:
-        path = os.path.join(os.getcwd(), words[0])
-        sys.path[0] = os.path.dirname(os.path.realpath(path))
         sys.argv = list(words)
         main.__file__ = path
         main.__loader__ = SourceFileLoader("__main__", path)

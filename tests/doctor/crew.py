@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -47,14 +48,20 @@ class Crew:
     Args:
         fault: as in planted/sitecustomize.py.
         absent: ranks without a child.
+        python: that runs the children; ``COLD`` where a test looks at their process groups themselves.
     """
 
-    def __init__(self, num: int, fault: str = "", absent: tuple[int, ...] = (), **settings: Any) -> None:
+    def __init__(self, num: int, fault: str = "", absent: tuple[int, ...] = (), python: str = "", **settings: Any) -> None:
         self.num = num
         self.settings = Settings(**settings)
         self.identities = [Identity(rank=rank, world_size=num, local_rank=rank, local_world_size=num) for rank in range(num)]
-        with _ENVIRON, mock.patch.dict(os.environ, planted(fault, os.environ.get("PYTHONPATH", ""))):
+        with (
+            _ENVIRON,
+            mock.patch.dict(os.environ, planted(fault, os.environ.get("PYTHONPATH", ""))),
+            mock.patch.object(sys, "executable", python or sys.executable),
+        ):
             children = {rank: Child(self.identities[rank], self.settings) for rank in range(num) if rank not in absent}
+            assert all(child._started.wait(100.0) for child in children.values())
         self.kept: dict[int, dict[str, Any]] = {rank: {"child": child} for rank, child in children.items()}
         self.roster: dict[int, Any] = {
             rank: {

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from numscope.doctor.phases.children import Child
 from numscope.doctor.records import Identity, Settings
 from tests.doctor.crew import Crew, Told, is_gone
+from tests.warm import COLD
 
 NUM = 4
 SIZES = (8, 4096, 1 << 18)
@@ -103,7 +104,7 @@ def test_child_dies_with_its_agent_even_while_it_hangs() -> None:
         "print(child.process_group, flush=True)\n"
         "time.sleep(600)\n"
     )
-    agent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    agent = subprocess.Popen([COLD, "-c", code], stdout=subprocess.PIPE, text=True)
     assert agent.stdout is not None
     group = int(agent.stdout.readline())
     os.killpg(group, signal.SIGSTOP)  # no thread of its own can end it now
@@ -113,7 +114,8 @@ def test_child_dies_with_its_agent_even_while_it_hangs() -> None:
     assert is_gone(group)
 
 
-def test_child_that_is_never_told_anything_ends_when_closed() -> None:
+def test_child_that_is_never_told_anything_ends_when_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", COLD)
     child = Child(Identity(rank=0, world_size=1), Settings())
     child.close()
     assert child.ended

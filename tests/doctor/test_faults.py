@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,13 +21,12 @@ import pytest
 from tests.doctor import netns
 from tests.doctor.crew import planted
 from tests.doctor.expected import DEADLINE_S, FAULTS, PORT, Fault
-from tests.warm import COLD  # a fresh interpreter, which runs the site's hook
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "doctor-faults.md"
 TORCH = ROOT / "benchmarks" / "results" / "doctor_torch.json"
 WRITE = "NUMSCOPE_WRITE_FAULT_TABLE"
-AT_ONCE = 3  # most of a case is waiting
+AT_ONCE = 5  # most of a case is waiting
 OVERTIME_S = 30.0  # what the machine may be late by before a time decides: a bound is there for what never ends
 
 # Done by every Python process of a host, before anything else: a command of the shell when a phase's module is first imported.
@@ -95,7 +95,7 @@ def examine(fault: Fault, folder: Path) -> Seen:
             words += fault.words.get(number, ())
             environment |= planted(fault.in_child, environment["PYTHONPATH"])
             environment |= fault.environment.get(number, {})
-            started[number] = network.start(host, COLD, "-m", "numscope", "doctor", *words, environment=environment)
+            started[number] = network.start(host, sys.executable, "-m", "numscope", "doctor", *words, environment=environment)
         awaited = [number for number in started if number not in fault.stopped]
         ends = netns.wait([started[number] for number in awaited], min(fault.within_s + OVERTIME_S, fault.deadline_s + 5.0))
     ended = dict(zip(awaited, ends, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from numscope.doctor.phases.context import Context
 from numscope.doctor.phases.links import QUICK_NODES, partners, representatives
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
-from tests.warm import COLD
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_hosts = pytest.mark.skipif(bool(netns.missing()), reason=netns.missing() or "hosts can be made")
@@ -75,7 +75,7 @@ def examine(
     nodes = nodes or list(range(len(network.hosts)))
     entries = [{"node": node, "address": (addresses or {}).get(rank, network.hosts[node].address)} for rank, node in enumerate(nodes)]
     told = (json.dumps(entries), json.dumps({"endpoint": "node0:29517", **options}))
-    python = (COLD, "-c", RANK, str(folder))
+    python = (sys.executable, "-c", RANK, str(folder))
     environment = {"PYTHONPATH": str(ROOT / "src")}
     processes = [
         network.start(network.hosts[node], *python, str(rank), str(len(nodes)), *told, environment=environment)

@@ -143,11 +143,16 @@ def test_each_code_and_midpoint_has_its_own_error(observe: Observe, name: str) -
         assert cells_by(observe, torch.from_numpy(pair), layout) == [underflow, overflow, pytest.approx(float(error), rel=1e-12)]
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_all_codes_and_midpoints_have_exact_counts_and_errors(observe: Observe, name: str) -> None:
+@cache
+def edges_cast(name: str) -> tuple[np.ndarray, tuple[int, int, Fraction]]:
     points = edges(name)
     points = np.concatenate([points[::23], points[np.abs(points) < 2 * codes(name)[1]], points[np.abs(points) >= CASTS[name].format.max]])
-    underflow, overflow, error = cast_by_table(points, CASTS[name])
+    return points, cast_by_table(points, CASTS[name])
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_all_codes_and_midpoints_have_exact_counts_and_errors(observe: Observe, name: str) -> None:
+    points, (underflow, overflow, error) = edges_cast(name)
     assert underflow and overflow
     got = cells_by(observe, torch.from_numpy(points), Layout([format_extra(name)]))
     assert got == [underflow, overflow, pytest.approx(float(error), rel=1e-12)]
@@ -291,18 +296,27 @@ def range_by_loops(rows: np.ndarray, height: int, width: int) -> float:
     return widest
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 100), (100, 1), (33, 70), (64, 64), (3, 5, 37), (9, 1100)], ids=str)
-def test_block_ranges_are_those_of_plain_loops(observe: Observe, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+@cache
+def ranges_by_loops(dtype: torch.dtype, shape: tuple[int, ...]) -> tuple[Tensor, dict[int, list[float]]]:
+    """Numbers, nan and zeros; for each size of a block, the ranges along rows, along rows or columns, and in squares."""
     generator = torch.Generator().manual_seed(len(shape) + sum(shape))
     x = (torch.randn(shape, generator=generator) * torch.randn(shape, generator=generator).exp()).to(dtype)
     x[torch.rand(shape, generator=generator) < 0.03] = math.nan
     x[torch.rand(shape, generator=generator) < 0.03] = 0.0
     rows = x.reshape(-1, shape[-1]).to(torch.float64).numpy()
+    expected = {}
     for size in (1, 8, 32, 13, 1024):
         along, across = range_by_loops(rows, 1, size), range_by_loops(rows, size, 1)
+        expected[size] = [along, max(along, across), range_by_loops(rows, size, size)]
+    return x, expected
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 100), (100, 1), (33, 70), (64, 64), (3, 5, 37), (9, 1100)], ids=str)
+def test_block_ranges_are_those_of_plain_loops(observe: Observe, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    x, ranges = ranges_by_loops(dtype, shape)
+    for size, expected in ranges.items():
         layout = Layout([blockwise(size, 1, False), blockwise(size), blockwise(size, 2)])
-        expected = [along, max(along, across), range_by_loops(rows, size, size)]
         assert cells_by(observe, x, layout) == pytest.approx(expected, rel=1e-14)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
@@ -84,11 +85,22 @@ def test_each_code_of_a_narrow_format_is_summarized_alone(dtype: torch.dtype) ->
         torch.testing.assert_close(rows[name], expected, rtol=1e-15, atol=0.0)
 
 
+@cache
+def long_sample(dtype: torch.dtype) -> torch.Tensor:
+    x = sample(70_000, dtype)
+    x[::97] = 0.0
+    return x
+
+
+@cache
+def part_of_long_sample(dtype: torch.dtype, start: int, end: int) -> tuple[torch.Tensor, Summary]:
+    x = long_sample(dtype)[start:end]
+    return x, summary_of(x)
+
+
 @each_backend
 @each_dtype
 def test_every_size_around_the_block_boundaries(backend: str, dtype: torch.dtype) -> None:
-    x = sample(70_000, dtype)
-    x[::97] = 0.0
     sizes = [
         *range(0, 201, 1 if backend != "reference" else 25),
         1023,
@@ -105,18 +117,26 @@ def test_every_size_around_the_block_boundaries(backend: str, dtype: torch.dtype
         69_999,
     ]
     for n in sizes:
-        assert_same(observed(backend, x[:n]), summary_of(x[:n]))
+        x, expected = part_of_long_sample(dtype, 0, n)
+        assert_same(observed(backend, x), expected)
 
 
 @each_backend
 @each_dtype
 def test_unaligned_addresses(backend: str, dtype: torch.dtype) -> None:
-    x = sample(5000, dtype)
     for start in range(1, 65, 1 if backend != "reference" else 16):
-        assert_same(observed(backend, x[start : start + 2100]), summary_of(x[start : start + 2100]))
+        x, expected = part_of_long_sample(dtype, start, start + 2100)
+        assert_same(observed(backend, x), expected)
 
 
 SPECIALS = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, -3e-8, 1e-40, 6e-5, 65504.0, 448.0, -3e38]
+
+
+@cache
+def sample_with(special: float, dtype: torch.dtype, where: int) -> tuple[torch.Tensor, Summary]:
+    x = sample(5000, dtype)
+    x[where] = special
+    return x, summary_of(x)
 
 
 @each_backend
@@ -124,9 +144,8 @@ SPECIALS = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, -3e-8, 1e-40, 6e-5,
 @pytest.mark.parametrize("where", [0, 1, 2047, 2048, 4999])
 def test_one_special_value_anywhere_is_counted(backend: str, dtype: torch.dtype, where: int) -> None:
     for special in SPECIALS:
-        x = sample(5000, dtype)
-        x[where] = special
-        assert_same(observed(backend, x), summary_of(x))
+        x, expected = sample_with(special, dtype, where)
+        assert_same(observed(backend, x), expected)
 
 
 @each_backend

@@ -77,7 +77,7 @@ def test_each_code_and_midpoint_and_their_neighbors_round_as_exact_numbers_do(ba
 
 @pytest.mark.parametrize("name", TORCH_HAS)
 def test_rounding_within_range_is_that_of_torchs_dtype_code_for_code(backend: str, name: str) -> None:
-    patterns = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    patterns = np.random.default_rng(0).integers(0, 2**32, 5_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
     x = torch.from_numpy(np.concatenate([oracle.edges(name), patterns]))
     if name == "e8m0fnu":
         x = x.abs()  # torch drops the sign there, here what is negative is nan
