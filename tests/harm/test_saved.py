@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.hooks import RemovableHandle
 
 import numscope
@@ -198,10 +201,28 @@ def test_hooks_are_called_in_the_order_of_a_bare_model() -> None:
     assert calls(lambda model: numscope.watch(model)) == calls(nothing)
 
 
-def test_models_are_scripted_as_bare_ones() -> None:
-    model = mlp()
-    with numscope.watch(model):
-        assert torch.jit.script(model).code == torch.jit.script(mlp()).code
+def captured(watch: Callable[[nn.Module], Any]) -> list[str]:
+    """A model's graphs, by each of torch's ways to write one down."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x = mlp().eval(), torch.randn(3, 4)
+    scope = watch(model)
+    model(x).sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced = torch.jit.trace(model, x)
+    graphs = [str(traced.inlined_graph), torch.jit.script(model).code, str(torch.export.export(model, (x,)).graph)]
+    graphs += [str(torch.fx.symbolic_trace(model).graph), str(make_fx(model)(x).graph)]
+    if scope is not None:
+        scope.close()
+        assert not scope.fault
+    return [re.sub(r"___torch_mangle_\d+\.", "", graph) for graph in graphs]  # torch counts classes of the same name
+
+
+@pytest.mark.parametrize("options", WATCHES.values(), ids=WATCHES)
+def test_a_watched_model_s_graphs_are_the_bare_ones(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert captured(lambda model: numscope.watch(model, **options)) == captured(nothing)
 
 
 SCRIPT = """

@@ -13,6 +13,9 @@ from torch import nn
 from numscope.probe.entry import Entry
 
 _task = torch._C._current_graph_task_id
+_jit_tracing = torch._C._get_tracing_state
+_dispatch_mode = torch._C._get_dispatch_mode
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
 _CALL = nn.Module._call_impl.__code__
 
 
@@ -29,6 +32,11 @@ class CallListener(Protocol):
 def in_backward() -> bool:
     """Whether autograd is at work on this thread: a forward that runs now is a recomputation for activation checkpointing."""
     return _task() != -1
+
+
+def is_traced() -> bool:
+    """Whether torch.jit.trace or make_fx is at work, and would write what we do into the script's graph."""
+    return _jit_tracing() is not None or _dispatch_mode(_PROXY) is not None
 
 
 class Calls:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import optimizer, walk
-from numscope.probe.calls import CallListener, Calls, in_backward
+from numscope.probe.calls import CallListener, Calls, in_backward, is_traced
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.dynamo import SHELL, shells_of, wrap_compiled
@@ -50,7 +50,6 @@ class Reader(Protocol):
 
 _task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
-_jit_tracing = torch._C._get_tracing_state
 
 
 def can_be_hooked(module: nn.Module) -> bool:
@@ -237,7 +236,7 @@ class ModuleProbe:
                 _note_trace(self)
             taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
-        if optimizer.is_paused():
+        if optimizer.is_paused() or is_traced():
             return None
         if sites is not None and sites.dgrad is not None:
             self._guard(self._fail_reader, self._note_input, module, args, kwargs)
@@ -251,7 +250,7 @@ class ModuleProbe:
             if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
-        if optimizer.is_paused():
+        if optimizer.is_paused() or is_traced():
             return
         failed = output is None and sys.exc_info()[0] is not None
         if not failed and (wanted.leaves or wanted.sites is not None):
@@ -267,7 +266,7 @@ class ModuleProbe:
     def _see(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         plain = isinstance(output, Tensor)
         sites, given = wanted.sites, None
-        if sites is not None and _jit_tracing() is None:
+        if sites is not None:
             given = walk.first_inexact(output)
             self._guard(self._fail_reader, self._show_call, sites, module, args, kwargs, output, given)
         listener = self._listener if wanted.leaves else None

@@ -84,7 +84,8 @@ def _replay(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, b
             return _placed(_run(_Stages(call, names, lone, ranks, spared), backward), call, names)
     finally:
         for storage, content in spared.values():
-            storage.copy_(content)
+            if storage.nbytes() == content.nbytes():  # else it was freed, as what FSDP2 gathers is
+                storage.copy_(content)
         if ranks is not None:
             for module in names:
                 if (reshard := getattr(module, "reshard", None)) is not None:

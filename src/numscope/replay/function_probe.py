@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from numscope.probe.calls import is_traced
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.op import nonfinite_number
@@ -52,7 +53,7 @@ class FunctionProbe(TorchFunctionMode):
         self._log, self._flush = log, flush
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.is_on or torch.compiler.is_compiling():
+        if not self.is_on or torch.compiler.is_compiling() or is_traced():
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
         result = func(*args, **(kwargs or {}))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from numscope.probe.calls import is_traced
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
@@ -110,7 +111,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.is_on:
+        if not self.is_on or is_traced():
             return func(*args, **kwargs)
         if self.lone and getattr(func, "namespace", "") in COLLECTIVES:
             raise Communicates(str(func))
