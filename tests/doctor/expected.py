@@ -30,7 +30,8 @@ class Fault:
         code: exit code of every process that ends by itself.
         within_s: seconds from the start until all have ended.
         inject: done before the processes start.
-        during: by host, when it is at a phase's module (``links``), a command that its shell does; $PPID is the rank's process.
+        during: by host, when it is at a phase's module (``links``) or function (``children:run_in_child``), a command that its shell
+            does; $PPID is the rank's process.
         in_child: a fault of the ranks' torch processes, as in planted/sitecustomize.py.
         environment, words: of the processes of a host.
         installed: versions of packages, by what a host's Python says of them.
@@ -138,7 +139,7 @@ FAULTS = (
         2 * MEETING_S + TORCH_S + START_S,
         ranks=(1,),
         hosts=("node1",),
-        during={1: ("in_child", _STOP)},
+        during={1: ("children:run_in_child", _STOP)},
         stopped=(1,),
         phases="backend",
         deadline_s=TORCH_DEADLINE_S,

@@ -29,18 +29,30 @@ WRITE = "NUMSCOPE_WRITE_FAULT_TABLE"
 AT_ONCE = 5  # most of a case is waiting
 OVERTIME_S = 30.0  # what the machine may be late by before a time decides: a bound is there for what never ends
 
-# Done by every Python process of a host, before anything else: a command of the shell when a phase's module is first imported.
+# Done by every Python process of a host, before anything else: a command of the shell when a phase's module is first imported, or when a
+# function of it is called.
 SITE = """
-import os, sys
-module, command = "numscope.doctor.phases." + os.environ["NUMSCOPE_TEST_AT"], os.environ["NUMSCOPE_TEST_DO"]
+import importlib.machinery, os, sys
+module, _, function = ("numscope.doctor.phases." + os.environ["NUMSCOPE_TEST_AT"]).partition(":")
+command = os.environ["NUMSCOPE_TEST_DO"]
 if "-m" in sys.orig_argv and any(word in sys.orig_argv for word in ("numscope.doctor.rank", "doctor")):
     class Watch:
         done = False
         def find_spec(self, name, path=None, target=None):
-            if name == module and not Watch.done:
-                Watch.done = True
+            if name != module or Watch.done:
+                return None
+            Watch.done = True
+            if not function:
                 os.system(command)
-            return None
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            execute = spec.loader.exec_module
+            def exec_module(made):
+                execute(made)
+                original = getattr(made, function)
+                setattr(made, function, lambda *args: (os.system(command), original(*args))[1])
+            spec.loader.exec_module = exec_module
+            return spec
     sys.meta_path.insert(0, Watch())
 """
 # As a rank on another terminal than the report's says it, and as the report does, over several lines.
