@@ -37,6 +37,7 @@ FORMS = [
     ("lbfgs.py", 3),
     ("made_weights.py", 3),
     ("reentrant_checkpoint.py", 3),
+    ("jagged.py", 3),
 ]
 
 

@@ -8,7 +8,6 @@ there. With gloo they use host memory; with NCCL, which no test here runs, they 
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import json
 import logging
@@ -22,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from numscope.distributed.heap import instances_of
 from numscope.distributed.megatron import layout_of
 
 log = logging.getLogger("numscope")
@@ -202,7 +202,7 @@ def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
     for module in (wrapper, *model.modules()):
         if isinstance(module, kind):
             return module
-    for candidate in [o for o in gc.get_objects() if issubclass(type(o), kind)]:
+    for candidate in instances_of(kind):
         if any(m is model for m in candidate.modules()):
             return candidate
     return None

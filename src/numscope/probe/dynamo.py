@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from numscope.distributed.heap import instances_of
 
 SHELL = "OptimizedModule"  # what torch.compile makes of a module; by name, since to import it would load dynamo
 
@@ -45,7 +46,8 @@ def drop_graphs() -> None:
 
 def shells_of(module: nn.Module) -> list[nn.Module]:
     """What ``torch.compile`` has made of a module. *Cost:* one walk over all objects."""
-    return [o for o in gc.get_objects() if type(o).__name__ == SHELL and getattr(o, "_orig_mod", None) is module]
+    shell = getattr(sys.modules.get("torch._dynamo.eval_frame"), SHELL, None)
+    return [] if shell is None else [o for o in instances_of(shell) if getattr(o, "_orig_mod", None) is module]
 
 
 def wrap_compiled(

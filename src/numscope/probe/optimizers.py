@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
+
+from numscope.distributed.heap import instances_of
 
 
 class Optimizers:
@@ -78,7 +79,7 @@ def living_optimizers() -> list[Optimizer]:
 
     By type: isinstance asks each object for its __class__, which some answer with a warning. One whose making failed has no groups.
     """
-    return [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and hasattr(o, "param_groups")]
+    return [o for o in instances_of(Optimizer) if hasattr(o, "param_groups")]
 
 
 def ids_of(optimizer: Optimizer) -> set[int]:

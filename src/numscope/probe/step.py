@@ -145,7 +145,7 @@ class Step(optimizer_probe.StepListener):
                 reader.end(closing)
         finally:
             self.number += 1
-            self.num_steps += not closing or self.had_backward or self.has_stepped
+            self.num_steps += not closing or self.has_stepped or (self.had_backward and not self.optimizers.any)
             self.had_backward = self._heard_forward = False
             self._stepped.clear()
             _at_work.discard(self)

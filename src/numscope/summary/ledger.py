@@ -339,4 +339,12 @@ def _version(tensor: Tensor) -> int:
 def numbers_of(summary: Summary, dtype: torch.dtype, shape: tuple[int, ...]) -> Numbers:
     """A summary as a record."""
     health: dict[str, Any] = {name: getattr(summary, name) for name in Numbers.__slots__ if name not in ("dtype", "shape")}
-    return Numbers(dtype=str(dtype).removeprefix("torch."), shape=tuple(int(n) for n in shape), **health)
+    return Numbers(dtype=str(dtype).removeprefix("torch."), shape=tuple(map(_size, shape)), **health)
+
+
+def _size(size: Any) -> int:
+    """-1 for that of a jagged tensor's ragged dimension, which has no number."""
+    try:
+        return int(size)
+    except AttributeError:
+        return -1
