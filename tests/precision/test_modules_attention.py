@@ -15,7 +15,7 @@ from torch import Tensor
 
 from numscope.precision import modules
 from numscope.precision.modules.masks import alibi_slopes
-from numscope.precision.modules.multihead import rotate
+from numscope.precision.modules.rotary import rotate
 from numscope.records.errors import UsageError
 
 HEADS, CHANNELS, BATCH = 4, 3, 2

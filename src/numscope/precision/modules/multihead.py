@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
 from numscope.precision.modules.arguments import Init, check_divides
-from numscope.precision.modules.attention import DotProductAttention, check_format
+from numscope.precision.modules.attention import DotProductAttention, check_call, check_format
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.linear import Linear
 from numscope.precision.modules.masks import Mask, Window, check_mask_type
 from numscope.precision.modules.norm import NORMS, L2Normalization
 from numscope.precision.modules.parts import NamedModule
+from numscope.precision.modules.rotary import rotate
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
@@ -174,6 +175,11 @@ class MultiheadAttention(NamedModule):
         is_first_microbatch: bool | None = None,
         checkpoint_core_attention: bool = False,
         rotary_pos_emb: Angles = None,
+        core_attention_bias_type: str = "no_bias",
+        core_attention_bias: Tensor | None = None,
+        alibi_slopes: Tensor | None = None,
+        cu_seqlens_q: Tensor | None = None,
+        cu_seqlens_kv: Tensor | None = None,
         **others: Any,
     ) -> Tensor | tuple[Tensor | None, ...]:
         """
@@ -184,13 +190,14 @@ class MultiheadAttention(NamedModule):
             attn_mask_type, window_size: override the constructor's.
             is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
             rotary_pos_emb: angles, shape ``(positions, 1, 1, rotated)``, or a pair for queries and keys.
-            checkpoint_core_attention: as for ``DotProductAttention``.
-            others: ``core_attention_bias_type``, ``core_attention_bias``, ``alibi_slopes``, ``cu_seqlens_q``, ``cu_seqlens_kv``, likewise.
+            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
+                ``DotProductAttention``.
 
         Returns: Shape of ``hidden_states``; then, if wanted, the bias of ``proj`` and the norm's output.
 
         Raises: UsageError: an argument is wrong or not supported.
         """
+        check_call(type(self).__name__, others)
         hidden_states = in_autocast_dtype(hidden_states)
         if self.attention_type == "self":
             queries, keys, values, normed = self._self_projections(hidden_states)
@@ -204,10 +211,14 @@ class MultiheadAttention(NamedModule):
             keys,
             values,
             attention_mask=attention_mask,
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_kv=cu_seqlens_kv,
             attn_mask_type=attn_mask_type,
             window_size=window_size,
             checkpoint_core_attention=checkpoint_core_attention,
-            **others,
+            core_attention_bias_type=core_attention_bias_type,
+            core_attention_bias=core_attention_bias,
+            alibi_slopes=alibi_slopes,
         )
         out = self.proj(context)
         returned = out if self.return_bias else (out,)
@@ -256,33 +267,3 @@ class MultiheadAttention(NamedModule):
 def _apart(returned: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
     """A projection, and the norm's output if it was returned too."""
     return (returned, None) if isinstance(returned, Tensor) else returned
-
-
-def rotate(x: Tensor, angles: Tensor, layout: str, interleaved: bool = False) -> Tensor:
-    """Rotate pairs of channels by angles that depend on the position; the result has the shape and dtype of x.
-
-    Args:
-        x: shape ``(sequence, batch, heads, channels)``, or batch first, by ``layout``.
-        angles: shape ``(positions, 1, 1, rotated)``, each angle twice, in radians. Channels beyond ``rotated`` are not changed.
-        interleaved: whether a pair is two neighbors; else the channels of a pair are half of ``rotated`` apart.
-
-    *Source:* Su et al., RoFormer, 2021.
-    """
-    length = x.shape[0] if layout == "sbhd" else x.shape[1]
-    angles = angles[:length]
-    if layout == "bshd":
-        angles = angles.transpose(0, 1)
-    rotated = angles.shape[-1]
-    turned, rest = x[..., :rotated], x[..., rotated:]
-    wide = torch.promote_types(x.dtype, torch.float32)
-    angles = angles.to(wide)
-    out = turned.to(wide) * angles.cos() + _quarter(turned.to(wide), interleaved) * angles.sin()
-    return torch.cat((out.to(x.dtype), rest), -1)
-
-
-def _quarter(x: Tensor, interleaved: bool) -> Tensor:
-    """Each pair rotated by 90 degrees."""
-    if interleaved:
-        return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
-    first, second = x.chunk(2, -1)
-    return torch.cat((-second, first), -1)

@@ -185,6 +185,9 @@ class TransformerLayer(NamedModule):
         is_first_microbatch: bool | None = None,
         checkpoint_core_attention: bool = False,
         rotary_pos_emb: Angles = None,
+        core_attention_bias_type: str = "no_bias",
+        core_attention_bias: Tensor | None = None,
+        alibi_slopes: Tensor | None = None,
         cu_seqlens_q: Tensor | None = None,
         cu_seqlens_kv: Tensor | None = None,
         **others: Any,
@@ -199,15 +202,21 @@ class TransformerLayer(NamedModule):
             self_attn_mask_type, window_size, enc_dec_attn_mask_type, enc_dec_window_size: override the constructor's.
             is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
             rotary_pos_emb: for self attention, angles of shape ``(positions, 1, 1, rotated)``, or a pair for queries and keys.
-            checkpoint_core_attention, cu_seqlens_q, cu_seqlens_kv: as for ``DotProductAttention``; the lengths are for self attention.
-            others: ``core_attention_bias_type``, ``core_attention_bias`` and ``alibi_slopes``, likewise.
+            checkpoint_core_attention, core_attention_bias_type, core_attention_bias, alibi_slopes, cu_seqlens_q, cu_seqlens_kv: as for
+                ``DotProductAttention``.
 
         Returns: Shape of ``hidden_states``.
 
         Raises: UsageError: an argument is wrong or not supported.
         """
         hidden_states = in_autocast_dtype(hidden_states)
-        shared: dict[str, Any] = {"checkpoint_core_attention": checkpoint_core_attention, **others}
+        shared: dict[str, Any] = {
+            "checkpoint_core_attention": checkpoint_core_attention,
+            "core_attention_bias_type": core_attention_bias_type,
+            "core_attention_bias": core_attention_bias,
+            "alibi_slopes": alibi_slopes,
+            **others,
+        }
         attended = self.self_attention(
             hidden_states,
             attention_mask=attention_mask,
