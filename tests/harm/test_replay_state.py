@@ -101,3 +101,58 @@ def test_a_replay_changes_nothing(where: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         told[run] = done.stdout, {path.name: path.read_text() for path in (tmp_path / run).iterdir()}
     assert told["watched"] == told["bare"]
+
+
+FAILS = """
+import sys, time
+import torch
+from torch import nn
+import numscope
+from numscope.replay import fork
+
+fork.IDLE_SECONDS = 2
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.calls = nn.Linear(4, 4), 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 3:  # the third call is the second one's replay, unless the run itself gets there
+            FAULT
+        return torch.log(self.fc(x) * 0 + (self.calls != 2))
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scope = numscope.watch(net, on_nonfinite="warn")
+for step in range(2):
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.nan_to_num_(0.1)
+(finding,) = scope.findings
+assert net.calls == 2 and finding.step == 1 and finding.culprit is None
+print(finding.replay)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("sys.exit(5)", "it raised SystemExit: 5"),
+        ("sys.stdin.read()", "its process ended without a result, or did nothing for 2 s"),
+        ("import os; os._exit(1)", "its process ended without a result, or did nothing for 2 s"),
+    ],
+)
+def test_a_replay_that_fails_leaves_the_run_alone(fault: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FAILS.replace("FAULT", fault))
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as script:
+        assert script.stdout is not None and script.stderr is not None
+        said = script.stdout.read()  # nothing is ever written to its standard input
+        assert script.wait() == 0, script.stderr.read()
+    assert said == f"not reproduced: {why}\n"

@@ -23,6 +23,7 @@ from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind, parse_finding, plain
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, Replay, needs_accumulation
+from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
 
@@ -101,11 +102,9 @@ class Judge:
         bad, reached = self._read()
         if scaled is not None:
             reached = self._beyond_scale(reached, set(gradients), set(scaled))
-        elif reached and gradients and self._is_discarded(reached, gradients):
-            self._note_discarded(bad, reached)
-            reached = []
-        self._decide(bad, reached, alone=False)
-        self._look_for_dead(gradients if not reached else ())
+        discarded = scaled is None and bool(reached) and self._is_discarded(reached, gradients)
+        self._decide(bad, reached, alone=False, discarded=discarded)
+        self._look_for_dead(gradients if discarded or not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
         """GradScaler left an optimizer's step out; several in a row are a finding.
@@ -153,15 +152,18 @@ class Judge:
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
             self._delivery.finding(self.findings[-1])
 
-    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], *, alone: bool) -> None:
+    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], *, alone: bool, discarded: bool = False) -> None:
+        """Raise an alarm, or note what is contained; ``discarded``: what has reached a gradient is no alarm if it is none on any rank."""
         alarm = bool(reached) and not self.victim
-        (somebody,) = (alarm,) if alone else self._ranks.any(alarm)
+        (somebody,) = (alarm,) if alone else self._ranks.any(alarm and not discarded)
         if somebody:
             self.victim = True
             self._alarm(self._find(bad, reached if alarm else (), alone))
         else:
-            self.victim = bool(reached)
-            if not reached:
+            self.victim = bool(reached) and not discarded
+            if alarm and discarded:
+                self._note_discarded(bad, reached)
+            if not self.victim:
                 self._note_contained(bad)
 
     def _paused_pending(self, bad: Sequence[BadLeaf]) -> Finding | None:
@@ -192,7 +194,7 @@ class Judge:
         It may be an earlier batch's, after which the script called ``zero_grad`` in place of a step. A bad last loss is a finding.
         """
         journal = self._evidence.journal
-        if not set(gradients).isdisjoint(journal.ledger.bad()):
+        if not gradients or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
             return False
         last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
         phases = {index: journal.events[index].phase for index, _ in reached}
@@ -203,6 +205,7 @@ class Judge:
         site = self._evidence.journal.site(*reached[0])
         if site not in self._left_out_sites:
             self._left_out_sites.add(site)
+            self._contained_sites.add(site)
             finding = self._first_of_models(bad, reached)
             self._note(replace(finding, contained=True, note="the script used no bad gradient: those that the optimizer gets are finite"))
 

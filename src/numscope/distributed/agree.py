@@ -21,8 +21,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from numscope.distributed.heap import instances_of
 from numscope.distributed.megatron import layout_of
+from numscope.records.heap import instances_of
 
 log = logging.getLogger("numscope")
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from numscope.distributed.heap import instances_of
+from numscope.records.heap import instances_of
 
 SHELL = "OptimizedModule"  # what torch.compile makes of a module; by name, since to import it would load dynamo
 

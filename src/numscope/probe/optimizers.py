@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from numscope.distributed.heap import instances_of
+from numscope.records.heap import instances_of
 
 
 class Optimizers:

@@ -14,6 +14,7 @@ log = logging.getLogger("numscope")
 # What a slot holds that is no tensor; the guide's words.
 NONE = "None"
 NOT_A_TENSOR = "not a tensor"
+_SEQUENCES = (tuple, list)
 MAX_DEPTH = 8  # deeper than any output seen; a cycle ends here
 
 
@@ -26,23 +27,28 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
     if value is None or isinstance(value, Tensor):
         see(slot, value)
         return
-    seen = set() if seen is None else seen
-    if id(value) in seen:
+    if seen is not None and id(value) in seen:
         return
-    items = _items(value) if depth else ()
+    items: Iterable[tuple[object, Any]]
+    if isinstance(value, _SEQUENCES):
+        items = enumerate(value) if value and depth else ()
+    else:
+        items = _named_items(value) if depth else ()
     if not items:
         see(slot, value)
         return
+    seen = set() if seen is None else seen
     seen.add(id(value))
     for key, item in items:
-        visit(item, f"{slot}[{key}]", see, depth - 1, seen)
+        if isinstance(item, Tensor):  # most are; saves a call
+            see(f"{slot}[{key}]", item)
+        else:
+            visit(item, f"{slot}[{key}]", see, depth - 1, seen)
 
 
-def _items(value: Any) -> Iterable[tuple[object, Any]]:
-    """Of a container; none of anything else, nor of one that refuses: users' containers may raise whatever they like."""
+def _named_items(value: Any) -> list[tuple[str, Any]]:
+    """Of a mapping or dataclass; none of anything else, nor of one that refuses: users' containers may raise whatever they like."""
     try:
-        if isinstance(value, tuple | list):
-            return list(enumerate(value))
         if isinstance(value, Mapping):
             return [(str(key), item) for key, item in value.items()]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):

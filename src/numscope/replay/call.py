@@ -57,10 +57,16 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         backward: also replay the backward, from the gradients that the outputs had received.
         ranks: that replay the same call at the same time. Without them no collective runs, and the replay ends with COMMUNICATES.
 
-    *Cost:* one step under a dispatch mode, about 50 µs per operation.
+    *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
-    done = None if ranks is not None else in_child(lambda: _replay(call, names, buffers, backward, None))
-    return done or _replay(call, names, buffers, backward, ranks)
+    if ranks is None and (done := in_child(lambda: _replay(call, names, buffers, backward, None), not_reproduced)) is not None:
+        return done
+    return _replay(call, names, buffers, backward, ranks)
+
+
+def not_reproduced(why: str) -> Replay:
+    """The result of a replay whose process has failed."""
+    return Replay(None, f"not reproduced: {why}")
 
 
 def _replay(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, backward: bool, ranks: Ranks | None) -> Replay:

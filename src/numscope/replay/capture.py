@@ -179,6 +179,7 @@ class Call:
     index: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    given: list[tuple[str, Tensor]]  # the tensors among its arguments and ``weights``, by slot
     versions: list[tuple[Tensor, int]]
     random: RandomState
     autocast: AutocastState
@@ -202,14 +203,17 @@ class Call:
     def capture(
         cls, module: nn.Module, name: str, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], buffers: BufferCopies
     ) -> Call:
-        given = [t for _, t in (*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input"))]
+        weights = {m: dict(m._parameters) for m in buffers.names if any(type(p) is Tensor for p in m._parameters.values())}
+        given = [*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input")]
+        given += [(name, t) for own in weights.values() for name, t in own.items() if t is not None and type(t) is not nn.Parameter]
         return cls(
             module=module,
             name=name,
             index=index,
             args=args,
             kwargs=dict(kwargs),
-            versions=[(t, t._version) for t in given if not t.is_inference()],
+            given=given,
+            versions=[(t, t._version) for _, t in given if not t.is_inference()],
             random=RandomState.capture(),
             autocast=AutocastState.capture(),
             buffers=buffers.capture(),
@@ -217,7 +221,7 @@ class Call:
             grad_enabled=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
             caller=stacks.capture(sys._getframe(1)),
-            weights={m: dict(m._parameters) for m in buffers.names if any(type(p) is Tensor for p in m._parameters.values())},
+            weights=weights,
             forwards={m: own for m in buffers.names if (own := m.__dict__.get("forward")) is not None},
         )
 
@@ -227,12 +231,6 @@ class Call:
             self.gradients_dropped = True
         else:
             self.gradients.setdefault(slot, []).append(gradient.detach())
-
-    @property
-    def given(self) -> list[tuple[str, Tensor]]:
-        """The tensors that it was given, by slot: its arguments and, of ``functional_call``, weights."""
-        weights = [(name, t) for own in self.weights.values() for name, t in own.items() if type(t) is Tensor]
-        return [*walk.tensors(self.args, "input"), *walk.tensors(self.kwargs, "input"), *weights]
 
     @property
     def around(self) -> list[nn.Module]:

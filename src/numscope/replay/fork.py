@@ -35,10 +35,14 @@ def _used_accelerator() -> bool:
     return accelerator is not None and accelerator.type != "cuda"
 
 
-def in_child(work: Callable[[], T]) -> T | None:
+def in_child(work: Callable[[], T], failed: Callable[[str], T]) -> T | None:
     """What ``work`` returns, done in a forked process with one thread. It prints nothing and writes no files.
 
-    Returns: None if there can be no such process, or if it failed or got stuck.
+    Args:
+        work: its result is pickled.
+        failed: makes the result if the process fails or gets stuck, from the reason: to do the work here then would risk the same.
+
+    Returns: None if there can be no such process.
 
     *Cost:* the fork, 1 ms and the process's page tables (2 ms a GB); its memory is shared until written.
     """
@@ -69,7 +73,8 @@ def in_child(work: Callable[[], T]) -> T | None:
             os.waitpid(child, 0)
         except (ProcessLookupError, ChildProcessError):  # the script reaps its children itself
             pass
-    return pickle.loads(told) if told else None
+    result, why = pickle.loads(told) if told else (None, f"its process ended without a result, or did nothing for {IDLE_SECONDS} s")
+    return failed(why) if why else result
 
 
 def _work(work: Callable[[], object], writing: int) -> None:
@@ -77,7 +82,10 @@ def _work(work: Callable[[], object], writing: int) -> None:
     try:
         _write_nowhere()
         torch.set_num_threads(1)  # the pool's threads are the parent's
-        told = pickle.dumps(work())
+        try:
+            told = pickle.dumps((work(), ""))
+        except BaseException as error:  # also SystemExit of the user's code
+            told = pickle.dumps((None, f"it raised {type(error).__name__}: {error}"))
         while told:
             told = told[os.write(writing, told) :]
     finally:
@@ -114,12 +122,14 @@ def _hear(reading: int, child: int) -> bytes:
             if not part:
                 return told
             told += part
-        now = _cpu_ticks(child)
-        idle, used = (idle + 1 if now == used else 0), now
+        else:
+            now = _cpu_ticks(child)
+            idle, used = (idle + 1 if now == used else 0), now
     return b""
 
 
 def _cpu_ticks(process: int) -> int:
+    """CPU time that a process has used, in ticks of the kernel's clock."""
     with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])

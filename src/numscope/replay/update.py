@@ -12,7 +12,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
-from numscope.replay.call import REPRODUCED, Replay, eager, nonfinite
+from numscope.replay.call import REPRODUCED, Replay, eager, nonfinite, not_reproduced
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
 from numscope.replay.fork import in_child
@@ -31,9 +31,10 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
         optimizer: its parameters still have the gradients of the bad step.
         names: names of parameters by id.
 
-    *Cost:* a copy of weights and state during the replay.
+    *Cost:* a copy of weights and state during the replay; a fork where that is possible.
     """
-    return in_child(lambda: _replay(optimizer, names)) or _replay(optimizer, names)
+    done = in_child(lambda: _replay(optimizer, names), not_reproduced)
+    return _replay(optimizer, names) if done is None else done
 
 
 def _replay(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
