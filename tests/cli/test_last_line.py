@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numscope.cli.torchwatch import last_line
+from numscope.cli.last_line import last_line
 from numscope.scope.coverage import Watched
 
 NET = Watched(["Net"], steps=120, tensors=14160)

@@ -1,8 +1,4 @@
-"""Processes that a script starts: those of ``multiprocessing`` are watched like the script, others are reported as not watched.
-
-A child's work runs under watch and ends as it would without one. Children report to the parent in files, since they end in any order and by
-any means.
-"""
+"""Processes that a script starts: those of ``multiprocessing`` are watched like the script, others are reported as not watched."""
 
 from __future__ import annotations
 
@@ -18,13 +14,13 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from numscope.cli.child import ChildRun, Told
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Watch
-from numscope.cli.uncaught import exit_status, hide_our_frames, is_installed, print_stop, print_uncaught
+from numscope.cli.uncaught import hide_our_frames, is_installed
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -32,87 +28,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-_SPAWN = "torch.multiprocessing.spawn"
 _RUNNERS = ("torch.multiprocessing", "torch.distributed.elastic", "torch.distributed.launcher")  # of torch, that run a script's functions
 _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
-
-
-@dataclass
-class Told:
-    """What a child process tells.
-
-    Args:
-        watched: what it has watched.
-        status: that of numscope's own error, if one ended the child.
-        raised: whether the parent gets it as an exception.
-        ended: False while the child is at work.
-        pid: the child's process number, set when it is written.
-    """
-
-    watched: Watched
-    status: int = 0
-    raised: bool = False
-    ended: bool = True
-    pid: int = 0
-
-    def write(self, folder: str) -> None:
-        """
-        Raises:
-            OSError: the folder is gone, and with it the process that would have read it.
-        """
-        path = os.path.join(folder, str(os.getpid()))
-        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            json.dump(asdict(self) | {"pid": os.getpid()}, file)
-        os.replace(f"{path}.tmp", f"{path}.json")
-
-
-class ChildRun:
-    """Stands for the ``run`` of a process object, in the child: the same under watch. Goes through pickle with the process object."""
-
-    def __init__(self, process: BaseProcess, make_watch: Callable[[str], Watch], folder: str) -> None:
-        self._process = process
-        self._make_watch = make_watch
-        self._folder = folder
-
-    def __call__(self) -> None:
-        watch = self._make_watch(self._folder)
-        watch.arm()
-        error: BaseException | None = None
-        try:
-            type(self._process).run(self._process)
-        except BaseException as ended:
-            error = ended
-        stop = error if error is None or exit_status(error) is not None else _told_by_torch(error)
-        try:
-            watch.finish(error)
-        except Exception as late:
-            if exit_status(late) is None:
-                print_uncaught(late)
-            elif error is None:
-                error = stop = late
-        watch.tell(stop, raised=stop is not error)
-        status = None if stop is None else exit_status(stop)
-        if stop is not None and stop is error:
-            print_stop(stop)
-        if status == 0 or (stop is not None and stop is error):
-            raise SystemExit(min(status or 0, 1)) from None  # that of a process whose target has raised
-        if error is not None:
-            try:
-                raise error
-            except BaseException:
-                hide_our_frames(error)
-                raise
-
-
-def _told_by_torch(error: BaseException) -> BaseException | None:
-    """numscope's own error, where ``torch.multiprocessing.spawn`` has put it into a file for the parent and ended the child."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    cause = error.__context__
-    if not isinstance(error, SystemExit) or last is None or last.tb_frame.f_globals.get("__name__") != _SPAWN:
-        return None
-    return cause if cause is not None and exit_status(cause) is not None else None
 
 
 class Children:

@@ -1,16 +1,17 @@
-"""The watch of ``numscope run`` on every model of a process and of its child processes, and its last line."""
+"""The watch of ``numscope run`` on every model of a process and of its child processes."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from numscope.cli.children import Children, Told
+from numscope.cli.child import Told
+from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
+from numscope.cli.last_line import count, last_line
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from numscope.scope.autowatch import AutoWatch
-
-_MAX_NAMES = 3
-_MAX_GAPS = 5
 
 
 class TorchWatch(Watch):
@@ -125,7 +123,7 @@ class TorchWatch(Watch):
         own = self._watched()
         left = self._children.running() | {one.pid for one in told if not one.ended}
         if left and not any(one.status for one in told):  # who stops a run ends the others
-            own.gaps.append(f"{_count(len(left), 'child process')} to the end: still at work, or killed")
+            own.gaps.append(f"{count(len(left), 'child process')} to the end: still at work, or killed")
         rank = own.rank if own.models else int(os.environ.get("RANK") or 0)
         if rank and own.models and not own.gaps and not alone:
             return ""
@@ -155,51 +153,3 @@ def _apart(options: WatchOptions) -> WatchOptions:
         print(f"numscope: statistics are written to {folder}", file=sys.stderr)
     stem, suffix = os.path.splitext(options.json or "")
     return replace(options, json=options.json and f"{stem}-{name}{suffix}", log_dir=folder)
-
-
-def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> str:
-    """What was watched, what was found, and what was not watched, in one line without its end.
-
-    Args:
-        own: what this process has watched.
-        children: the same of each child process that called a model.
-        why_nothing: said where neither has watched anything and no gap explains it.
-    """
-    seen = [one for one in children if one.models]
-    gaps = list(dict.fromkeys(gap for one in (own, *children) for gap in one.gaps))
-    unwatched = f". Not watched: {_listed(gaps, _MAX_GAPS, '; ')}" if gaps else ""
-    if not own.models and not seen:
-        return f"numscope: nothing was watched: {why_nothing if not gaps else _listed(gaps, _MAX_GAPS, '; ')}"
-    rank = f" on rank {own.rank} of {own.world_size}" if own.world_size > 1 else ""
-    parts = [_part([own], rank)] if own.models else []
-    if seen:
-        parts.append(_part(seen, f" in {_count(len(seen), 'child process')}"))
-    return f"numscope: watched {'; '.join(parts)}{unwatched}"
-
-
-def _part(processes: Sequence[Watched], where: str = "") -> str:
-    models = list(dict.fromkeys(name for one in processes for name in one.models))
-    steps = [one.steps for one in processes]
-    most = f"up to {_count(max(steps), 'step')}" if len(set(steps)) > 1 else _count(steps[0], "step")
-    facts = [_listed(models, _MAX_NAMES, ", ") + where, f"{most} each" if len(processes) > 1 else most]
-    tensors = sum(one.tensors for one in processes)
-    if not any(one.detecting for one in processes):
-        return f"{', '.join(facts)}: detection was off"
-    findings = {headline for one in processes for headline in one.findings}  # ranks that train together share theirs
-    outcome = [_count(len(findings), "finding") if findings else "no finding"]
-    for number, what in (
-        (sum(one.contained for one in processes), "contained note"),
-        (max(one.skipped for one in processes), "skipped step"),
-    ):
-        outcome += [_count(number, what)] if number else []
-    return f"{', '.join([*facts, _count(tensors, 'tensor')])}: {', '.join(outcome)}"
-
-
-def _listed(words: Sequence[str], most: int, separator: str) -> str:
-    rest = f" and {len(words) - most} more" if len(words) > most else ""
-    return separator.join(words[:most]) + rest
-
-
-def _count(number: int, what: str) -> str:
-    plural = "" if number == 1 else "es" if what.endswith("s") else "s"
-    return f"{number:,} {what}{plural}"

@@ -9,9 +9,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from types import CodeType, TracebackType
 
-from numscope.records.errors import NonFiniteError
-from numscope.records.finding import Finding
-
 _CLI = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_CLI)) + os.sep
 _STDLIB = os.path.dirname(os.__file__) + os.sep
@@ -123,32 +120,3 @@ def _family(error: BaseException) -> Iterator[BaseException]:
         yield one
         members = getattr(one, "exceptions", ())  # ExceptionGroup, Python 3.11
         waiting += [one.__cause__, one.__context__, *(m for m in members if isinstance(m, BaseException))]
-
-
-def tell_torchrun(error: BaseException, finding: Finding | None) -> None:
-    """Writes the error to ``TORCHELASTIC_ERROR_FILE``, as ``torch.distributed.elastic``'s ``@record`` does; nothing without torchrun.
-
-    Args:
-        error: what ends the process. One of the script's own is only written where there is a finding.
-        finding: what an error of the script's own comes from.
-    """
-    ours = exit_status(error) is not None
-    if "TORCHELASTIC_ERROR_FILE" not in os.environ or not (ours or finding):
-        return
-    from torch.distributed.elastic.multiprocessing.errors import get_error_handler
-
-    root = error
-    while (before := root.__cause__ or root.__context__) is not None:
-        root = before
-    if finding is not None and not ours:
-        root.__cause__ = NonFiniteError(finding)
-    try:
-        raise error
-    except BaseException:  # it is the error in flight that is written
-        (keep_own_frames if ours else hide_our_frames)(error)
-        try:
-            get_error_handler().record_exception(error)
-        except OSError as fault:
-            print(f"numscope: torchrun is not told the finding: {fault}", file=sys.stderr)
-    finally:
-        root.__cause__ = None
