@@ -156,3 +156,26 @@ def test_a_replay_that_fails_leaves_the_run_alone(fault: str, why: str, tmp_path
         said = script.stdout.read()  # nothing is ever written to its standard input
         assert script.wait() == 0, script.stderr.read()
     assert said == f"not reproduced: {why}\n"
+
+
+GARBAGE = """
+import gc, os, time
+from numscope.replay.fork import in_child
+
+class Joins:  # as a process group does: its end waits for its threads, which a fork does not have
+    def __del__(self):
+        if os.getpid() != parent:
+            time.sleep(600)
+
+parent = os.getpid()
+gc.disable()
+one = Joins()
+one.itself = one
+del one
+print(in_child(lambda: gc.collect() and "collected", str))
+"""
+
+
+def test_garbage_of_the_run_is_not_collected_in_the_replay() -> None:
+    done = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr

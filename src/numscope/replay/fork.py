@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import io
 import os
 import pickle
@@ -80,6 +81,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T]) -> T | None:
 def _work(work: Callable[[], object], writing: int) -> None:
     """In the child: do it, send the result, and exit without the run's own exit handlers."""
     try:
+        gc.freeze()  # garbage of the run is the parent's to collect: a process group's end would wait for threads that a fork does not have
         _write_nowhere()
         torch.set_num_threads(1)  # the pool's threads are the parent's
         try:
