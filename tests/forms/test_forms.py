@@ -38,6 +38,9 @@ FORMS = [
     ("made_weights.py", 3),
     ("reentrant_checkpoint.py", 3),
     ("jagged.py", 3),
+    ("anomaly.py", 1),
+    ("anomaly_in_loss.py", 1),
+    ("force_matching.py", 3),
 ]
 
 

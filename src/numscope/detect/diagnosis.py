@@ -179,6 +179,15 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:
     return _finding(evidence, leaves, leaves, replay)
 
 
+def stopped_backward(evidence: Evidence) -> Finding | None:
+    """The finding of a backward that raised before anything bad was seen, as autograd's anomaly mode makes it; None if it was finite.
+
+    *Cost:* at most a replay of each call.
+    """
+    culprit = _find(evidence, ()).culprit
+    return None if culprit is None else _finding_of(evidence, culprit, "gradient")
+
+
 def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     """Whether a bad leaf is what a script gives up for: nan or inf in a call's result; of a call that raised, a nan on the way."""
     event, numbers = evidence.journal.events[index], evidence.journal.numbers(index, slot)

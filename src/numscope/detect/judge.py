@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, pending, received
+from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, pending, received, stopped_backward
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
@@ -48,6 +48,7 @@ class _Farewell(optimizer_probe.StepListener):
         self.before_step(optimizer)
 
 
+_ANOMALY = "returned nan values in its"  # in the text of what autograd's anomaly mode raises
 _waiting: list[_Farewell] = []
 
 
@@ -146,6 +147,9 @@ class Judge:
             return
         self._evidence.outside.ledger.read()
         finding = self._first_of_models(bad, reached) if reached else self._paused_pending(bad)
+        if finding is None and any(call.had_backward for call in self._evidence.calls) and _ANOMALY in str(error):
+            with optimizer_probe.paused():
+                finding = stopped_backward(self._evidence)
         if finding is not None:
             text = f"{type(error).__name__}: {error}".split("\n")[0].removesuffix(": ")
             self.victim = True

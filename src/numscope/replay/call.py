@@ -224,9 +224,10 @@ class _Stages:
 
         for tensor, total in self.met:
             tensor.register_hook(partial(meet, total))  # type: ignore[no-untyped-call]
+        arguments = [t for _, t in self.call.given if t.requires_grad]
         with self._probed(Phase.BACKWARD):
-            gradients = _gradients(self.given, self.parameters)
-        return self._culprit([*made, *(g for g in gradients if g is not None)])
+            gradients, handed = _gradients(self.given, self.parameters, arguments)
+        return self._culprit([*made, *gradients]) or self._culprit(handed)  # another model's backward, or a penalty, goes on with those
 
     def pending(self) -> Culprit | None:
         """The culprit of the last bad value before the model raised."""
@@ -253,17 +254,22 @@ class _Stages:
         return culprit
 
 
-def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> list[Tensor | None]:
-    """Gradients of the parameters, without running accumulation hooks (DDP's reducer, optimizers inside backward)."""
+def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor], arguments: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Gradients of the parameters, and of arguments, without running accumulation hooks (DDP's reducer, optimizers inside backward).
+
+    Where accumulation must run, the arguments' are left out.
+    """
     outputs, grads = [t for t, _ in given], [g for _, g in given]
     if not any(needs_accumulation(p) for p in parameters) and not _is_reentrant(outputs):
-        return list(torch.autograd.grad(outputs, parameters, grads, allow_unused=True))
+        made = torch.autograd.grad(outputs, [*parameters, *arguments], grads, allow_unused=True)
+        of_parameters, of_arguments = made[: len(parameters)], made[len(parameters) :]
+        return [g for g in of_parameters if g is not None], [g for g in of_arguments if g is not None]
     saved = [p.grad for p in parameters]
     try:
         for p in parameters:
             p.grad = None
         torch.autograd.backward(outputs, grads)
-        return [p.grad for p in parameters]
+        return [p.grad for p in parameters if p.grad is not None], []
     finally:
         for p, gradient in zip(parameters, saved, strict=True):
             p.grad = gradient
