@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
+from numscope.distributed.channel import Channel
 from numscope.runs.diff import compare
+from numscope.runs.folder import find_run
+from numscope.runs.grouping import group
 from tests.distributed.ranks import RankPool
 from tests.runs.test_diff_watched import CONFIG, SITES, watched
 from tests.runs.traced import Tiny, batches
@@ -20,7 +24,7 @@ from tests.runs.traced import Tiny, batches
 PLANTED = "layers.1.up_proj"
 
 
-def parallel(rank: int, folder: str, kind: str, planted: bool) -> None:
+def parallel(rank: int, folder: str, kind: str, planted: bool, config: Any = CONFIG) -> None:
     torch.manual_seed(0)
     model = Tiny()
     if planted:
@@ -40,7 +44,7 @@ def parallel(rank: int, folder: str, kind: str, planted: bool) -> None:
     else:
         outer = DDP(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-    with numscope.watch(outer, config=CONFIG, on_nonfinite=None, log_dir=folder):
+    with numscope.watch(outer, config=config, on_nonfinite=None, log_dir=folder):
         for x, y in batches(3):
             if kind == "data":
                 x, y = x.chunk(2)[dist.get_rank()], y.chunk(2)[dist.get_rank()]
@@ -67,3 +71,36 @@ def test_what_is_planted_on_two_ranks_is_found(ranks: RankPool, kind: str, tmp_p
     assert diff.first is not None and diff.origin is not None
     assert (diff.first.step_a, diff.first.layer_a, diff.first.tensor) == (0, PLANTED, "output")
     assert (diff.origin.verdict, diff.origin.weights) == ("weight", (PLANTED,))
+
+
+@pytest.mark.parametrize("kind", ["data", "tensor"])
+def test_ranks_that_write_for_readers_to_merge_exchange_nothing(ranks: RankPool, kind: str, tmp_path: Path) -> None:
+    told = {}
+    for how in (True, "when read"):
+        numbers = [t.value for t in ranks.run(partial(merged_when, kind=kind, how=how), str(tmp_path / str(how)))]
+        assert (sum(numbers) == 0) is (how == "when read")
+        groups = group(find_run(tmp_path / str(how)), "name", ("mean", "max", "l2_norm", "num_nan"), every_steps=1)
+        told[how] = {(g.name, g.tensor, g.first_step): (g.summary.numel, *g.values.values()) for g in groups}
+    assert told[True].keys() == told["when read"].keys() and len(told[True]) > 50
+    for key, values in told[True].items():
+        assert told["when read"][key] == pytest.approx(values, rel=1e-12)
+
+
+def merged_when(rank: int, folder: str, kind: str, how: bool | str) -> int:
+    """Returns: how many exchanges there were."""
+    stats = {"enabled": True, "stats": ["mean", "max", "l2_norm", "num_nan"], "tensors": ["activation", "weight", "wgrad", "gradient"]}
+    config = {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "statistics": {**stats, "reduce": how}}}
+    met = 0
+    original = Channel.meet
+
+    def meet(self: Channel, *args: Any, **kwargs: Any) -> Any:
+        nonlocal met
+        met += 1
+        return original(self, *args, **kwargs)
+
+    Channel.meet = meet  # type: ignore[method-assign]
+    try:
+        parallel(rank, folder, kind, False, config)
+    finally:
+        Channel.meet = original  # type: ignore[method-assign]
+    return met

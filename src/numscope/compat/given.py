@@ -111,5 +111,5 @@ class GivenTensors:
             found[False] = Joined(seen)
         if inspection.collects_at(site, step, reduced=True):
             key = (site.layer.name, site.tensor)
-            found[True] = Joined(seen) if group is None else joined({key: (seen, site.layout)}, group)[key]
+            found[True] = Joined(seen) if group is None else joined({key: (seen, site.layout)}, group, step)[key]
         return [inspection.observation(site, step, part, self._recorder.rank, reduced) for reduced, part in found.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from numscope.config.selection import Selection
 
@@ -66,14 +66,15 @@ class Collect(Part):
     """Statistics of some tensors of some layers at some steps.
 
     Args:
-        reduce: merge over the ranks that share the tensor; False: each rank logs its own.
+        reduce: merge over the ranks that share the tensor; False: each rank logs its own; "when read": each rank logs its own part, and
+            what several ranks hold alike is logged by one, so that a reader can merge them.
         merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
         evaluation: also of forwards in evaluation mode without gradients.
     """
 
     tensors: tuple[str, ...]
     stats: tuple[StatRequest, ...]
-    reduce: bool = True
+    reduce: bool | Literal["when read"] = True
     merge: str | None = None
     evaluation: bool = False
 

@@ -332,12 +332,21 @@ _Operands = Annotated[Any, _words(OPERANDS, _OPERAND_RULE), Field(description=_O
 _Gemms = Annotated[Any, _words(GEMMS, _GEMM_RULE), Field(description=_GEMM_RULE)]
 
 
+_REDUCE_RULE = 'true (merged over ranks), false (each rank its own) or "when read" (its own, for readers to merge)'
+
+
+def _reduce(value: object) -> bool | str:
+    if isinstance(value, bool) or value == "when read":
+        return value
+    raise _wrong(("", f"got {shown(value)}, expected {_REDUCE_RULE}."))
+
+
 class Statistics(Scheduled):
     """Statistics of tensors: ``statistics``."""
 
     stats: Annotated[Any, PlainValidator(_stats)] = Field(description="a list of statistics such as [min, max, mean]")
     tensors: _Tensors
-    reduce: bool = Field(True, description="true (merged over ranks) or false (each rank its own)")
+    reduce: Annotated[Any, PlainValidator(_reduce)] = Field(True, description=_REDUCE_RULE)
     merge: str | None = Field(None, description="layer, type, all, or a regex with a group")
     evaluation: bool = Field(False, description="true or false")
 

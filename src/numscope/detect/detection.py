@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +70,7 @@ class Detection(Reader):
         self.events: list[tuple[int, str]] = []
         self.evidence = Evidence.of(probe, options.frames, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
-        self._ranks = Ranks(probe.root, wrapper)
+        self._ranks = Ranks(probe.root, wrapper, lambda: steps.number)
         self.judge = Judge(self.evidence, probe, options, delivery, self._ranks)
         self._judged = False  # this step has been
         self._stale = False  # the calls are the step's before; a further backward through them may follow
@@ -126,10 +125,6 @@ class Detection(Reader):
             self._drop_gone()
         if not self.pending:
             self._steps.rest()
-
-    def part(self) -> None:
-        """This watch has failed; the other ranks learn it at their next question."""
-        self.judge.part(self._parameters.ids)
 
     # ---- called by the module probe
 
@@ -289,13 +284,12 @@ class Detection(Reader):
         if self._judged:  # a second optimizer of the same step finds nothing new
             return
         self._judged = True
-        with self._ranks.owed():
-            if optimizer_probe.in_scaler():
-                mine = ids_of(optimizer)
-                others = self._see_gradients(self._parameters.ids - mine)
-                self.judge.before_step(self._see_gradients(mine), scaled=others)
-            else:
-                self.judge.before_step(self._see_gradients(None))
+        if optimizer_probe.in_scaler():
+            mine = ids_of(optimizer)
+            others = self._see_gradients(self._parameters.ids - mine)
+            self.judge.before_step(self._see_gradients(mine), scaled=others)
+        else:
+            self.judge.before_step(self._see_gradients(None))
         self.evidence.journal.ledger.look_again()
         for call in self.evidence.calls:
             call.gradients.clear()
@@ -311,10 +305,9 @@ class Detection(Reader):
     def after_step(self, optimizer: Optimizer) -> None:
         if in_backward():
             return
-        with self._ranks.owed():
-            places = self._parameters.see_weights(ids_of(optimizer))
-            if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
-                self.judge.after_step(optimizer, places)
+        places = self._parameters.see_weights(ids_of(optimizer))
+        if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
+            self.judge.after_step(optimizer, places)
 
     @guarded(NonFiniteError)
     def skipped_step(self, optimizer: Optimizer) -> None:
@@ -324,8 +317,7 @@ class Detection(Reader):
             self.events.append((self._steps.number, "GradScaler left the step out: a gradient was not finite"))
             self._delivery.event(*self.events[-1])
         self._judged = True
-        with self._ranks.owed():
-            self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
+        self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
         self.evidence.journal.ledger.look_again()
 
     @guarded(NonFiniteError)
@@ -336,8 +328,7 @@ class Detection(Reader):
         try:
             if not self._judged:
                 self._judged = True
-                with self._ranks.owed() if trained and not closing else contextlib.nullcontext():
-                    self.judge.end_of_step(self._see_gradients(None) if trained else (), alone=closing or not trained)
+                self.judge.end_of_step(self._see_gradients(None) if trained else (), alone=closing or not trained)
         finally:
             if self._parameters.are_gathered or not self._steps.optimizers.any:
                 self.evidence.journal.weights.recheck()

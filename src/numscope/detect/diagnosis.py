@@ -56,14 +56,14 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     outside = _outside(evidence, bad)
     sure = outside is not None and not _handed_on(outside)
     suspects = [] if sure or not reached else list(dict.fromkeys(_suspects(evidence, bad)))
-    told = ranks.gather({"suspects": suspects, "held": [c.index for c in evidence.calls]})
+    told = ranks.gather("suspects", {"suspects": suspects, "held": [c.index for c in evidence.calls]})
     held = set(told[0]["held"]).intersection(*(t["held"] for t in told))
     waves = itertools.zip_longest(*(t["suspects"] for t in told))
     replay = Replay(None, "not reproduced: the call's arguments were not kept on every rank")
     for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
         call = next(c for c in evidence.calls if c.index == number)
         replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward, ranks=ranks)
-        if ranks.any(replay.culprit is not None)[0]:
+        if ranks.any("a replay's result", replay.culprit is not None)[0]:
             break
     if sure or (outside is not None and replay.culprit is None and not _from_model(outside)):
         replay = Replay(outside, REPRODUCED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import get_ident
@@ -13,12 +12,12 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, pending, received, stopped_backward
 from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
 from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
-from numscope.probe.optimizers import ids_of
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind, parse_finding, plain
 from numscope.records.site import Phase, Site
@@ -29,27 +28,7 @@ from numscope.report.delivery import Delivery
 
 living: Living[Judge] = Living()  # one step may involve several models
 
-
-class _Farewell(optimizer_probe.StepListener):
-    """Answers the other ranks' question once more, at the next step of one of the model's optimizers."""
-
-    def __init__(self, ranks: Ranks, parameters: set[int]) -> None:
-        self._ranks = ranks
-        self._parameters = parameters
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        if not ids_of(optimizer).isdisjoint(self._parameters):
-            optimizer_probe.unlisten(self)
-            _waiting.remove(self)
-            with contextlib.suppress(Exception):
-                self._ranks.leave()
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        self.before_step(optimizer)
-
-
 _ANOMALY = "returned nan values in its"  # in the text of what autograd's anomaly mode raises
-_waiting: list[_Farewell] = []
 
 
 class Judge:
@@ -79,14 +58,9 @@ class Judge:
         living.add(self)
 
     def close(self) -> None:
-        """Remove this model from the judgment of other models' steps."""
+        """Remove this model from the judgment of other models' steps, and of other ranks'."""
         living.discard(self)
-
-    def part(self, parameters: set[int]) -> None:
-        """This watch has failed; the other ranks learn it at their next question, at the optimizer's step."""
-        if self._ranks.together:
-            _waiting.append(_Farewell(self._ranks, parameters))
-            optimizer_probe.listen(_waiting[-1])
+        self._ranks.close()
 
     # ---- when a step is judged
 
@@ -104,7 +78,7 @@ class Judge:
         if scaled is not None:
             reached = self._beyond_scale(reached, set(gradients), set(scaled))
         discarded = scaled is None and bool(reached) and self._is_discarded(reached, gradients)
-        self._decide(bad, reached, alone=False, discarded=discarded)
+        self._decide(bad, reached, "an optimizer's step", discarded=discarded)
         self._look_for_dead(gradients if discarded or not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
@@ -119,7 +93,8 @@ class Judge:
         if optimizer in self._have_stepped or forward_is_bad or scale is None or scale < 1:
             skips = self._num_skipped[optimizer] = skips + 1
         too_many = skips == self._options.max_scaler_skips
-        (somebody,) = self._ranks.any(bool(reached) and not self.victim and too_many)
+        alarm = bool(reached) and not self.victim and too_many
+        (somebody,) = self._ranks.any("a step left out", alarm, patience=agree.ANSWER_S)
         if somebody:
             self.victim = True
             note = f"GradScaler left out {skips} steps in a row"
@@ -132,13 +107,13 @@ class Judge:
 
     def end_of_step(self, gradients: Sequence[int], *, alone: bool) -> None:
         """A step has ended without a torch optimizer; ``alone``: the other ranks may be elsewhere."""
-        self._decide(*self._read(), alone=alone)
+        self._decide(*self._read(), "" if alone else "the end of a step without an optimizer")
         self._look_for_dead(gradients)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
         """Judge without the other ranks: after a call that gets no backward, or when an optimizer steps inside backward."""
         with self._evidence.outside.asleep():
-            self._decide(*self._read(), alone=True)
+            self._decide(*self._read(), "")
 
     def died(self, error: BaseException) -> None:
         """An exception is ending the script; bad values that are not yet judged may be the cause. Nothing is raised."""
@@ -156,13 +131,18 @@ class Judge:
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
             self._delivery.finding(self.findings[-1])
 
-    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], *, alone: bool, discarded: bool = False) -> None:
-        """Raise an alarm, or note what is contained; ``discarded``: what has reached a gradient is no alarm if it is none on any rank."""
+    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, discarded: bool = False) -> None:
+        """Raise an alarm, or note what is contained.
+
+        Args:
+            place: where in the step all ranks are; "" to decide alone.
+            discarded: what has reached a gradient is no alarm if it is none on any rank.
+        """
         alarm = bool(reached) and not self.victim
-        (somebody,) = (alarm,) if alone else self._ranks.any(alarm and not discarded)
+        (somebody,) = self._ranks.any(place, alarm and not discarded, patience=agree.ANSWER_S) if place else (alarm,)
         if somebody:
             self.victim = True
-            self._alarm(self._find(bad, reached if alarm else (), alone))
+            self._alarm(self._find(bad, reached if alarm else (), not place))
         else:
             self.victim = bool(reached) and not discarded
             if alarm and discarded:
@@ -225,7 +205,7 @@ class Judge:
         named = [(entry.parameter(slot), handle, key) for entry, slot, handle, key in places]
         news = [(name, handle) for name, handle, _ in named if handle in bad and name not in self.bad_from_start]
         alarm = bool(news) and not self.victim
-        somebody, somewhere = self._ranks.any(alarm, bool(bad))
+        somebody, somewhere = self._ranks.any("the updated weights", alarm, bool(bad), patience=agree.ANSWER_S)
         if not somewhere:
             self.victim = False
         if not somebody:
@@ -277,7 +257,7 @@ class Judge:
             mine = self._first_of_models(bad, reached) if reached else None
         except Exception as error:  # the others wait for an answer first
             fault = error
-        if not alone and self._ranks.together and self._ranks.any(mine is not None and mine.replay == COMMUNICATES)[0]:
+        if not alone and self._ranks.together and self._ranks.any("a diagnosis", mine is not None and mine.replay == COMMUNICATES)[0]:
             with optimizer_probe.paused():
                 mine = diagnose_together(self._evidence, bad, reached, self._ranks)
         if mine is not None and note:
@@ -295,7 +275,7 @@ class Judge:
         """
         if not self._ranks.together:
             return finding
-        told = self._ranks.gather(None if finding is None else [plain(finding), *self._since(finding)])
+        told = self._ranks.gather("findings", None if finding is None else [plain(finding), *self._since(finding)])
         alarms = [(parse_finding(one[0]), one[1], one[2]) for one in told if one is not None]
         phases = list(Phase)
         first = min(

@@ -1,8 +1,8 @@
 """What all ranks must agree on before any of them acts: whether some rank's step is bad, and which rank's was first.
 
-Every question is a collective, so every rank must ask it at the same point of its step. Questions are asked where the ranks synchronize
-anyway: at the optimizer's step and after it. They are never asked in an evaluation or when a watch is closed, since a rank may be alone
-there. With gloo they use host memory; with NCCL, which no test here runs, they use the current accelerator.
+Questions are asked where the ranks synchronize anyway: at the optimizer's step and after it. They are never asked in an evaluation or when
+a watch is closed, since a rank may be alone there. They travel on a channel of our own. A rank that is at another place, or does not
+answer, ends it: from then on each rank judges its steps alone, and waits for nobody.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
+from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.megatron import layout_of
 from numscope.records.heap import instances_of
 
@@ -28,8 +28,9 @@ log = logging.getLogger("numscope")
 
 PATIENCE_S = 15.0  # to wait for other ranks to watch the same model; ranks that train together arrive within the same step
 REPORT_S = 5.0  # to wait for the failing rank to print its report
+ANSWER_S = 10.0  # to wait for an answer: ranks come from the same reduction of gradients
+DIAGNOSIS_S = 300.0  # to wait where a rank has raised an alarm: others may do calls again meanwhile
 _POLL_S = 0.02
-_WIDTH = 3  # numbers in every question: a goodbye must fit, whatever the other ranks ask
 
 _watches: Counter[str] = Counter()  # number of watches of the same kind of model that this process has started
 
@@ -59,23 +60,22 @@ class Ranks:
     """The ranks that train one model together, and the questions they ask each other.
 
     Their groups are looked up at the first question, when wrappers are in place: DDP's group, and those of the meshes over which FSDP2 or
-    tensor parallelism distributes the parameters. If only some ranks watch a model, each rank judges it alone. During training, a watch
-    must be closed on all ranks or on none.
+    tensor parallelism distributes the parameters. If only some ranks watch a model, each rank judges it alone.
 
     Args:
         model: the watched module.
         wrapper: the module that the user passed, perhaps a DDP around the model.
+        step: gives the number of the step at work.
 
-    *Cost:* a question is one collective of a few elements per group; none in a single process.
+    *Cost:* a question is one collective of a few numbers per group; none in a single process.
     """
 
-    def __init__(self, model: nn.Module, wrapper: nn.Module) -> None:
+    def __init__(self, model: nn.Module, wrapper: nn.Module, step: Callable[[], int]) -> None:
         self._model = model
         self._wrapper = wrapper
+        self._step = step
         self._ddp: Any = None
-        self._groups: list[Any] | None = None
-        self._leaving = False
-        self._asked = False
+        self._channels: list[Channel] | None = None
         self._key = f"numscope/{watch_name(model)}"
         self._arrived = False
         if spread():
@@ -86,45 +86,46 @@ class Ranks:
         """Whether there are other ranks to ask. There are none within and after ``ddp.join()``: a rank without inputs does not answer."""
         if not spread():
             return False
-        if self._groups is None:
-            self._groups = self._find_groups()
-        return bool(self._groups) and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
+        if self._channels is None:
+            self._channels = [Channel(f"{self._key}/{name_of(group)}/channel", group, ANSWER_S) for group in self._find_groups()]
+        return bool(self._channels) and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
 
-    def any(self, *flags: bool) -> tuple[bool, ...]:
-        """For each flag, whether it is set on any rank. All ranks must ask. If a rank is leaving, no further question is asked."""
-        self._asked = True
-        if not self.together:
-            return flags
-        assert self._groups is not None
-        values = [float(self._leaving), *map(float, flags)]
-        values += [0.0] * (_WIDTH - len(values))
+    def any(self, purpose: str, *flags: bool, patience: float = DIAGNOSIS_S) -> tuple[bool, ...]:
+        """For each of up to three flags, whether it is set on any rank. All ranks must ask, for the same purpose.
+
+        Ranks that are found apart are no longer asked: it is said once, and the flags are this rank's own.
+        """
+        values = [float(flag) for flag in flags]
         try:
-            for group in self._groups:
-                told = torch.tensor(values, device=device_of(group))
-                dist.all_reduce(told, op=dist.ReduceOp.MAX, group=group)
-                values = told.tolist()
-        except Exception:
-            self._groups = []  # a peer is gone, so no further question is asked
-            raise
-        if values[0]:
-            if not self._leaving:
-                log.warning("numscope failed on another rank: from now on rank %d judges its steps alone", rank())
-            self._groups = []
-        return tuple(value > 0 for value in values[1 : 1 + len(flags)])
+            for channel in self._channels or () if self.together else ():
+                values = channel.meet(purpose, self._step(), values, patience)
+        except Apart as apart:
+            self._part(apart)
+            return flags
+        return tuple(value > 0 for value in values)
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, purpose: str, value: Any) -> list[Any]:
         """The JSON-ready values of all ranks, including this one. All ranks must ask."""
         found = [value]
-        if self.together:
-            for group in self._groups or ():
-                found = [one for part in gather(found, group) for one in part]
+        try:
+            for channel in self._channels or () if self.together else ():
+                found = [one for part in channel.gather(purpose, self._step(), found, DIAGNOSIS_S) for one in part]
+        except Apart as apart:
+            self._part(apart)
+            return [value]
         return found
 
-    def leave(self) -> None:
-        """Answer the other ranks' next question with a goodbye: this rank's watch has failed, and theirs continue alone."""
-        self._leaving = True
-        if self.together:
-            self.any()
+    def close(self) -> None:
+        """Ask and answer no more. The other ranks learn it at their next question."""
+        if self._channels is None and spread():
+            self._arrive("gone")
+        for channel in self._channels or ():
+            channel.close()
+        self._channels = []
+
+    def _part(self, apart: Apart) -> None:
+        log.warning("numscope: %s: from now on rank %d judges its steps alone", apart, rank())
+        self.close()
 
     def wait_for_report(self, mine: bool) -> None:
         """Wait for the report before this rank ends: a launcher may kill all ranks as soon as one has ended, in the middle of the report.
@@ -135,24 +136,12 @@ class Ranks:
         if not self.together:
             return
         with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
-            store, key = dist.distributed_c10d._get_default_store(), f"{self._key}/reported"
+            key = f"{self._key}/reported"
             if mine:
-                store.set(key, "reported")
+                store().set(key, "reported")
             end = time.monotonic() + REPORT_S
-            while not store.check([key]) and time.monotonic() < end:
+            while not store().check([key]) and time.monotonic() < end:
                 time.sleep(_POLL_S)
-
-    @contextlib.contextmanager
-    def owed(self) -> Iterator[None]:
-        """For code before a question: if this rank fails in the block before it has asked, the other ranks are notified."""
-        self._asked = False
-        try:
-            yield
-        except Exception:
-            if not self._asked:
-                with contextlib.suppress(Exception):
-                    self.leave()
-            raise
 
     def _find_groups(self) -> list[Any]:
         groups: list[Any] = []
@@ -170,20 +159,22 @@ class Ranks:
             self._arrive()
         return [g for g in groups if dist.get_world_size(g) > 1 and self._all_watch(g)]
 
-    def _arrive(self) -> None:
+    def _arrive(self, how: str = "watched") -> None:
         self._arrived = True
-        dist.distributed_c10d._get_default_store().set(f"{self._key}/{dist.get_rank()}", "watched")
+        with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
+            store().set(f"{self._key}/{dist.get_rank()}", how)
 
     def _all_watch(self, group: Any) -> bool:
         """Whether every rank of a group watches this model."""
-        members = dist.get_process_group_ranks(group)
-        if together(f"{self._key}/{','.join(map(str, members))}", [f"{self._key}/{r}" for r in members]):
+        ranks = members(group)
+        keys = [f"{self._key}/{r}" for r in ranks]
+        if together(f"{self._key}/{','.join(map(str, ranks))}", keys) and b"gone" not in store().multi_get(keys):
             return True
         log.warning(
             "numscope: %s is watched on rank %d, not on all of ranks %s: each watch judges alone. Watch it on every rank.",
             type(self._model).__name__,
             rank(),
-            members,
+            list(ranks),
         )
         return False
 
@@ -214,15 +205,15 @@ def together(place: str, keys: Sequence[str]) -> bool:
     Args:
         place: the store's key for the verdict, the same on all ranks; each can be used once.
     """
-    store = dist.distributed_c10d._get_default_store()
+    met = store()
     end = time.monotonic() + PATIENCE_S
     pause = _POLL_S / 100  # ranks mostly arrive at the same moment
-    while not (complete := store.check(list(keys))) and not store.check([f"{place}/verdict"]) and time.monotonic() < end:
+    while not (complete := met.check(list(keys))) and not met.check([f"{place}/verdict"]) and time.monotonic() < end:
         time.sleep(pause)
         pause = min(2 * pause, _POLL_S)
-    if store.add(f"{place}/first", 1) == 1:
-        store.set(f"{place}/verdict", "together" if complete else "alone")
-    return bool(store.get(f"{place}/verdict") == b"together")
+    if met.add(f"{place}/first", 1) == 1:
+        met.set(f"{place}/verdict", "together" if complete else "alone")
+    return bool(met.get(f"{place}/verdict") == b"together")
 
 
 def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
@@ -230,35 +221,15 @@ def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
 
     *Cost:* one entry in the store; a rank without values does not wait for other ranks.
     """
-    store = dist.distributed_c10d._get_default_store()
+    met = store()
     _watches[purpose] += 1
     place = f"numscope/{purpose}-{_watches[purpose]}"
-    store.set(f"{place}/{dist.get_rank()}", json.dumps(list(values)))
+    met.set(f"{place}/{dist.get_rank()}", json.dumps(list(values)))
     if not values:
         return set()
     keys = [f"{place}/{r}" for r in range(dist.get_world_size())]
     end = time.monotonic() + PATIENCE_S
-    while not store.check(keys) and time.monotonic() < end:
+    while not met.check(keys) and time.monotonic() < end:
         time.sleep(_POLL_S)
-    told = [set(json.loads(store.get(key))) for key in keys if store.check([key])]
+    told = [set(json.loads(met.get(key))) for key in keys if met.check([key])]
     return set(values).intersection(*told)
-
-
-def device_of(group: Any) -> torch.device:
-    """The device of a group's collectives: the CPU if the group supports it, else the current accelerator."""
-    kinds = [device.type for device in group._device_types]
-    return torch.device("cpu") if "cpu" in kinds else torch.device(kinds[0], torch.accelerator.current_device_index())
-
-
-def gather(value: Any, group: Any) -> list[Any]:
-    """Each rank's value, in the group's order. JSON rather than pickle: nothing received is ever executed."""
-    data = bytearray(json.dumps(value).encode())
-    device = device_of(group)
-    size = torch.tensor([len(data)], device=device)
-    sizes: list[Tensor] = [torch.zeros_like(size) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(sizes, size, group=group)
-    padded = torch.zeros(max(int(s.item()) for s in sizes), dtype=torch.uint8, device=device)
-    padded[: len(data)] = torch.frombuffer(data, dtype=torch.uint8).to(device)
-    parts = [torch.zeros_like(padded) for _ in sizes]
-    dist.all_gather(parts, padded, group=group)
-    return [json.loads(bytes(p[: int(s.item())].tolist())) for p, s in zip(parts, sizes, strict=True)]

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from numscope.distributed.agree import find_ddp, spread
+from numscope.distributed.channel import members
 from numscope.distributed.copies import Copies, Groups
 from numscope.distributed.megatron import ParallelLayout, layout_of
 
@@ -206,11 +207,6 @@ class Places:
         """Append these groups to the known ones."""
         known = self._look()
         known += [g for g in groups if g not in known]
-
-
-def members(group: Any) -> Members:
-    """A group's global ranks, ascending."""
-    return tuple(sorted(dist.get_process_group_ranks(group)))
 
 
 def fully_sharded_groups(model: nn.Module) -> list[Any]:

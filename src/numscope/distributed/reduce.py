@@ -1,8 +1,8 @@
 """Merges rows over ranks: one packed exchange per process group at each scheduled step.
 
-A group's ranks send vectors of the same layout: a short header, then a range of cells for each key. All ranks have agreed on the layout, so
-vectors always have the same size. A rank with a key that is not in the layout sets a flag in its header; then all ranks exchange their new
-keys (as JSON) and send again. A rank whose watch has failed reports that in its header.
+They travel on channels of our own. A group's ranks send vectors of the same layout: a range of cells for each key. All ranks have agreed on
+the layout, so vectors always have the same size. A rank with a key that is not in the layout says so as ranks meet; then all ranks exchange
+their new keys (as JSON) before they send.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from numscope.distributed import agree
+from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.copies import Copies, Groups
-from numscope.distributed.place import Kind, Places, Refused, members
+from numscope.distributed.place import Kind, Places, Refused
 from numscope.records.observation import FIELDS
 from numscope.summary.state import EMPTY_ROW
 
@@ -33,15 +33,14 @@ log = logging.getLogger("numscope")
 # memory for all vectors (8 x 27 KB for 200 rows), so in larger groups the collectives merge: one for sums, one for maxima.
 GATHERED = 8
 
-_HEADER = ("news", "leaving", "step", "minus_step")  # all of them maxima
+ANSWER_S = 60.0  # to wait for an answer: before a step one rank may save a checkpoint, while others come to the exchange
+
 _NUM_FIELDS = len(FIELDS)
 _RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # the number of ranks merged in a row; the lowest of them
 _WIDTH = _NUM_FIELDS + 2
 _MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # sent as negated maxima
 _MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"))
 _EMPTY = [*EMPTY_ROW[:_NUM_FIELDS], 0.0, math.inf]
-
-_names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 Slot = tuple[str, str]  # a key, and for each extra cell whether it is a maximum: "0110"
 Vector = list[float]
@@ -90,9 +89,8 @@ class Reducer:
 
     Attributes:
         places: determines over which ranks a tensor merges.
-        leaving: set to True if this rank's watch has failed: the next ``reduce([])`` notifies the other ranks and returns.
 
-    *Cost:* ``reduce`` is one collective per group (two in groups of more than eight ranks), whatever the number of rows. The first call
+    *Cost:* ``reduce`` is two collectives per group (three in groups of more than eight ranks), whatever the number of rows. The first call
     waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
     """
 
@@ -105,7 +103,6 @@ class Reducer:
         self._gone: set[str] = set()  # names of groups that some rank has left
         self._unmet: set[str] = set()  # names of groups of which some rank did not take part in a sum
         self._meetings: Counter[str] = Counter()
-        self.leaving = False
 
     def reduce(self, items: Sequence[Item], step: int = 0) -> list[Reduced]:
         """Each item merged over its groups. All ranks of the groups must call this at the same steps, with any items.
@@ -127,9 +124,14 @@ class Reducer:
         others: dict[Slot, Vector] = {}
         for group in self._open():
             self._merge(group, own, others, step)
-        if self.leaving:
-            self._gone.update(name_of(group) for group in self.places.known)
         return [self._reduced(part, me) for part in own.values()]
+
+    def close(self) -> None:
+        """Merge no more: this rank's watch has ended or failed. The other ranks learn it at their next exchange."""
+        for group in self.places.known if agree.spread() else ():
+            self._gone.add(name_of(group))
+            self._arrive(group, "rows")  # who waits there for this rank goes on to the channel, and learns it
+            self._exchange(group).channel.close()
 
     def _adopt(self, items: Sequence[Item]) -> None:
         """Adds groups known only from a tensor's mesh, in the order of the keys; all ranks of that mesh know them."""
@@ -139,19 +141,23 @@ class Reducer:
             self.places.adopt(group_in(g) for i in sorted(items, key=lambda i: i.key) for g in i.groups)
 
     def _merge(self, group: Any, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
+        try:
+            self._exchange(group).merge(own, others, step)
+        except Apart as apart:  # what was merged so far stays merged
+            self._gone.add(name_of(group))
+            log.warning(
+                "numscope: %s; from now on rank %d reports its own statistics, not those of ranks %s",
+                apart,
+                dist.get_rank(),
+                list(members(group)),
+            )
+
+    def _exchange(self, group: Any) -> _Exchange:
         name = name_of(group)
         exchange = self._exchanges.get(name)
         if exchange is None:
-            exchange = self._exchanges[name] = _Exchange(group)
-        try:
-            reason = exchange.merge(own, others, step, self.leaving)
-        except Exception as error:  # the run itself will fail soon; what was merged so far stays merged
-            reason = f"exchanging rows failed ({type(error).__name__}: {error})"
-        if reason:
-            self._gone.add(name)
-            if not self.leaving:
-                log.warning("numscope: %s; from now on rank %d reports its own statistics, not those of ranks %s",
-                            reason, dist.get_rank(), list(members(group)))  # fmt: skip
+            exchange = self._exchanges[name] = _Exchange(group, self._place(group, "exchange"))
+        return exchange
 
     def _reduced(self, part: _Part, me: int) -> Reduced:
         vector = part.vector if part.vector[_RANKS] else part.original
@@ -201,9 +207,11 @@ class Reducer:
         return True
 
     def _all_come(self, group: Any, what: str) -> bool:
-        place, keys = self._meeting(group, what)
-        store().set(f"{place}/{dist.get_rank()}", "here")
-        return agree.together(place, keys)
+        self._arrive(group, what)
+        return agree.together(*self._meeting(group, what))
+
+    def _arrive(self, group: Any, what: str) -> None:
+        store().set(f"{self._meeting(group, what)[0]}/{dist.get_rank()}", "here")
 
     def _forget(self, group: Any, what: str) -> None:
         place, keys = self._meeting(group, what)
@@ -211,10 +219,13 @@ class Reducer:
             store().delete_key(key)
 
     def _meeting(self, group: Any, what: str) -> tuple[str, list[str]]:
-        """The store's key of a group's meeting, and those of its ranks. A user's group may span several models, such as pipeline stages."""
-        watch = self._key if self.places.is_given(group) else self._name
-        place = f"numscope/{watch}/{what}/{name_of(group)}"
+        """The store's key of a group's meeting, and those of its ranks."""
+        place = f"numscope/{self._place(group, what)}"
         return place, [f"{place}/{r}" for r in members(group)]
+
+    def _place(self, group: Any, what: str) -> str:
+        """A name for what a group does, the same on all its ranks. A user's group may span several models, such as pipeline stages."""
+        return f"{self._key if self.places.is_given(group) else self._name}/{what}/{name_of(group)}"
 
 
 class _Part:
@@ -236,51 +247,44 @@ class _Part:
 class _Exchange:
     """One group's layout, and the collectives over it."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, name: str) -> None:
+        self.channel = Channel(name, group, ANSWER_S)
         self._group = group
-        self._device = agree.device_of(group)
         self._world = dist.get_world_size(group)
         self._set_layout([])
 
-    def merge(self, own: dict[str, _Part], others: dict[Slot, Vector], step: int, leaving: bool) -> str:
+    def merge(self, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
         """Put merged vectors into the parts that merge over this group, and into ``others`` those of keys that only other ranks have.
 
-        Returns: why this group stops exchanging; "" if it continues.
+        Raises: Apart if this group stops exchanging.
         """
         mine = {part.slot: part for part in own.values() if self._group in part.groups}
-        while True:
-            news = [slot for slot in mine if slot not in self._slots]
-            flat = [float(bool(news)), float(leaving), float(step), -float(step)]
-            for slot, empty in self._slots.items():
-                part = mine.get(slot)
-                if part is not None:
-                    flat += part.vector
-                elif slot[0] in own:  # on this rank the key merges over other groups
-                    flat += empty
-                else:
-                    flat += others.get(slot, empty)
-            merged = self._all_ranks(flat)
-            if merged[1]:
-                return "a rank's watch has failed"
-            if merged[2] != -merged[3]:
-                return f"ranks collect at different steps ({-merged[3]:.0f} and {merged[2]:.0f})"
-            if not merged[0]:
-                break
-            told = agree.gather(news, self._group)
+        news = [slot for slot in mine if slot not in self._slots]
+        if self.channel.meet("statistics", step, [float(bool(news))])[0]:
+            told = self.channel.gather("new statistics", step, news)
             self._set_layout(sorted({*self._slots, *((key, is_max) for part in told for key, is_max in part)}))
+        flat: Vector = []
+        for slot, empty in self._slots.items():
+            part = mine.get(slot)
+            if part is not None:
+                flat += part.vector
+            elif slot[0] in own:  # on this rank the key merges over other groups
+                flat += empty
+            else:
+                flat += others.get(slot, empty)
+        merged = self._all_ranks(flat) if flat else []
         for slot, start, stop in self._places:
             part = mine.get(slot)
             if part is not None:
                 part.vector = merged[start:stop]
             elif slot[0] not in own:
                 others[slot] = merged[start:stop]
-        return ""
 
     def _set_layout(self, slots: Sequence[Slot]) -> None:
         self._slots: dict[Slot, Vector] = {slot: empty_vector(slot[1]) for slot in slots}
         self._places: list[tuple[Slot, int, int]] = []
-        is_max = [True] * len(_HEADER)
-        sign = [1.0] * len(_HEADER)
+        is_max: list[bool] = []
+        sign: list[float] = []
         for slot, empty in self._slots.items():
             self._places.append((slot, len(is_max), len(is_max) + len(empty)))
             is_max += [k in _MINIMA or k in _MAXIMA for k in range(_WIDTH)] + [c == "1" for c in slot[1]]
@@ -296,21 +300,16 @@ class _Exchange:
         return values
 
     def _gathered(self, sent: Tensor) -> Tensor:
-        sent = sent.to(self._device)
-        parts = torch.empty(self._world, len(sent), dtype=torch.float64, device=self._device)
-        dist.all_gather(list(parts.unbind()), sent, group=self._group)
-        parts = parts.cpu()
+        parts = self.channel.all_of(sent)
         total = parts[0].clone()
         for part in parts[1:]:
             total += part  # in rank order, so that all ranks get the same bits
         return torch.where(self._is_max, parts.amax(0), total)
 
     def _reduced(self, sent: Tensor) -> Tensor:
-        sums, maxima = sent[~self._is_max].to(self._device), sent[self._is_max].to(self._device)
-        dist.all_reduce(sums, op=dist.ReduceOp.SUM, group=self._group)
-        dist.all_reduce(maxima, op=dist.ReduceOp.MAX, group=self._group)
         merged = torch.empty_like(sent)
-        merged[~self._is_max], merged[self._is_max] = sums.cpu(), maxima.cpu()
+        merged[~self._is_max] = self.channel.total(sent[~self._is_max])
+        merged[self._is_max] = self.channel.largest(sent[self._is_max])
         return merged
 
 
@@ -319,18 +318,6 @@ def empty_vector(is_max: str) -> Vector:
     return [*_EMPTY, *(-math.inf if c == "1" else 0.0 for c in is_max)]
 
 
-def store() -> Any:
-    return dist.distributed_c10d._get_default_store()
-
-
 def group_in(place: Any) -> Any:
     """The process group of one of an item's ``groups``."""
     return place.group if isinstance(place, Copies) else place
-
-
-def name_of(group: Any) -> str:
-    """A group's name, the same on all its ranks."""
-    name = _names.get(group)
-    if name is None:
-        name = _names[group] = f"{group.group_name}:{','.join(map(str, members(group)))}"
-    return name

@@ -80,8 +80,6 @@ class Inspector(Reader):
                 self._own_recorder.close()
             raise
         self.fault = ""  # the error of the tool's own that ended the statistics early
-        self._leaving = False  # this watch has failed, the other ranks do not know yet
-        self._met = False  # in this step, the other ranks
         self._joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
@@ -154,8 +152,6 @@ class Inspector(Reader):
     @guarded()
     def begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
-        if self._leaving:
-            return
         active = self._inspection.active(self._steps.number)
         if (active.sites and self._structure.has_changed()) or self._board.is_stale:
             self._resolve_again()
@@ -182,7 +178,7 @@ class Inspector(Reader):
 
     @guarded()
     def before_step(self, optimizer: Optimizer) -> None:
-        if self._active.sites and not self._leaving:
+        if self._active.sites:
             self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
             self._copy_weights(optimizer)
 
@@ -216,18 +212,13 @@ class Inspector(Reader):
     @guarded()
     def end(self, closing: bool) -> None:
         """The step is over: read its numbers, merge them over ranks, and pass them to the recorder."""
-        if self._leaving:
-            self._say_goodbye()
-            return
-        self._met = False
         if self._active.sites or self._reduces(self._steps.number):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
                 self._record(closing)
-            except Exception as error:  # here and now the others wait, if they have not been met
+            except Exception as error:
                 self.failed(error)
-                self._say_goodbye(closing)
                 return
             self._tally.reset()
             self._weights_seen.clear()
@@ -253,12 +244,10 @@ class Inspector(Reader):
         else:
             mergeable = [(s, o) for s, o in alone if collects(s, step, reduced=True)]
             shared = {s.index for s, _ in mergeable}
-            own = [(s, Joined(o)) for s, o in alone if collects(s, step, reduced=False) or s.index in self._given.keys() - shared]
+            own = [(s, Joined(o)) for s, o in alone if self._writes_own(s, step) or s.index in self._given.keys() - shared]
             observations = self._observations(own, reduced=False, without=shared)
             if self._reduces(step):
-                merged = self._joint.merge(mergeable, step)
-                self._met = True
-                observations += self._observations(merged, reduced=True)
+                observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
         self.last = observations
         self.recorder.write(observations)
 
@@ -360,33 +349,20 @@ class Inspector(Reader):
     # ---- small things
 
     def failed(self, error: Exception) -> None:
-        """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now.
-
-        Other ranks are told at the next step that they would meet this one at; until then steps are still counted.
-        """
-        if self.closed or self._leaving:
-            if self._leaving:
-                self.detach()
+        """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now."""
+        if self.closed:
             return
         self.fault = f"{type(error).__name__}: {error}"
-        self._let_go()
-        self._dynamics.clear()
         with contextlib.suppress(Exception):  # it may be what has failed
             self._board.stop_statistics()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {self.fault}\n{text}", logging.ERROR)
-        self._leaving = self._joint.leave()
-        if not self._leaving:
-            self.detach()
+        self.detach()
 
-    def _say_goodbye(self, closing: bool = False) -> None:
-        """After a failure, at the end of a step: tell the ranks that wait for this one."""
-        if closing or not self._leaving:
-            return
-        if self._reduces(self._steps.number) and not self._met:
-            self._joint.merge([], self._steps.number)
-            self.detach()
-        self._met = False
+    def _writes_own(self, site: Site, step: int) -> bool:
+        """Whether this rank writes a site's numbers as it has them: of copies, only one rank does where readers merge."""
+        hows = {collect.reduce for collect in self._inspection.collects_at(site, step, reduced=False)}
+        return False in hows or ("when read" in hows and self._joint.is_first(site))
 
     def _reduces(self, step: int) -> bool:
         """Whether ranks exchange numbers at a step; all ranks must give the same answer."""
@@ -395,12 +371,13 @@ class Inspector(Reader):
         else:
             collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
         counting = any("stats" in switch.settings and switch.schedule.active(step) for switch in switches)
-        return counting or any(c.reduce and c.schedule.active(step) for c in collects)
+        return counting or any(c.reduce is True and c.schedule.active(step) for c in collects)
 
     def detach(self) -> None:
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
         self._steps.remove(self)
+        self._joint.close(failed=bool(self.fault))
         self._let_go()
         self._dynamics.clear()
         if not self.fault:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from numscope.distributed.agree import spread
+from numscope.distributed.copies import Copies
 from numscope.distributed.place import Kind
 from numscope.distributed.reduce import Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder
@@ -68,6 +69,11 @@ class Joint:
             for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
         ]
 
+    def is_first(self, site: Site) -> bool:
+        """Whether no rank before this one holds the same tensor."""
+        reducer = self._find()
+        return reducer is None or all(group.first for group in self._groups_of(site, reducer) if isinstance(group, Copies))
+
     def forget_sites(self) -> None:
         """The model's sites have changed."""
         self._groups.clear()
@@ -85,12 +91,11 @@ class Joint:
         """Whether the ranks merged over may have other layers than this one: a user's group may hold a pipeline's stages."""
         return spread() and bool(self._recorder.groups or (self._reducer is not None and self._reducer.places.has_given))
 
-    def leave(self) -> bool:
-        """This rank stops observing. True: others may wait for it, and the next ``merge`` tells them."""
-        reducer = self._find()
+    def close(self, failed: bool = False) -> None:
+        """This rank stops observing; the others learn it at their next exchange, the first one too if this rank has ``failed``."""
+        reducer = self._find() if failed else self._reducer
         if reducer is not None:
-            reducer.leaving = True
-        return reducer is not None
+            reducer.close()
 
     def _find(self) -> Reducer | None:
         if self._reducer is None and spread():

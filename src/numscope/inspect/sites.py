@@ -224,7 +224,7 @@ class Inspection:
         """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
         if step != self._step:
             self._step, self._on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
-        return [c for c in site.collects if id(c) in self._on and (reduced is None or c.reduce is reduced)]
+        return [c for c in site.collects if id(c) in self._on and (reduced is None or (c.reduce is True) is reduced)]
 
     def values(
         self, collects: Iterable[Collect], summary: Summary, extras: Mapping[str, float | Histogram]

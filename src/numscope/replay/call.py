@@ -138,7 +138,7 @@ def _around(name: str, names: Mapping[nn.Module, str]) -> str:
 
 
 def _some(flag: bool, ranks: Ranks | None) -> bool:
-    return flag if ranks is None else ranks.any(flag)[0]
+    return flag if ranks is None else ranks.any("a replay", flag)[0]
 
 
 def _run(stages: _Stages, backward: bool) -> Replay:

@@ -278,10 +278,7 @@ class Scope:
         if self.fault:
             return
         self.fault = f"{type(error).__name__}: {error}"
-        detection = self._detection
         self._detach()
-        if detection is not None:
-            detection.part()
         if self.inspector is not None:
             self.inspector.go_alone()
         self._write_files()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from numscope.config.plan import Plan
-from numscope.distributed.place import members
+from numscope.distributed.channel import members
 from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
@@ -181,7 +181,7 @@ class Collector:
         found = {key: Joined(part) for key, part in parts.items()}
         for group in sorted(groups.values(), key=lambda group: (len(members(group)), members(group))):  # as on all ranks
             here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
-            found |= joined(here, group)
+            found |= joined(here, group, self._num_steps)
         if self._failed:
             return
         self._introduce()
