@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+
+import numscope
 
 SCRIPT = """
 import collections, contextlib, itertools, random, sys, threading
@@ -179,3 +183,39 @@ print(in_child(lambda: gc.collect() and "collected", str))
 def test_garbage_of_the_run_is_not_collected_in_the_replay() -> None:
     done = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, timeout=60)
     assert done.stdout == "0\n", done.stderr
+
+
+class Counting(nn.Module):
+    """Counts its calls. The ``fault`` of the second one: in the forward, in the backward, or in what the optimizer is given."""
+
+    def __init__(self, fault: str):
+        super().__init__()
+        self.fc, self.fault, self.calls = nn.Linear(4, 4), fault, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        bad = self.calls == 2
+        h = self.fc(x)
+        if self.fault == "forward" and bad:
+            h = torch.log(h * 0 - 1)
+        if self.fault == "backward" and bad:
+            h = torch.sqrt(h * 0)
+        return h
+
+
+@pytest.mark.parametrize(("fault", "module"), [("forward", ""), ("backward", "fc"), ("update", "")])
+def test_without_replay_nothing_is_called_again(fault: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numscope.replay.fork.can_fork", lambda: False)  # a replay would be seen here
+    net = Counting(fault)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with numscope.watch(net, replay=False, on_nonfinite="warn") as scope:
+        for step in range(2):
+            net(torch.ones(2, 4)).sum().backward()
+            if fault == "update" and step:
+                optimizer.param_groups[0]["lr"] = float("inf")
+            optimizer.step()
+            optimizer.zero_grad()
+    assert net.calls == 2
+    finding = scope.findings[0]
+    assert finding.step == 1 and finding.culprit is None and finding.replay == "not replayed: the watch has replay=False"
+    assert finding.site.module == module

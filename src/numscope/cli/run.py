@@ -41,6 +41,7 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
 @click.option("--trace", type=BATCHES, metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
 @click.option("--abort-after", type=whole_number(), help="Stop after this batch, counted from 0.")
+@click.option("--no-replay", "replay", flag_value=False, type=bool, default=None, help="Don't do a bad call again to find its operation.")
 @click.option("--frames", type=whole_number(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
 @click.option("--max-scaler-skips", type=whole_number(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
 @click.option("--json", type=OUTPUT_FILE, help="Write the findings to this file, for other programs.")

@@ -27,6 +27,8 @@ class WatchOptions:
             as a whole.
         on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` and go on; None: detection off.
         gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
+        replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
+            fault lies outside the model.
         frames: how many frames a report shows.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.
@@ -47,6 +49,7 @@ class WatchOptions:
     level: Level = "modules"
     on_nonfinite: OnNonfinite | None = "raise"
     gradients: bool = True
+    replay: bool = True
     frames: int = 21
     trace: tuple[int, ...] = ()
     abort_after: int | None = None

@@ -68,7 +68,7 @@ class Detection(Reader):
         self._called = called
         self.closed = False
         self.events: list[tuple[int, str]] = []
-        self.evidence = Evidence.of(probe, options.frames, steps)
+        self.evidence = Evidence.of(probe, options, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
         self._ranks = Ranks(probe.root, wrapper, lambda: steps.number)
         self.judge = Judge(self.evidence, probe, options, delivery, self._ranks)

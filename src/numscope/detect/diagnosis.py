@@ -11,7 +11,7 @@ from numscope.distributed.agree import Ranks
 from numscope.probe.naming import class_name
 from numscope.records.finding import Culprit, Finding, Reason
 from numscope.records.site import Phase, Site
-from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay, replay_call
+from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
@@ -62,7 +62,7 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     replay = Replay(None, "not reproduced: the call's arguments were not kept on every rank")
     for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
         call = next(c for c in evidence.calls if c.index == number)
-        replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward, ranks=ranks)
+        replay = evidence.replay(call, backward=call.had_backward, ranks=ranks)
         if ranks.any("a replay's result", replay.culprit is not None)[0]:
             break
     if sure or (outside is not None and replay.culprit is None and not _from_model(outside)):
@@ -127,7 +127,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
     for number in dict.fromkeys(_suspects(evidence, bad)):
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
-            replay = replay_call(call, evidence.names, evidence.buffers, backward=call.had_backward)
+            replay = evidence.replay(call, backward=call.had_backward)
             if replay.culprit is not None and outside is not None and _came_from_loss(replay.culprit):
                 continue
             if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
@@ -172,7 +172,7 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:
         return None
     replay = Replay(None, "not reproduced: the call's arguments were not kept")
     for number in dict.fromkeys(events[i].call for i, _ in leaves):
-        replay = replay_call(left[number], evidence.names, evidence.buffers, backward=False)
+        replay = evidence.replay(left[number], backward=False)
         if replay.culprit is not None:
             replay = Replay(_made_before(evidence, left[number], replay.culprit) or replay.culprit, replay.status)
             break

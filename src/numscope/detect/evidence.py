@@ -9,13 +9,16 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed import agree
+from numscope.distributed.agree import Ranks
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.step import Step
 from numscope.records.finding import Finding, Kind, Numbers
 from numscope.replay import outside
+from numscope.replay.call import NOT_WANTED, Replay, replay_call
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.outside import Outside
 from numscope.replay.tape import State
@@ -39,6 +42,7 @@ class Evidence:
     journal: Journal
     buffers: BufferCopies
     frames: int
+    replays: bool
     rank: int
     steps: Step
     outside: Outside
@@ -49,10 +53,11 @@ class Evidence:
     rates: dict[int, float] = field(default_factory=dict)  # learning rates of the last update, by the parameter's id
 
     @classmethod
-    def of(cls, probe: ModuleProbe, frames: int, steps: Step) -> Evidence:
+    def of(cls, probe: ModuleProbe, options: WatchOptions, steps: Step) -> Evidence:
         """Of the model that a probe is on."""
         buffers = BufferCopies(probe.names)
-        return cls(class_name(probe.root), probe.names, Journal(), buffers, frames, agree.rank(), steps, outside.current())
+        found = class_name(probe.root), probe.names, Journal(), buffers
+        return cls(*found, options.frames, options.replay, agree.rank(), steps, outside.current())
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
@@ -72,6 +77,12 @@ class Evidence:
             numbers=numbers,
         )
         return replace(found, **more)
+
+    def replay(self, call: Call, *, backward: bool, ranks: Ranks | None = None) -> Replay:
+        """``replay_call``, unless the user wants none."""
+        if not self.replays:
+            return Replay(None, NOT_WANTED)
+        return replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks)
 
     @property
     def step(self) -> int:

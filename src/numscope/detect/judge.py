@@ -21,7 +21,7 @@ from numscope.probe.module import ModuleProbe
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind, parse_finding, plain
 from numscope.records.site import Phase, Site
-from numscope.replay.call import COMMUNICATES, Replay, needs_accumulation
+from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumulation
 from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
@@ -211,18 +211,17 @@ class Judge:
         if not somebody:
             return
         self.victim = True
-        replay: Replay | None = None
+        replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)
         # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
         spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
-        if self._ranks.together if spread else alarm:
+        if self._evidence.replays and (self._ranks.together if spread else alarm):
             with optimizer_probe.paused():
                 replay = replay_optimizer(optimizer, {key: name for name, _, key in named})
         self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
 
-    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay | None) -> Finding:
+    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay) -> Finding:
         journal = self._evidence.journal
         journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, journal.weights.ledger, news)
-        replay = replay or Replay(None, COMMUNICATES)
         return self._evidence.finding(len(journal.events) - 1, news[0][0], replay.status, culprit=replay.culprit)
 
     # ---- which finding was first

@@ -32,6 +32,7 @@ FINITE = (
     "not reproduced: forward and backward were finite the second time; "
     "if only the weights' gradients are bad, look at what changes them after backward (clipping, unscaling)"
 )
+NOT_WANTED = "not replayed: the watch has replay=False"
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
 _ELSEWHERE = "not reproduced: another rank could not do its part"
 
