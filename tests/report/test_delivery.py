@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -45,3 +50,67 @@ def test_a_watch_after_another_begins_its_file_anew(tmp_path):
     with numscope.watch(nn.Linear(2, 2), json=str(file), on_nonfinite="warn"):
         pass
     assert not read(file)["findings"]
+
+
+def test_a_restart_into_the_same_folder_keeps_what_was_found_before(tmp_path):
+    for number in (1, 2, 3):
+        with numscope.watch(model := nn.Linear(2, 2), log_dir=str(tmp_path), on_nonfinite="warn"):
+            if number != 2:
+                train_on_inf(model)
+    first, second, third = (read(tmp_path / f"findings-rank0{n}.json") for n in ("", "-2", "-3"))
+    assert [len(one["findings"]) for one in (first, second, third)] == [1, 0, 1]
+    assert [one["meta"]["attempt"] for one in (first, second, third)] == [1, 2, 3] and first["meta"]["ended"]
+    assert sorted(path.name for path in tmp_path.glob("report*")) == ["report-rank0-3.txt", "report-rank0.txt"]
+
+
+def test_what_a_killed_run_had_found_is_there(tmp_path):
+    script = f"""
+import os, torch, numscope
+from torch import nn
+model = nn.Linear(2, 2)
+numscope.watch(model, log_dir={str(tmp_path)!r}, on_nonfinite="warn")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model(torch.full((2, 2), float("inf"))).sum().backward()
+optimizer.step()
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == -9
+    found = read(tmp_path / "findings-rank0.json")
+    assert len(found["findings"]) == 1 and found["meta"]["ended"] is False
+    assert (tmp_path / "report-rank0.txt").read_text()
+
+
+def test_two_runs_at_once_in_one_folder_are_kept_apart_and_it_is_said(tmp_path, caplog):
+    script = (
+        f"import numscope; from torch import nn; numscope.watch(nn.Linear(2, 2), log_dir={str(tmp_path)!r}); print(flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdin is not None
+        other.stdout.readline()
+        with caplog.at_level(logging.WARNING), numscope.watch(nn.Linear(2, 2), log_dir=str(tmp_path)):
+            pass
+        assert len(caplog.messages) == 1
+        assert f"process {json.loads((tmp_path / 'ranks' / 'rank0-1.json').read_text())['pid']} writes there too" in caplog.text
+        other.communicate("\n")
+    assert {path.name for path in tmp_path.glob("findings*")} == {"findings-rank0.json", "findings-rank0-2.json"}
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    with numscope.watch(nn.Linear(2, 2), log_dir=str(tmp_path / "file" / "logs")):
+        pass
+    assert len(caplog.messages) == 1 and "expected a folder that can be written to" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["link", "mode"])
+def test_json_goes_into_what_stands_there(kind, tmp_path):
+    target = tmp_path / "target.json"
+    target.write_text("old")
+    target.chmod(0o600)
+    path = target
+    if kind == "link":
+        path = tmp_path / "link.json"
+        path.symlink_to(target)
+    with numscope.watch(nn.Linear(2, 2), json=str(path)):
+        pass
+    assert read(target)["findings"] == [] and os.path.islink(path) is (kind == "link") and target.stat().st_mode & 0o777 == 0o600

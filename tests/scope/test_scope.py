@@ -244,14 +244,14 @@ def test_files_are_written_when_the_scope_closes(tmp_path: Any, capfd: Any) -> N
         optimizer.step()
     told = json.loads((tmp_path / "found.json").read_text())
     assert len(told["findings"]) == len(scope.findings) == 1
-    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == ["findings-rank0.json", "report-rank0.txt"]
+    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == ["findings-rank0.json", "ranks", "report-rank0.txt"]
 
 
 def test_folder_that_can_not_be_written_is_said_and_stops_nothing(tmp_path: Any, caplog: Any) -> None:
     (tmp_path / "file").write_text("")
     with numscope.watch(small(), json=str(tmp_path / "file" / "found.json")):
         pass
-    assert any("could not write its files" in r.message for r in caplog.records)
+    assert any("could not write the findings" in r.message for r in caplog.records)
 
 
 # ---- abort and trace

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numscope.config.wording import meant
+from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 
@@ -149,14 +150,10 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
 
 
 def _of_run(folder: Path) -> Subject:
-    """The layers of each rank's last attempt; ranks of a pipeline have different layers."""
-    attempts: dict[int, int] = {}
-    for path in (folder / "ranks").glob("rank*-*.json"):
-        if match := re.fullmatch(r"rank(\d+)-(\d+)\.json", path.name):
-            attempts[int(match[1])] = max(attempts.get(int(match[1]), 0), int(match[2]))
+    """The layers of each rank's last attempt that had some; ranks of a pipeline have different layers."""
     layers: dict[str, Layer] = {}
-    for rank, attempt in sorted(attempts.items()):
-        for layer in _told(folder / "ranks" / f"rank{rank}-{attempt}.json"):
+    for files in attempts(folder).values():
+        for layer in next((told for file in reversed(files) if (told := list(_told(Path(file))))), ()):
             layers.setdefault(layer.name, layer)
     if not layers:
         raise UsageError(f"{folder}: contains no layers, expected the folder of a run that had a configuration and began a step.")

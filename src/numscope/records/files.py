@@ -25,6 +25,20 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
         os.fsync(file.fileno())
 
 
+def write_where_asked(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file that the user has named. What stands there is written into, not replaced: a link's target, a pipe, a device, a file.
+
+    Raises: OSError: it cannot be written; also a pipe that nobody reads.
+    """
+    if not os.path.lexists(path):
+        write_atomically(path, data)
+        return
+    given = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666)
+    os.set_blocking(given, True)
+    with open(given, "wb") as file:
+        file.write(data)
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     """The name of a file to write in place of ``path``: it is renamed when the block ends, and deleted if the block raises.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from numscope.records.attempt import Attempt
+from numscope.records.files import write_atomically, write_where_asked
 from numscope.records.finding import Finding, Frame
 from numscope.records.words import escape
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
-from numscope.report.json import write_findings
+from numscope.report.json import findings_json
 
 log = logging.getLogger("numscope")
 
@@ -21,6 +25,7 @@ log = logging.getLogger("numscope")
 class _Share:
     """What models watched at the same time write to the same files: a later one must not overwrite an earlier one's findings."""
 
+    attempt: Attempt | None = None  # in the folder, if there is one
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
     contained: list[Finding] = field(default_factory=list)
@@ -31,7 +36,7 @@ class _Share:
     text: list[str] = field(default_factory=list)
 
 
-_shares: dict[tuple[str | None, str | None], _Share] = {}
+_shares: dict[tuple[str | None, str | None, int], _Share] = {}  # by files and process: a fork has its own
 
 
 class Delivery:
@@ -39,7 +44,8 @@ class Delivery:
 
     Args:
         json: file for all findings; on ranks other than 0 the rank is inserted before its suffix.
-        log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``.
+        log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``; a later attempt's files have
+            its number: ``findings-rank<r>-2.json``.
         rank: this process's.
     """
 
@@ -48,9 +54,14 @@ class Delivery:
         self._log_dir = log_dir
         self._model = model
         self._rank = rank
-        self._files = (self._json, log_dir)
-        self._share = _Share() if self._files == (None, None) else _shares.setdefault(self._files, _Share())
+        self._files = (self._json, log_dir, os.getpid())
+        self._share = _Share() if json is None and log_dir is None else _shares.setdefault(self._files, _Share())
         self._share.open += 1
+        if log_dir is not None and self._share.attempt is None:
+            try:
+                self._share.attempt = Attempt.take(log_dir, rank, "findings")
+            except OSError as error:
+                log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", log_dir, error)
 
     def finding(self, finding: Finding) -> None:
         """Report a finding: in full on the rank where it began, in one line elsewhere."""
@@ -62,6 +73,8 @@ class Delivery:
         else:
             print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
         self._share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
+        self._share.findings.append(finding)
+        self._write_folder({"model": self._model, "ended": False})  # the run may be killed
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
@@ -86,7 +99,7 @@ class Delivery:
         if not share.open:
             _shares.pop(self._files, None)
         share.models.insert(0, self._model)  # the last model watched is closed first
-        share.findings[:0] = findings
+        share.findings = [*findings, *(finding for finding in share.findings if all(finding is not one for one in findings))]
         share.contained[:0] = contained
         share.events = sorted({*share.events, *events})
         share.steps = max(share.steps, steps)
@@ -98,17 +111,34 @@ class Delivery:
             "batches": share.batches,
             "events": [list(e) for e in share.events],
         }
-        try:
-            if self._json is not None:
-                write_findings(self._json, share.findings, share.contained, meta)
-            if self._log_dir is not None:
-                os.makedirs(self._log_dir, exist_ok=True)
-                write_findings(os.path.join(self._log_dir, f"findings-rank{self._rank}.json"), share.findings, share.contained, meta)
-                if share.text:
-                    with open(os.path.join(self._log_dir, f"report-rank{self._rank}.txt"), "w", encoding="utf-8") as file:
-                        file.write("\n".join(share.text))
-        except Exception as error:  # must not end the run
-            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+        if self._json is not None:
+            with _said("the findings"):
+                folder = os.path.dirname(self._json)
+                if folder:
+                    os.makedirs(folder, exist_ok=True)
+                write_where_asked(self._json, findings_json(share.findings, share.contained, meta))
+        self._write_folder({**meta, "ended": True})
+
+    def _write_folder(self, meta: Mapping[str, Any]) -> None:
+        share = self._share
+        if share.attempt is None or self._log_dir is None:
+            return
+        meta = {**meta, "rank": self._rank, "attempt": share.attempt.number}
+        with _said("the findings' files"):
+            name = share.attempt.file_name("findings", ".json")
+            write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, meta))
+            if share.text:
+                name = share.attempt.file_name("report", ".txt")
+                write_atomically(os.path.join(self._log_dir, name), "\n".join(share.text).encode(errors="backslashreplace"))
+
+
+@contextlib.contextmanager
+def _said(what: str) -> Iterator[None]:
+    """An error is said; it must not end the run."""
+    try:
+        yield
+    except Exception as error:
+        log.error("numscope could not write %s: %s: %s", what, type(error).__name__, error)
 
 
 def _print(finding: Finding) -> None:

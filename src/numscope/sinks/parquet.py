@@ -89,7 +89,7 @@ class ParquetSink:
 
     def flush(self) -> None:
         """Write a part if one is due."""
-        if len(self._fields) + self._held >= self._flush_cells or time.time() - self._since >= self._flush_s:
+        if len(self._fields) + self._held >= self._flush_cells or time.monotonic() - self._since >= self._flush_s:
             self.write_part()
 
     def write_part(self) -> None:
@@ -108,7 +108,7 @@ class ParquetSink:
         self._whole = array("q")
         self._fields = array("d")
         self._held = 0  # numbers in extra columns
-        self._since = time.time()
+        self._since = time.monotonic()
         for extra in self._extras.values():
             extra.clear()
 

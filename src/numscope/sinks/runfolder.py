@@ -1,32 +1,25 @@
-"""A run's folder: the command and configuration (``run.json``), facts on each rank (``ranks/``), and the attempt.
-
-Jobs often restart into the same folder, so nothing is overwritten: each start of a rank is an *attempt*, numbered from 1, taken by
-creating its file exclusively.
-"""
+"""A run's folder: the command and configuration (``run.json``), and facts on each rank's attempts (``ranks/``)."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import platform
 import re
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numscope.records.attempt import Attempt
 from numscope.records.files import write_atomically
 from numscope.version import __version__
 
 RUN_FILE = "run.json"
-RANKS = "ranks"
 STATISTICS = "statistics"
 FORMAT = 1
 
 _SECRET = re.compile(r"(?i)(^|[-_.\s])(api[-_]?key|key|token|secret|password|passwd|credentials?|auth)($|[-_.\s])")
-_ATTEMPT = re.compile(r"rank(\d+)-(\d+)\.json")
 HIDDEN = "[hidden]"
 
 
@@ -45,18 +38,10 @@ class RunFolder:
     def __init__(self, log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any]) -> None:
         self.path = os.fspath(log_dir)
         self.rank = rank
-        self.started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-        os.makedirs(os.path.join(self.path, RANKS), exist_ok=True)
-        os.makedirs(self.statistics, exist_ok=True)
-        self._rank_facts: dict[str, Any] = {
-            "rank": rank,
-            "started": self.started,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "layers": [],
-        }
         self._layers: dict[int, list[dict[str, Any]]] = {}  # by caller
-        self.attempt = self._take_attempt()
+        self._attempt = Attempt.take(log_dir, rank, STATISTICS)
+        self.attempt = self._attempt.number
+        os.makedirs(self.statistics, exist_ok=True)
         self._note_run(run)
 
     @property
@@ -71,22 +56,7 @@ class RunFolder:
             whose: the caller, if several sinks write to the folder.
         """
         self._layers[whose] = [dict(layer) for layer in layers]
-        self._rank_facts["layers"] = [layer for told in self._layers.values() for layer in told]
-        write_atomically(self._rank_file(self.attempt), _text(self._rank_facts))
-
-    def _rank_file(self, attempt: int) -> str:
-        return os.path.join(self.path, RANKS, f"rank{self.rank}-{attempt}.json")
-
-    def _take_attempt(self) -> int:
-        names = (_ATTEMPT.fullmatch(name) for name in os.listdir(os.path.join(self.path, RANKS)))
-        attempt = 1 + max((int(name[2]) for name in names if name and int(name[1]) == self.rank), default=0)
-        while True:
-            try:
-                with open(self._rank_file(attempt), "x", encoding="utf-8") as file:
-                    file.write(_text(self._rank_facts))
-                return attempt
-            except FileExistsError:  # another process of the same rank was quicker
-                attempt += 1
+        self._attempt.tell({"layers": [layer for told in self._layers.values() for layer in told]})
 
     def _note_run(self, run: Mapping[str, Any]) -> None:
         """Rank 0 writes ``run.json``, another rank only if there is none (a watch on that rank alone)."""
@@ -94,7 +64,7 @@ class RunFolder:
         if self.rank != 0 and os.path.exists(path):
             return
         attempts = [a for a in read_attempts(self.path) if a.get("attempt") != self.attempt]
-        said = {"attempt": self.attempt, "started": self.started, "versions": versions(), "command": sys.orig_argv, **run}
+        said = {"attempt": self.attempt, "started": self._attempt.started, "versions": versions(), "command": sys.orig_argv, **run}
         attempts.append({**said, "command": without_secrets(said["command"])})
         content = {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])}
         if self.rank == 0:
