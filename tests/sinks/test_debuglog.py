@@ -64,7 +64,7 @@ def test_folder_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
         DebugLog(tmp_path / "file", 0)
 
 
-def test_full_disk_closes_the_log_and_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_full_disk_is_said_once_and_later_lines_are_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     device = Path("/dev/full")
     if not device.exists():
         pytest.skip("no device that is always full")
@@ -73,4 +73,8 @@ def test_full_disk_closes_the_log_and_is_said_once(tmp_path: Path, caplog: pytes
     log = DebugLog(tmp_path, 0)
     log.say("one")
     log.say("two")
-    assert sum("stops its debug log: OSError" in r.getMessage() for r in caplog.records) == 1
+    log._file = (tmp_path / "room").open("w", 1)  # the disk has room again
+    log.say("three")
+    log.close()
+    assert sum("can't write its debug log: [Errno 28]" in r.getMessage() for r in caplog.records) == 1
+    assert (tmp_path / "room").read_text().endswith("three\n")

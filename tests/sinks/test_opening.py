@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+import numscope
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
+from numscope.runs.query import load
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.loggers import BaseLogger, Logger
 from numscope.sinks.opening import GuardedSink, open_sinks
+from numscope.sinks.parquet import ParquetSink
+from numscope.sinks.parts import Parts
 from numscope.sinks.protocol import Sink
 from tests.sinks.seen import observation
 
@@ -192,3 +200,58 @@ def test_opening_loads_no_library_that_was_not_asked_for() -> None:
     absent = ("pyarrow", "tensorboard", "wandb", "mlflow", "torch", "numpy")
     code = f"import numscope.sinks.opening, sys; print([m for m in {absent} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_full_disk_is_said_once_and_recording_goes_on_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, said = True, []
+    original = Parts.write
+
+    def write(self: Parts, *args: Any) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(self, *args)
+
+    monkeypatch.setattr(Parts, "write", write)
+    sink = GuardedSink(ParquetSink(tmp_path, 0, {}, flush_s=0.0), "The files", lambda text, level: said.append(text))
+    for step in range(5):
+        full = step < 3
+        sink.write([observation(step=step)])
+        sink.flush()
+    sink.close()
+    assert len(said) == 1 and "tried again" in said[0] and "No space left" in said[0]
+    assert load(tmp_path).step.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_rows_of_a_disk_that_stays_full_are_dropped_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said: list[str] = []
+    monkeypatch.setattr(Parts, "write", write)
+    parquet = ParquetSink(tmp_path, 0, {}, flush_s=0.0, flush_cells=100)
+    sink = GuardedSink(parquet, "The files", lambda text, level: said.append(text))
+    for step in range(1000):
+        sink.write([observation(step=step)])
+        sink.flush()
+        assert len(parquet._fields) <= 900
+    sink.close()
+    assert len(said) == 2 and "are dropped" in said[1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_disk_that_is_full_at_the_start_costs_the_files_and_not_the_run(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def makedirs(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "makedirs", makedirs)
+    options = {"config": {"s": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": {"enabled": True, "stats": ["max"]}}}}
+    options["config"]["s"]["statistics"]["tensors"] = ["weight"]
+    if number == errno.EACCES:  # the user's to mend
+        with pytest.raises(UsageError, match="expected a folder that can be written to"):
+            numscope.watch(nn.Linear(2, 2), log_dir=str(tmp_path / "logs"), **options)
+        return
+    with numscope.watch(model := nn.Linear(2, 2), log_dir=str(tmp_path / "logs"), **options):
+        model(torch.ones(1, 2)).sum().backward()
+        torch.optim.SGD(model.parameters(), 0.1).step()

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE})
+_AWAY = frozenset({errno.EFBIG, errno.EROFS, errno.ENOENT})
+
+
+def may_come_back(error: BaseException, *, was_there: bool) -> bool:
+    """Whether a file could not be written for now: its disk is full or away.
+
+    Args:
+        error: an OSError, or what was raised while one was handled.
+        was_there: the file had been written before, so that its name is not at fault.
+    """
+    cause = error if isinstance(error, OSError) else error.__context__
+    return isinstance(cause, OSError) and cause.errno in (_FULL | _AWAY if was_there else _FULL)
 
 
 def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:

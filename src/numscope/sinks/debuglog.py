@@ -8,6 +8,7 @@ import time
 from typing import TextIO
 
 from numscope.records.errors import UsageError
+from numscope.records.files import may_come_back
 from numscope.records.words import escape
 
 FILE = "debug_logs/globalrank-{rank}.log"
@@ -25,14 +26,20 @@ class DebugLog:
         log_dir: None: no file.
         file: its path in ``log_dir``.
 
-    Raises: UsageError if the file can't be created. A later error closes the file and is logged once.
+    Raises: UsageError if the file can't be created. A later error is logged once, and lines are tried all the same.
     *Cost:* one write per line: it is for decisions, not for steps.
     """
 
     def __init__(self, log_dir: str | os.PathLike[str] | None, rank: int, file: str = FILE) -> None:
         self._file: TextIO | None = None
+        self._lost = False  # some line could not be written
         if log_dir is not None:
-            self._file = open_to_append(os.path.join(log_dir, file.format(rank=rank)), log_dir)
+            try:
+                self._file = open_to_append(os.path.join(log_dir, file.format(rank=rank)), log_dir)
+            except UsageError as error:
+                if not may_come_back(error, was_there=False):
+                    raise
+                log.error("numscope writes no debug log: %s", error)
 
     def say(self, text: str, level: int = logging.INFO) -> None:
         """Write one line; further lines of a longer text are indented below it."""
@@ -44,9 +51,10 @@ class DebugLog:
         body = "\n    ".join(map(escape, text.rstrip("\n").expandtabs(4).split("\n")))
         try:
             self._file.write(f"{stamp},{int(now % 1 * 1000):03d} - {logging.getLevelName(level)} - {body}\n")
-        except OSError as error:
-            self.close()
-            log.error("numscope stops its debug log: %s: %s", type(error).__name__, error)
+        except OSError as error:  # a full disk may have room again
+            if not self._lost:
+                log.error("numscope can't write its debug log: %s", error)
+            self._lost = True
 
     def close(self) -> None:
         """Close the file; later messages go only to Python's logging."""

@@ -1,4 +1,4 @@
-"""Opens the sinks of a run, each guarded: a failing sink is disabled and logged once; training goes on."""
+"""Opens the sinks of a run, each guarded: a failing sink is disabled, or waits for its disk, and that is logged once; training goes on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.files import may_come_back
 from numscope.records.observation import Observation
 from numscope.records.words import nearest
 from numscope.sinks import textlog
@@ -49,10 +50,8 @@ def open_sinks(
     named = list(_checked(loggers))
     if log_dir is not None:
         if text:
-            sinks.append(("The statistics log", TextLog(log_dir, rank, text_file)))
-        parquet = _parquet(log_dir, rank, run, log)
-        if parquet is not None:
-            sinks.append(("The run's Parquet files", parquet))
+            _open(sinks, "The statistics log", lambda: TextLog(log_dir, rank, text_file), log)
+        _open(sinks, "The run's Parquet files", lambda: _parquet(log_dir, rank, run, log), log)
     if tb_writer is not None:
         from numscope.sinks.tensorboard import TensorBoardSink
 
@@ -67,6 +66,19 @@ def open_sinks(
         else:
             sinks.append((f"The logger {type(logger).__name__}", LoggerSink(logger)))
     return [GuardedSink(sink, name, log.say) for name, sink in sinks]
+
+
+def _open(sinks: list[tuple[str, Sink]], name: str, make: Callable[[], Sink | None], log: DebugLog) -> None:
+    """A disk that is full as the run starts costs the sink, not the run."""
+    try:
+        sink = make()
+    except (OSError, UsageError) as error:
+        if not may_come_back(error, was_there=False):
+            raise
+        log.say(f"{name} can't be written: {error} The run goes on without.", logging.WARNING)
+    else:
+        if sink is not None:
+            sinks.append((name, sink))
 
 
 def _checked(loggers: Sequence[object]) -> Iterable[str | Sink | Logger]:
@@ -125,6 +137,8 @@ def _by_name(name: str, log_dir: str | os.PathLike[str] | None, rank: int, log: 
 class GuardedSink:
     """Passes everything to a sink until the sink raises; then logs the error once and passes nothing more.
 
+    A disk that is full or away may come back: it is said, and the sink is tried again with what comes next.
+
     Args:
         name: of the sink in the log.
         say: takes a message and its level of Python's logging.
@@ -135,6 +149,7 @@ class GuardedSink:
         self.name = name
         self.failed = False
         self._say = say
+        self._said: set[str] = set()
 
     def write(self, observations: Sequence[Observation]) -> None:
         self._do(self.sink.write, observations)
@@ -156,6 +171,16 @@ class GuardedSink:
             return
         try:
             method(*args)
+        except OSError as error:
+            self._fail(error, may_come_back(error, was_there=True))
         except Exception as error:  # whatever it is, also in the user's own logger: the run goes on
-            self.failed = True
-            self._say(f"{self.name} is off from here on: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)
+            self._fail(error, False)
+
+    def _fail(self, error: Exception, tries_again: bool) -> None:
+        self.failed = not tries_again
+        why = str(getattr(error, "strerror", ""))
+        if tries_again and why in self._said:
+            return
+        self._said.add(why)
+        what = "can't be written for now, and is tried again" if tries_again else "is off from here on"
+        self._say(f"{self.name} {what}: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)

@@ -20,6 +20,7 @@ WHOLE = ("step", "ord", "ranks", "calls", "time")
 
 FLUSH_S = 30.0
 FLUSH_CELLS = 1 << 20  # numbers held at most: 8 MiB
+MOST_HELD = 8  # times as many while the disk is full; then they are dropped
 
 
 _open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # of this process
@@ -55,6 +56,7 @@ class ParquetSink:
         self._flush_s = flush_s
         self._flush_cells = flush_cells
         self._owner = os.getpid()
+        self._not_before = 0.0  # of the monotonic clock: when a write that failed is tried again
         self.place: tuple[str, int, int] = (os.path.realpath(log_dir), rank, self._owner)
         beside = next((sink for sink in _open if sink.place == self.place), None)
         if beside is None:
@@ -89,14 +91,23 @@ class ParquetSink:
 
     def flush(self) -> None:
         """Write a part if one is due."""
-        if len(self._fields) + self._held >= self._flush_cells or time.monotonic() - self._since >= self._flush_s:
+        now, held = time.monotonic(), len(self._fields) + self._held
+        if now >= self._not_before and (held >= self._flush_cells or now - self._since >= self._flush_s):
             self.write_part()
 
     def write_part(self) -> None:
         """Write the rows held as one part."""
         if not self._places or os.getpid() != self._owner:  # the parent of a fork writes them
             return
-        self._parts.write(self._table(), len(self._fields) + self._held)
+        held = len(self._fields) + self._held
+        try:
+            self._parts.write(self._table(), held)
+        except OSError as error:  # a full disk: the rows are kept for the next try
+            self._not_before = time.monotonic() + self._flush_s
+            if held >= MOST_HELD * self._flush_cells:
+                self._clear()
+                raise OSError(error.errno, f"{error.strerror}; too many rows to keep, they are dropped") from error
+            raise
         self._clear()
 
     def close(self) -> None:

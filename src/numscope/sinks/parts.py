@@ -99,7 +99,10 @@ class Parts:
         self._put(table, number, number)
         self._note(_Small(0, number, number, num_cells))
         while len(self._small) >= NUM_MERGED and self._small[-NUM_MERGED].level == self._small[-1].level:
-            self._merge(self._small[-NUM_MERGED:])
+            try:
+                self._merge(self._small[-NUM_MERGED:])
+            except OSError:  # a full disk: the part itself is written
+                break
 
     def _note(self, part: _Small) -> None:
         if part.num_cells < SMALL_CELLS:
@@ -123,6 +126,7 @@ class Parts:
     def _put(self, table: Any, first: int, last: int) -> None:
         import pyarrow.parquet as pq
 
+        os.makedirs(self._folder, exist_ok=True)  # it may have been lost
         with replacing(self._path(first, last)) as aside:
             pq.write_table(table, aside, compression="zstd", use_dictionary=list(REPEATED))
 
