@@ -219,3 +219,38 @@ def test_without_replay_nothing_is_called_again(fault: str, module: str, monkeyp
     finding = scope.findings[0]
     assert finding.step == 1 and finding.culprit is None and finding.replay == "not replayed: the watch has replay=False"
     assert finding.site.module == module
+
+
+ONE_RANK = """
+import torch
+import torch.distributed as dist
+from torch import nn
+import numscope
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        h = self.fc(x)
+        torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce(h.detach(), "sum", GROUP))
+        return torch.log(h * 0 - 1)  # FAULT
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+GROUP = dist.group.WORLD.group_name
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+numscope.watch(net)
+try:
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+except numscope.NonFiniteError as error:
+    print(error.finding.culprit.code)
+"""
+
+
+def test_a_model_that_communicates_with_itself_is_replayed_beside_its_groups_threads(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(ONE_RANK)
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "return torch.log(h * 0 - 1)  # FAULT\n", done.stderr

@@ -216,7 +216,8 @@ class Judge:
         spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
         if self._evidence.replays and (self._ranks.together if spread else alarm):
             with optimizer_probe.paused():
-                replay = replay_optimizer(optimizer, {key: name for name, _, key in named})
+                together = spread or not agree.spread()
+                replay = replay_optimizer(optimizer, {key: name for name, _, key in named}, together=together)
         self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
 
     def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay) -> Finding:

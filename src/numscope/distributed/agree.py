@@ -48,6 +48,11 @@ def spread() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def has_group() -> bool:
+    """Whether this process has a process group, perhaps of itself alone."""
+    return dist.is_available() and dist.is_initialized()
+
+
 def among(group: Any = None) -> Any:
     """The given process group, else the group of all ranks; None if this process is its only member."""
     if not spread():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, UntypedStorage, nn
 
-from numscope.distributed.agree import Ranks, spread
+from numscope.distributed.agree import Ranks, has_group, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.module import can_be_hooked
@@ -60,9 +60,11 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
 
     *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
-    if ranks is None and (done := in_child(lambda: _replay(call, names, buffers, backward, None), not_reproduced)) is not None:
-        return done
-    return _replay(call, names, buffers, backward, ranks)
+    if ranks is None:
+        done = in_child(lambda: _replay(call, names, buffers, backward, None, lone=has_group()), not_reproduced)
+        if done is not None and (done.status != COMMUNICATES or spread()):
+            return done  # else it communicates with itself, for which a fork lacks the threads
+    return _replay(call, names, buffers, backward, ranks, lone=ranks is None and spread())
 
 
 def not_reproduced(why: str) -> Replay:
@@ -70,11 +72,12 @@ def not_reproduced(why: str) -> Replay:
     return Replay(None, f"not reproduced: {why}")
 
 
-def _replay(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, backward: bool, ranks: Ranks | None) -> Replay:
+def _replay(
+    call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, backward: bool, ranks: Ranks | None, *, lone: bool
+) -> Replay:
     stale = any(tensor._version != version for tensor, version in call.versions)
     if _some(stale, ranks):
         return Replay(None, "not reproduced: an argument of the model was changed in place after the call began" if stale else _ELSEWHERE)
-    lone = ranks is None and spread()
     if lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
         return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
     before = RandomState.capture()

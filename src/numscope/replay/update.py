@@ -8,20 +8,21 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from numscope.distributed.agree import has_group
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
-from numscope.replay.call import REPRODUCED, Replay, eager, nonfinite, not_reproduced
+from numscope.replay.call import COMMUNICATES, REPRODUCED, Replay, eager, nonfinite, not_reproduced
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
 from numscope.replay.fork import in_child
-from numscope.replay.op import OpProbe
+from numscope.replay.op import Communicates, OpProbe
 from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
 
 
-def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
+def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str], *, together: bool) -> Replay:
     """Replay an optimizer's step under the op probe, from the state that it left behind.
 
     The weights from before the step are gone, so non-finite elements are set to zero. An update that is bad because of its state and
@@ -30,14 +31,17 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
     Args:
         optimizer: its parameters still have the gradients of the bad step.
         names: names of parameters by id.
+        together: it may communicate, since all ranks do it again, or there are no others.
 
     *Cost:* a copy of weights and state during the replay; a fork where that is possible.
     """
-    done = in_child(lambda: _replay(optimizer, names), not_reproduced)
-    return _replay(optimizer, names) if done is None else done
+    done = in_child(lambda: _replay(optimizer, names, lone=has_group()), not_reproduced)
+    if done is not None and (done.status != COMMUNICATES or not together):
+        return done
+    return _replay(optimizer, names, lone=not together)
 
 
-def _replay(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
+def _replay(optimizer: Optimizer, names: Mapping[int, str], *, lone: bool) -> Replay:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
     state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
@@ -53,7 +57,7 @@ def _replay(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
                 _make_finite(p)
             for s in optimizer.state.values():
                 _make_finite(s)
-            with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names)):
+            with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names), lone=lone):
                 optimizer.step()
             rows.read()
             bad = [p.detach() for p in params if nonfinite(p)]
@@ -61,6 +65,8 @@ def _replay(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
             culprit = find_culprit(tape, bad, rows) if bad else None
             if culprit is not None:
                 status = REPRODUCED
+    except Communicates:
+        status = COMMUNICATES
     except Exception as error:
         status = f"not reproduced: the optimizer's second step raised {type(error).__name__}: {error}"
     finally:

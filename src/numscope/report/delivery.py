@@ -90,14 +90,25 @@ class Delivery:
         print(text)
         self._share.text.append(text)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether it writes any."""
+        return self._files[:2] != (None, None)
+
     def close(
         self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
     ) -> None:
         """Write the files, together with what models watched at the same time had to report."""
-        share = self._share
-        share.open -= 1
-        if not share.open:
+        self._share.open -= 1
+        if not self._share.open:
             _shares.pop(self._files, None)
+        self.write(findings, contained, events, steps, batches)
+
+    def write(
+        self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
+    ) -> None:
+        """``close``, while the process is being ended."""
+        share = self._share
         share.models.insert(0, self._model)  # the last model watched is closed first
         share.findings = [*findings, *(finding for finding in share.findings if all(finding is not one for one in findings))]
         share.contained[:0] = contained

@@ -29,6 +29,7 @@ from numscope.records.errors import AbortAfter, NonFiniteError
 from numscope.records.finding import Finding
 from numscope.records.site import Phase
 from numscope.report.delivery import Delivery
+from numscope.scope import signals
 
 if TYPE_CHECKING:
     from numscope.inspect.inspector import Inspector
@@ -96,6 +97,8 @@ class Scope:
                 self._detach()
                 raise
         _live.add(self)
+        if self._delivery.has_files or self.inspector is not None:
+            signals.listen(_write_all)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
@@ -310,12 +313,21 @@ class Scope:
             drop_graphs()
         if not _live:
             release_dynamo()
+            signals.unlisten()
 
     def _write_files(self) -> None:
         try:
             self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch)
         except Exception as error:
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+
+
+def _write_all() -> None:
+    """The process is being ended: what is known goes into the files, without a judgment."""
+    for scope in live():
+        scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch)
+        if scope.inspector is not None:
+            scope.inspector.recorder.close()
 
 
 def live() -> tuple[Scope, ...]:

@@ -1,0 +1,54 @@
+"""SIGTERM and SIGHUP: what is recorded is written, then they do what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+PATIENCE_S = 5.0
+"""To wait for files; what holds them up may be the very code that the signal interrupted."""
+
+_NUMBERS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+_write: Callable[[], None] = lambda: None  # noqa: E731  # everything that is held
+
+
+def listen(write: Callable[[], None]) -> None:
+    """Call ``write`` before one of the signals ends the process. A handler of the script's own stays, and one that comes later counts.
+
+    As with every handler of Python's, the process ends when the operation that is running has returned to the interpreter.
+    """
+    global _write
+    _write = write
+    if threading.current_thread() is threading.main_thread():
+        for number in _NUMBERS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _write_and_end)
+
+
+def unlisten() -> None:
+    """Put back what was there."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _NUMBERS:
+            if signal.getsignal(number) is _write_and_end:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _write_and_end(number: int, frame: FrameType | None) -> None:
+    if signal.getsignal(number) is not _write_and_end:
+        return  # a handler of the script's calls this one, which was there before: what happens is the script's to say
+    writer = threading.Thread(target=_write_all, daemon=True)
+    writer.start()
+    writer.join(PATIENCE_S)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _write_all() -> None:
+    with contextlib.suppress(Exception):
+        _write()
