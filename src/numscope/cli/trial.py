@@ -169,15 +169,16 @@ class TrialWatch(Watch):
     def _write(self) -> None:
         from numscope.distributed.agree import rank
         from numscope.records.files import write_atomically
+        from numscope.records.finding import plain
 
         losses = self._losses.losses if self._losses is not None else []
         told = {
-            "losses": [loss if math.isfinite(loss) else str(loss) for loss in losses],
+            "losses": losses,
             "layers": self._layers,
             "suspects": self._suspects,
             "what_if": None if self._what_if is None else {**self._what_if.numbers(), "num_steps": len(losses)},
         }
-        write_atomically(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(told))
+        write_atomically(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(plain(told)))
 
 
 def _turn_off_autocast() -> None:

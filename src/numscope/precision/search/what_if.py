@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from numscope.precision.casting.delayed import History, advance_all
 from numscope.precision.casting.scaling import MX, PER_TENSOR, How, Scaling
 from numscope.precision.gemm.conversion import convertible
 from numscope.precision.gemm.plan import COLUMNWISE
+from numscope.precision.search.advise import OPERANDS
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import LayerSites
 from numscope.probe.layer_names import layers_of
@@ -24,7 +24,6 @@ from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups
 from numscope.summary.unwrap import plain
 
-OPERANDS = ("activation", "weight", "gradient")
 _TILES = {operand: Scaling("block", (128, 128) if operand == "weight" else (1, 128)) for operand in OPERANDS}
 ONE = 1.0  # the scale of wide formats
 
@@ -67,10 +66,9 @@ class _Tried:
             self.noise += error / signal
             self.num_casts += 1
 
-    def numbers(self) -> dict[str, float | str]:
-        noise = self.noise if math.isfinite(self.noise) else str(self.noise)
+    def numbers(self) -> dict[str, float]:
         counts = {"numel": self.numel, "num_underflow": self.underflow, "num_overflow": self.overflow}
-        return {**counts, "noise": noise, "num_casts": self.num_casts}
+        return {**counts, "noise": self.noise, "num_casts": self.num_casts}
 
 
 class WhatIf(optimizer_probe.StepListener):
@@ -119,7 +117,7 @@ class WhatIf(optimizer_probe.StepListener):
         optimizer_probe.unlisten(self)
 
     def numbers(self) -> dict[str, Any]:
-        """The measurements, as JSON."""
+        """The measurements, in plain values."""
         layers: dict[str, Any] = {}
         for site, (layer, operand) in enumerate(self._sites):
             if site in self._seen:
