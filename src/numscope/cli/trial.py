@@ -16,7 +16,7 @@ import click
 
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target, Watch, launch
-from numscope.cli.preparing import preparation
+from numscope.cli.preparing import SCRIPT_WORDS, preparation, takes_script
 from numscope.precision.search.trials import AUTOCAST, Spec
 
 if TYPE_CHECKING:
@@ -195,11 +195,9 @@ def _turn_off_autocast() -> None:
     kind.__enter__ = enter
 
 
-@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.command(hidden=True, context_settings=SCRIPT_WORDS)
 @click.option("--spec", required=True)
-@click.option("-m", "is_module", is_flag=True)
-@click.argument("target")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def trial(spec: str, target: str, args: tuple[str, ...], is_module: bool) -> Any:
+@takes_script
+def trial(spec: str, target: Target) -> Any:
     """Run one trial of a search."""
-    return partial(launch, Target(target, args, is_module), TrialWatch(Spec.read(spec)))
+    return partial(launch, target, TrialWatch(Spec.read(spec)))
