@@ -71,12 +71,12 @@ def finding(
     remedy: Iterable[str] = (),
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding with its id's usual severity and confidence, unless others are given."""
+    """A finding with its id's usual severity and confidence, unless others are given. Unknown ranks (-1) and hosts ("") are left out."""
     return Finding(
         id=id,
         severity=severity or CATALOG[id],
         summary=summary,
-        ranks=tuple(sorted(set(ranks))),
+        ranks=tuple(sorted({rank for rank in ranks if rank >= 0})),
         hosts=tuple(sorted({host for host in hosts if host})),
         links=tuple(dict.fromkeys(links)),
         evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE],
