@@ -12,6 +12,7 @@ from numscope.precision.search.advise import Advice, Limits, rows
 from numscope.precision.search.kept import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
 from numscope.records.finding import plain
+from numscope.records.words import count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +49,7 @@ def _line(operand: str, takes: str, *numbers: str) -> str:
 
 def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> list[str]:
     """The conclusions, below the table."""
-    by = f"measured over {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
+    by = f"measured over {count(advice.num_steps, 'step')}"
     if not advice.high:
         return [f"All {advice.num_gemms} GEMMs can take {recipe} ({by}): none has to stay in high precision."]
     others = sum(bool(one.exceeds) and "delayed" in (one.planned or ("",))[0] and one.takes in ("e4m3", "e5m2") for one in advice.operands)

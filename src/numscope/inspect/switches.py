@@ -25,6 +25,7 @@ from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_
 from numscope.precision.gemm.switching import by_layer, fake_results, switched
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
+from numscope.records.words import few
 
 COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
 _OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
@@ -305,5 +306,4 @@ def _reason(switch: Switch, layer: Layer, refused: Mapping[Layer, str]) -> str:
 
 
 def _message(switch: Switch, layers: Sequence[Layer], reason: str) -> str:
-    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
-    return f"{switch.section}.{switch.feature}: nothing to do on {names}: {reason}"
+    return f"{switch.section}.{switch.feature}: nothing to do on {few([layer.name for layer in layers], 4)}: {reason}"

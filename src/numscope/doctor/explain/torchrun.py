@@ -112,9 +112,9 @@ class Torchrun:
 
     def _field(self, line: Line, key: str, value: str) -> None:
         if key == "time":
-            row = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
+            begun = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
             if len(self.failures) < MAX_FAILURES:
-                self.failures.append(row)
+                self.failures.append(begun)
             return
         row = self._open.get(line.file)
         if row is None:

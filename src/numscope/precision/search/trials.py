@@ -18,6 +18,7 @@ from typing import Any
 from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.files import write_atomically
 from numscope.records.finding import plain
+from numscope.records.words import count
 
 STATE = "state.json"
 VERSION = 2
@@ -85,8 +86,8 @@ class Outcome:
 
     def length(self, steps: int) -> str:
         """How many steps it ran, and the status if it ended early."""
-        count = f"{len(self.losses)} step{'' if len(self.losses) == 1 else 's'}"
-        return f"{count} of {steps}, then it ended with status {self.status}" if self.status else count
+        ran = count(len(self.losses), "step")
+        return f"{ran} of {steps}, then it ended with status {self.status}" if self.status else ran
 
 
 def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
