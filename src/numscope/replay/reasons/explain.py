@@ -55,7 +55,8 @@ def _by_rule(case: Case) -> Verdict:
         verdict = FORWARD[case.op](case)
         if verdict is not None and case.rounded is not None:
             verdict = _rounded(case.rounded, verdict)
-    return verdict or _from_infinities(case) or overflow(case) or _unknown(case)
+    unknown = (Reason.UNKNOWN, f"{case.op} of finite operands gave {counts(case.output)}.", "Look at the operands' ranges.")
+    return verdict or _from_infinities(case) or overflow(case) or unknown
 
 
 def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
@@ -133,7 +134,3 @@ def _from_infinities(case: Case) -> Verdict | None:
         what = f"a tensor that holds {counts(infinite[0])}" if infinite else case.nonfinite_value.partition(" = ")[2]
         return Reason.ZERO_TIMES_INF, f"0 was multiplied by {what}.", advice
     return Reason.INF_MINUS_INF, f"Infinities cancelled each other to nan: {' against '.join(map(counts, infinite))}.", advice
-
-
-def _unknown(case: Case) -> Verdict:
-    return Reason.UNKNOWN, f"{case.op} of finite operands gave {counts(case.output)}.", "Look at the operands' ranges."
