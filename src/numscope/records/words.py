@@ -30,6 +30,15 @@ def few(words: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
+def in_bytes(number: float) -> str:
+    """``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.3g} TiB"
+
+
 def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """The first and last of each stretch of numbers that follow each other, ascending."""
     found: list[tuple[int, int]] = []

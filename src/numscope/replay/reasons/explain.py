@@ -12,7 +12,6 @@ from numscope.replay.reasons.case import FORWARD, GRADIENT, LIFTS, Case, Root, R
 __all__ = ["explain"]
 _RULES = (arithmetic, functions, gradients, optimizers)
 _MASK_ADVICE = "Mask with a large finite number (torch.finfo(dtype).min) instead of an infinity, which becomes nan here."
-_HIDDEN_ADVICE = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
 
 
 def explain(case: Case) -> Verdict:
@@ -129,7 +128,7 @@ def _from_infinities(case: Case) -> Verdict | None:
         detail = f"inf was divided by inf: {counts(infinite[0])} by {counts(infinite[1])}."
         return Reason.INF_MINUS_INF, detail, "Divide finite numbers: subtract the maximum before exp, or clamp both."
     zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
-    advice = _HIDDEN_ADVICE if case.phase == Phase.BACKWARD else _MASK_ADVICE
+    advice = gradients.HIDDEN if case.phase == Phase.BACKWARD else _MASK_ADVICE
     if zeros or case.op in ("mul", "mv", "dot") or not infinite:
         what = f"a tensor that holds {counts(infinite[0])}" if infinite else case.nonfinite_value.partition(" = ")[2]
         return Reason.ZERO_TIMES_INF, f"0 was multiplied by {what}.", advice
