@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -32,7 +33,10 @@ def precision() -> None:
 precision.add_command(trial)
 
 _LAUNCH = click.option(
-    "--launch", metavar="WORDS", help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".'
+    "--launch",
+    type=Value("WORDS", lambda text: tuple(shlex.split(text)), "words as in a shell"),
+    default=(),
+    help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".',
 )
 _SEED = click.option(
     "--seed", type=whole_number(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
@@ -59,7 +63,7 @@ def _limit(name: str, kind: Value, metavar: str, text: str) -> Callable[[Callabl
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_LAUNCH
 @_SEED
-def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, launch: str | None, seed: int, **limits: float) -> int:
+def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, launch: tuple[str, ...], seed: int, **limits: float) -> int:
     """Run a training script unchanged for a few steps, measure what casts would do to each operand of its linear layers, and write a YAML
     that keeps the GEMMs in high precision that the recipe would harm.
 
@@ -76,21 +80,17 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     with tempfile.TemporaryDirectory(prefix="numscope-") as folder:
         place = Path(folder) / "advise"
         _note(f"{target.name}: measuring {steps} steps")
-        try:
-            found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
-            if found.status:
-                _note(f"{target.name}: {found.length(steps)}")
-            if broken := [part["failed"] for part in found.numbers if part["failed"]]:
-                raise TrialFailed(f"{target.name}: measuring failed: {broken[0]}.")
-            if not any(part["layers"] for part in found.numbers):
-                raise TrialFailed(f"{target.name}: its models called no linear layer.")
-            advice = advice_of(merged(found.numbers), bounds)
-            if not advice.num_gemms:
-                more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
-                raise TrialFailed(f"{target.name}: {recipe} could not be measured in {found.length(steps)}: {more}.")
-        except TrialFailed as error:
-            click.echo(f"numscope precision advise: {error}", err=True)
-            return NO_ANSWER
+        found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
+    if found.status:
+        _note(f"{target.name}: {found.length(steps)}")
+    if broken := [part["failed"] for part in found.numbers if part["failed"]]:
+        raise TrialFailed(f"{target.name}: measuring failed: {broken[0]}.")
+    if not any(part["layers"] for part in found.numbers):
+        raise TrialFailed(f"{target.name}: its models called no linear layer.")
+    advice = advice_of(merged(found.numbers), bounds)
+    if not advice.num_gemms:
+        more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
+        raise TrialFailed(f"{target.name}: {recipe} could not be measured in {found.length(steps)}: {more}.")
     if advice.high:
         head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target.name).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
@@ -137,7 +137,7 @@ def bisect(
     fresh: bool,
     features: tuple[str, ...],
     as_json: bool,
-    launch: str | None,
+    launch: tuple[str, ...],
     **search: Any,
 ) -> int:
     """Run a training script repeatedly for a few steps and find the smallest set of layers and GEMMs that, kept in high precision, brings
@@ -149,7 +149,7 @@ def bisect(
     from numscope.cli.config import show
     from numscope.cli.precision_text import verdict_head, verdict_lines, verdict_table
     from numscope.precision.search.kept import sections, text_of
-    from numscope.precision.search.trials import Book, TrialFailed
+    from numscope.precision.search.trials import Book
 
     base = _base(config, features)
     task = BisectionTask(_script(target, launch), base=base, features=features, **search)
@@ -159,9 +159,6 @@ def bisect(
         _note(f"{folder}: reusing {book.num_resumed} runs of an earlier search")
     try:
         verdict = Bisection(task, book, _note).run()
-    except TrialFailed as error:
-        click.echo(f"numscope precision bisect: {error}", err=True)
-        return NO_ANSWER
     except KeyboardInterrupt:
         _note(f"stopped; the finished runs are in {folder}: the same command continues with them")
         raise
@@ -195,12 +192,12 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     return tree
 
 
-def _script(target: Target, launch: str | None) -> Script:
-    from numscope.precision.search.trials import Script, split_launcher
+def _script(target: Target, launch: tuple[str, ...]) -> Script:
+    from numscope.precision.search.trials import Script
 
     if not target.is_module and not Path(target.name).exists():
         raise click.UsageError(f"got {target.name!r}, expected a script's path, or -m and a module's name. There is no such file.")
-    return Script(target.name, target.args, target.is_module, split_launcher(launch))
+    return Script(target.name, target.args, target.is_module, launch)
 
 
 def _note(text: str) -> None:

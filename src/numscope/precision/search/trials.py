@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -203,8 +202,3 @@ class Book:
         self._trials[key] = plain(outcome)
         write_atomically(self.folder / STATE, json.dumps({"version": VERSION, "about": self._about, "trials": self._trials}, indent=1))
         return outcome
-
-
-def split_launcher(text: str | None) -> tuple[str, ...]:
-    """The command that ``--launch`` gives, as words."""
-    return tuple(shlex.split(text)) if text else ()
