@@ -9,12 +9,13 @@ import torch
 from click.testing import CliRunner, Result
 
 from numscope.cli.command import numscope
-from numscope.cli.cost import average_cost, cost_at_step, in_bytes, window
+from numscope.cli.cost import average_cost, cost_at_step, window
 from numscope.cli.subject import Subject
 from numscope.config import load, resolve
 from numscope.config.plan import Schedule
 from numscope.precision import modules
 from numscope.records.layer import Layer
+from numscope.records.words import in_bytes
 from numscope.scope.watching import watch
 
 GOOD = """

@@ -31,7 +31,7 @@ def refusal(*words: str, **environ: str) -> str:
         (["--backend", "ncl"], "numscope doctor: --backend: got 'ncl', expected gloo, nccl or both"),
         (["--node-rank", "1"], "numscope doctor: --node-rank: got 1 without --nnodes, expected both. Add --nnodes N."),
         (["--nnodes", "2", "--node-rank", "2"], "numscope doctor: --node-rank: got 2, expected 0 to 1, since --nnodes is 2."),
-        (["--nproc", "0"], "numscope doctor: --nproc: got 0, expected a whole number, at least 1."),
+        (["--nproc", "0"], "numscope doctor: --nproc: got '0', expected a whole number of at least 1."),
         (
             ["--baseline", "absent.json"],
             "numscope doctor: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",

@@ -112,7 +112,7 @@ def test_command_that_is_told_is_the_one_that_was_given() -> None:
     command = "torchrun --nproc-per-node 2 -m numscope run --recipe block --config 'o n.yaml' {}-m pack.train --lr '1 2'"
     told = advice_lines(advice_of(_measured({"fc": 150}), Limits()), script, "block", "o n.yaml")
     assert told[-1] == f"o n.yaml: written. To train with it: {command.format('')}"
-    verdict = BisectionVerdict("found", (("a", "fprop"),), low=math.inf)
+    verdict = BisectionVerdict("found", (("a", "fprop"),), drift=math.inf)
     told = verdict_lines(verdict, task(script=script, recipe="block", features=("own.py",)), "o n.yaml")
     assert told[-1] == f"o n.yaml: written. To train with it: {command.format('--features own.py ')}"
 
@@ -182,7 +182,7 @@ def test_planted_culprits_are_found_and_proven(monkeypatch: pytest.MonkeyPatch) 
     assert (verdict.outcome, verdict.minimal) == ("found", True)
     assert verdict.units == (("h.1.fc", "fprop"), ("h.1.fc", "wgrad"))
     assert (verdict.num_gemms, verdict.num_layers) == (18, 6)
-    assert (verdict.low, verdict.cured, verdict.loss) == (1.0, 0.0, 2.0)
+    assert (verdict.drift, verdict.drift_with_high_precision, verdict.reference_loss) == (1.0, 0.0, 2.0)
     assert verdict.num_runs == planted.num_runs == len(verdict.trials) + 2
 
 
@@ -270,7 +270,7 @@ def test_reference_that_is_not_finite_ends_the_search_at_once(monkeypatch: pytes
 def test_noise_of_the_reference_widens_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = bisected(Planted({("h.0.fc", "fprop")}, noise=0.1, harm=0.14), monkeypatch)
     assert verdict.outcome == "within"
-    assert verdict.noise == pytest.approx(0.05)
+    assert verdict.reference_noise == pytest.approx(0.05)
     assert verdict.tolerance == pytest.approx(0.15)
     assert verdict_lines(verdict, task(), "b.yaml")[-1] == ("Repeated runs in high precision differ by 5 %: tolerance 15 %.")
 
@@ -325,7 +325,7 @@ def test_configuration_without_a_sections_name_gets_its_files_and_means_the_same
 
 
 def test_verdict_as_json_has_no_number_that_json_lacks() -> None:
-    verdict = BisectionVerdict("found", (("a", "fprop"), ("b", "")), low=math.inf)
+    verdict = BisectionVerdict("found", (("a", "fprop"), ("b", "")), drift=math.inf)
     told = json.loads(json.dumps(verdict.document(), allow_nan=False))
     assert told["drift"] == "inf" and told["drift_with_high_precision"] is None
     assert told["high_precision"] == [{"layer": "a", "gemm": "fprop"}, {"layer": "b", "gemm": None}]

@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numscope.doctor.child.desk import sentence, size_name
+from numscope.doctor.child.desk import sentence
 from numscope.doctor.child.patterns import difference, digest, pattern
 from numscope.doctor.child.report import Report, StepTimeout
 from numscope.doctor.phases.tournament import num_rounds, opponent, rounds_to_play
+from numscope.records.words import in_bytes
 from tests.doctor.planted.sitecustomize import Faults
 
 
@@ -130,7 +131,7 @@ def test_limited_gives_results_and_errors() -> None:
 
 
 def test_words_for_sizes_and_errors() -> None:
-    assert [size_name(size) for size in (8, 4096, 1 << 20, 64 << 20, 3 << 29)] == ["8 B", "4 KiB", "1 MiB", "64 MiB", "1.5 GiB"]
+    assert [in_bytes(size) for size in (8, 4096, 1 << 20, 64 << 20, 3 << 29)] == ["8 B", "4 KiB", "1 MiB", "64 MiB", "1.5 GiB"]
     gloo = "[/x/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:30437: reset. This is typically caused by\nmore"
     assert sentence(RuntimeError(gloo)) == "Read error [10.0.0.2]:30437: reset"
     assert sentence(RuntimeError()) == "RuntimeError"

@@ -58,7 +58,7 @@ class BisectionVerdict:
     Args:
         outcome: of the search; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in
             low precision; ``reference budget``: the runs were used up before the search could begin.
-        low, cured: drift of the low-precision run, and of the run with ``units`` kept high.
+        drift, drift_with_high_precision: of the low-precision run, and of the run with ``units`` kept high.
     """
 
     outcome: str
@@ -67,29 +67,17 @@ class BisectionVerdict:
     num_gemms: int = 0
     num_layers: int = 0
     num_runs: int = 0
-    loss: float = math.nan
-    noise: float = 0.0
+    reference_loss: float = math.nan
+    reference_noise: float = 0.0
     tolerance: float = 0.0
-    low: float = math.nan
-    cured: float = math.nan
+    drift: float = math.nan
+    drift_with_high_precision: float = math.nan
     trials: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     def document(self) -> dict[str, Any]:
         """As JSON-ready values."""
-        return {
-            "outcome": self.outcome,
-            "high_precision": [{"layer": layer, "gemm": gemm or None} for layer, gemm in self.units],
-            "minimal": self.minimal,
-            "num_gemms": self.num_gemms,
-            "num_layers": self.num_layers,
-            "num_runs": self.num_runs,
-            "reference_loss": _number(self.loss),
-            "reference_noise": _number(self.noise),
-            "tolerance": _number(self.tolerance),
-            "drift": _number(self.low),
-            "drift_with_high_precision": _number(self.cured),
-            "trials": list(self.trials),
-        }
+        told = {name: _number(value) if isinstance(value, float) else value for name, value in vars(self).items() if name != "units"}
+        return {"high_precision": [{"layer": layer, "gemm": gemm or None} for layer, gemm in self.units], **told}
 
 
 class Bisection:
@@ -182,7 +170,9 @@ class Bisection:
         )
         took = f"{outcome.seconds:.1f} s" if not is_known else "from before"
         what = f"{len(kept)} of {self._num_units} high"
-        self._say(f"run {len(self._used)} of {self._task.runs}: {what}: {percent(away)}: {'within' if good else 'not within'} ({took})")
+        self._say(
+            f"run {len(self._used)} of {self._task.runs}: {what}: loss {percent(away)}: {'within' if good else 'not within'} ({took})"
+        )
         return good
 
     def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
@@ -245,8 +235,4 @@ def _number(value: float) -> float | str | None:
 
 def percent(away: float) -> str:
     """A drift in words."""
-    if math.isnan(away):
-        return "unknown"
-    if math.isinf(away):
-        return "the loss is not finite, or the run ended early"
-    return f"loss {100 * away:+.3g} %"
+    return f"{100 * away:+.3g} %" if math.isfinite(away) else "unknown" if math.isnan(away) else "not finite, or it ended early"

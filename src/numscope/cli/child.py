@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status, hide_our_frames, print_stop, print_uncaught
+from numscope.records.files import write_atomically
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -44,10 +45,7 @@ class Told:
         Raises:
             OSError: the folder is gone, and with it the process that would have read it.
         """
-        path = os.path.join(folder, str(os.getpid()))
-        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            json.dump(asdict(self) | {"pid": os.getpid()}, file)
-        os.replace(f"{path}.tmp", f"{path}.json")
+        write_atomically(os.path.join(folder, f"{os.getpid()}.json"), json.dumps(asdict(self) | {"pid": os.getpid()}))
 
 
 class ChildRun:

@@ -15,6 +15,7 @@ from numscope.cli.layers import layers
 from numscope.cli.precision import precision
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
+from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.words import nearest
 from numscope.version import __version__
 
@@ -27,22 +28,17 @@ def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
 
 
-numscope.add_command(diff)
-numscope.add_command(doctor)
-numscope.add_command(run)
-numscope.add_command(config)
-numscope.add_command(layers)
-numscope.add_command(precision)
-numscope.add_command(stats)
+for one in (diff, doctor, run, config, layers, precision, stats):
+    numscope.add_command(one)
 
 
 def main() -> NoReturn:
     """Entry point of the console script and of ``python -m numscope``."""
     try:
         outcome = numscope.main(prog_name="numscope", standalone_mode=False)
-    except click.ClickException as error:
+    except (click.ClickException, NumscopeError) as error:
         print(explain(error), file=sys.stderr)
-        raise SystemExit(WRONG_USAGE) from None
+        raise SystemExit(getattr(error, "exit_status", WRONG_USAGE)) from None
     except click.Abort:
         raise SystemExit(130) from None
     if callable(outcome):  # what has to run outside of click
@@ -50,12 +46,16 @@ def main() -> NoReturn:
     raise SystemExit(outcome if isinstance(outcome, int) else 0)
 
 
-def explain(error: click.ClickException) -> str:
+def explain(error: click.ClickException | NumscopeError) -> str:
     """A usage error in our form: where, what was given, what is expected, what to do."""
     command: click.Command = numscope
     where, words = "numscope", sys.argv[1:]
     while words and isinstance(command, click.Group) and words[0] in command.commands:  # not every error knows its command
         where, command = f"{where} {words[0]}", command.commands[words.pop(0)]
+    if isinstance(error, NumscopeError):
+        lines = str(error).splitlines()
+        several = isinstance(error, UsageError) and len(lines) > 1
+        return f"{where}: " + ("\n  ".join((f"{len(lines)} errors:", *lines)) if several else str(error))
     word = next(iter(words), "")
     ctx = getattr(error, "ctx", None)
     if isinstance(error, wrong.NoArgsIsHelpError):

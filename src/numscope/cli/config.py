@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +26,20 @@ WRONG = 2
 FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own statistics and features; repeatable.")
 
 
+def refusing(command: Callable[..., None]) -> Callable[..., None]:
+    """A UsageError ends the command: its lines are printed unchanged, as each names its file."""
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        try:
+            command(**options)
+        except UsageError as error:
+            click.echo(str(error), err=True)
+            click.get_current_context().exit(WRONG)
+
+    return run
+
+
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Check or explain a configuration.")
 def config() -> None:
     """Check or explain a configuration of statistics (YAML)."""
@@ -33,10 +48,10 @@ def config() -> None:
 @config.command(options_metavar="[options]", short_help="Report all errors.")
 @click.argument("file", metavar="FILE")
 @FEATURES
-@click.pass_context
-def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
+@refusing
+def check(file: str, features: tuple[str, ...]) -> None:
     """Check a configuration and print all errors, one per line. Exit status: 0 without errors, else 2."""
-    plan = load(ctx, file, features)
+    plan = load(file, features)
     for note in plan.notes:
         click.echo(f"{file}: note: {note}")
     parts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
@@ -53,28 +68,25 @@ def check(ctx: click.Context, file: str, features: tuple[str, ...]) -> None:
 )
 @click.option("--recipe", metavar="NAME", help="Recipe of the model's GEMMs unless a switch changes it (as converted, else delayed).")
 @FEATURES
-@click.pass_context
-def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
+@refusing
+def explain(file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
     """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads; with precision switches
     also the formats of each layer's GEMMs.
     """
-    plan = load(ctx, file, features)
+    plan = load(file, features)
     subject, resolved, plans = None, None, None
-    try:
-        if recipe is not None and model is None:
-            raise UsageError("--recipe: given without --model, expected a model whose GEMMs use it. Add --model MODEL_OR_RUN.")
-        if model is not None:
-            from numscope.cli.plans import table_of
-            from numscope.cli.subject import subject_of
-            from numscope.config import resolve
-            from numscope.config.plan import PLAN_SWITCHES
+    if recipe is not None and model is None:
+        raise UsageError("--recipe: given without --model, expected a model whose GEMMs use it. Add --model MODEL_OR_RUN.")
+    if model is not None:
+        from numscope.cli.plans import table_of
+        from numscope.cli.subject import subject_of
+        from numscope.config import resolve
+        from numscope.config.plan import PLAN_SWITCHES
 
-            subject = subject_of(model)
-            resolved = resolve(plan, subject.layers)
-            if recipe is not None or any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
-                plans = table_of(resolved, subject, recipe)
-    except UsageError as error:
-        refuse(ctx, error)
+        subject = subject_of(model)
+        resolved = resolve(plan, subject.layers)
+        if recipe is not None or any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
+            plans = table_of(resolved, subject, recipe)
     show(_table(plan, resolved, subject, tokens))
     if plans is not None and plans.rows:
         click.echo()
@@ -85,20 +97,11 @@ def explain(ctx: click.Context, file: str, model: str | None, tokens: int | None
         click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
 
 
-def load(ctx: click.Context, file: str, features: tuple[str, ...] = ()) -> Plan:
-    """The plan of a configuration and of files with the user's own features. Errors end the command."""
+def load(file: str, features: tuple[str, ...] = ()) -> Plan:
+    """The plan of a configuration and of files with the user's own features."""
     from numscope.config.planning import plan_of
 
-    try:
-        return plan_of(file, features)[0]
-    except UsageError as error:
-        refuse(ctx, error)
-
-
-def refuse(ctx: click.Context, error: UsageError) -> NoReturn:
-    """End the command and print an error's lines unchanged: each names its file."""
-    click.echo(str(error), err=True)
-    ctx.exit(WRONG)
+    return plan_of(file, features)[0]
 
 
 def show(table: Table) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numscope.cli.subject import Subject
 from numscope.config.plan import Collect, Schedule
 from numscope.records.layer import Layer
+from numscope.records.words import in_bytes
 
 _MOST_STEPS = 50_000  # in an average
 
@@ -68,12 +69,3 @@ def window(schedules: Iterable[Schedule]) -> range:
         return range(first, min(first + _MOST_STEPS, max((last or 0 for _, last in spans), default=-1) + 1))
     first = max([*endless, *(last + 1 for _, last in spans if last is not None)])
     return range(first, first + min(_MOST_STEPS, math.lcm(*(one.freq for one in schedules))))
-
-
-def in_bytes(number: float) -> str:
-    """``1.5 MiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:.3g} TiB"

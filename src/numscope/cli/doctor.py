@@ -90,10 +90,10 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 @click.option("--baseline", type=Value("FILE", _report), help="Compare with this earlier report (--json).")
 @click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
-@click.option("--nproc", type=whole_number(), help="Ranks to start on this node (one per GPU, else 2).")
-@click.option("--nnodes", type=whole_number(), help="Number of nodes; run this command on each, with the same --endpoint.")
+@click.option("--nproc", type=whole_number(1), help="Ranks to start on this node (one per GPU, else 2).")
+@click.option("--nnodes", type=whole_number(1), help="Number of nodes; run this command on each, with the same --endpoint.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
-@click.option("--node-rank", type=whole_number(), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
+@click.option("--node-rank", type=whole_number(0), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -122,13 +122,10 @@ def doctor(
     if ctx.invoked_subcommand is not None:
         return None
     settings = Settings(**{name: value for name, value in options.items() if value is not None})
-    for name, value, least in (("nproc", nproc, 1), ("nnodes", nnodes, 1), ("node_rank", node_rank, 0)):
-        if value is not None and value < least:
-            _refuse(ctx, name, f"got {value}, expected a whole number, at least {least}.")
     if node_rank is not None and nnodes is None:
-        _refuse(ctx, "node_rank", f"got {node_rank} without --nnodes, expected both. Add --nnodes N.")
+        raise UsageError(f"--node-rank: got {node_rank} without --nnodes, expected both. Add --nnodes N.")
     if node_rank is not None and nnodes is not None and node_rank >= nnodes:
-        _refuse(ctx, "node_rank", f"got {node_rank}, expected 0 to {nnodes - 1}, since --nnodes is {nnodes}.")
+        raise UsageError(f"--node-rank: got {node_rank}, expected 0 to {nnodes - 1}, since --nnodes is {nnodes}.")
     return partial(_examine, settings, json_path or "", baseline or {}, nproc, nnodes, node_rank)
 
 
@@ -189,9 +186,3 @@ def _end(code: int) -> NoReturn:
         except (OSError, ValueError):  # the reader has gone
             pass
     os._exit(code)
-
-
-def _refuse(ctx: click.Context, name: str, message: str) -> NoReturn:
-    """Refuses an option's value that contradicts another option."""
-    param = next(param for param in ctx.command.params if param.name == name)
-    raise click.BadParameter(message, ctx=ctx, param=param)

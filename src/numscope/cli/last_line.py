@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from numscope.records.words import count, few
 from numscope.scope.coverage import Watched
 
 _MAX_NAMES = 3
@@ -20,9 +21,9 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
     """
     seen = [one for one in children if one.models]
     gaps = list(dict.fromkeys(gap for one in (own, *children) for gap in one.gaps))
-    unwatched = f". Not watched: {_listed(gaps, _MAX_GAPS, '; ')}" if gaps else ""
+    unwatched = f". Not watched: {few(gaps, _MAX_GAPS, '; ')}" if gaps else ""
     if not own.models and not seen:
-        return f"numscope: nothing was watched: {why_nothing if not gaps else _listed(gaps, _MAX_GAPS, '; ')}"
+        return f"numscope: nothing was watched: {why_nothing if not gaps else few(gaps, _MAX_GAPS, '; ')}"
     rank = f" on rank {own.rank} of {own.world_size}" if own.world_size > 1 else ""
     parts = [_part([own], rank)] if own.models else []
     if seen:
@@ -34,7 +35,7 @@ def _part(processes: Sequence[Watched], where: str = "") -> str:
     models = list(dict.fromkeys(name for one in processes for name in one.models))
     steps = [one.steps for one in processes]
     most = f"up to {count(max(steps), 'step')}" if len(set(steps)) > 1 else count(steps[0], "step")
-    facts = [_listed(models, _MAX_NAMES, ", ") + where, f"{most} each" if len(processes) > 1 else most]
+    facts = [few(models, _MAX_NAMES) + where, f"{most} each" if len(processes) > 1 else most]
     tensors = sum(one.tensors for one in processes)
     if not any(one.detecting for one in processes):
         return f"{', '.join(facts)}: detection was off"
@@ -46,13 +47,3 @@ def _part(processes: Sequence[Watched], where: str = "") -> str:
     ):
         outcome += [count(number, what)] if number else []
     return f"{', '.join([*facts, count(tensors, 'tensor')])}: {', '.join(outcome)}"
-
-
-def _listed(words: Sequence[str], most: int, separator: str) -> str:
-    rest = f" and {len(words) - most} more" if len(words) > most else ""
-    return separator.join(words[:most]) + rest
-
-
-def count(number: int, what: str) -> str:
-    plural = "" if number == 1 else "es" if what.endswith("s") else "s"
-    return f"{number:,} {what}{plural}"

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numscope.cli.config import FEATURES, load, refuse, show
+from numscope.cli.config import FEATURES, load, refusing, show
 from numscope.cli.tables import plain_table
-from numscope.records.errors import UsageError
 
 if TYPE_CHECKING:
     from numscope.config.plan import Plan
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 @click.option("--config", "file", metavar="FILE", help="Also show the section that selects each layer.")
 @FEATURES
 @click.option("--containers", is_flag=True, help="Also list modules without their own parameters.")
-@click.pass_context
-def layers(ctx: click.Context, subject: str, file: str | None, containers: bool, features: tuple[str, ...]) -> None:
+@refusing
+def layers(subject: str, file: str | None, containers: bool, features: tuple[str, ...]) -> None:
     """List the layers of a model or a run, with the layer numbers that selections use.
 
     MODEL_OR_RUN is package.module:function, a transformers checkpoint's folder or name (no weights are read), or a run's folder.
@@ -31,18 +30,11 @@ def layers(ctx: click.Context, subject: str, file: str | None, containers: bool,
     from numscope.cli.subject import subject_of
     from numscope.config import resolve
 
-    plan = None if file is None else load(ctx, file, features)
-    try:
-        found = subject_of(subject).layers
-    except UsageError as error:
-        refuse(ctx, error)
+    plan = None if file is None else load(file, features)
+    found = subject_of(subject).layers
     _show(found, plan, containers)
-    if plan is not None:
-        try:
-            for note in resolve(plan, found).notes:
-                click.echo(f"note: {note}")
-        except UsageError as error:
-            refuse(ctx, error)
+    for note in resolve(plan, found).notes if plan is not None else ():
+        click.echo(f"note: {note}")
 
 
 def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from numscope.cli.preparing import recipe_option
+from numscope.cli.launch import Target
+from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.trial import trial
-from numscope.cli.values import OUTPUT_FILE, real, whole_number
-from numscope.records.errors import UsageError
+from numscope.cli.values import OUTPUT_FILE, Value, real, whole_number
+from numscope.precision.search.advise import Limits
 from numscope.records.files import write_atomically
 
 if TYPE_CHECKING:
     from numscope.precision.search.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
-WORDS = {"allow_interspersed_args": False}  # all words after the script's name are the script's
 
 
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Find what low precision harms.")
@@ -31,86 +32,72 @@ def precision() -> None:
 
 precision.add_command(trial)
 
-_MODULE = click.option("-m", "is_module", is_flag=True, help="Run a module, as python -m does.")
 _LAUNCH = click.option(
-    "--launch", metavar="WORDS", help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".'
+    "--launch",
+    type=Value("WORDS", lambda text: tuple(shlex.split(text)), "words as in a shell"),
+    default=(),
+    help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".',
 )
 _SEED = click.option(
     "--seed", type=whole_number(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
 )
-_TARGET = click.argument("target", metavar="train.py | -m module")
-_ARGS = click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+_PCT = real("a percentage", 0, 100)
+
+
+def _limit(name: str, kind: Value, metavar: str, text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    option, default = f"--{name.rpartition('_')[0].replace('_', '-')}", getattr(Limits(), name)
+    return click.option(option, name, type=kind, default=default, metavar=metavar, help=f"{text} ({default:g}).")
 
 
 # ------------------------------------------------------------------------------------------------------------- advise
 
 
-@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
-@_MODULE
+@precision.command(context_settings=SCRIPT_WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
+@takes_script
 @click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
-@click.option("--min-sqnr", type=real("decibels, such as 20", -200, 200), metavar="DB", help="Lowest signal-to-noise ratio of a cast (20).")
-@click.option("--max-saturated", type=real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may clip (5).")
-@click.option("--max-flushed", type=real("a percentage", 0, 100), metavar="PCT", help="Most elements that a cast may flush to zero (5).")
+@_limit("min_sqnr_db", real("decibels, such as 20", -200, 200), "DB", "Lowest signal-to-noise ratio of a cast")
+@_limit("max_saturated_pct", _PCT, "PCT", "Most elements that a cast may clip")
+@_limit("max_flushed_pct", _PCT, "PCT", "Most elements that a cast may flush to zero")
 @click.option("--output", type=OUTPUT_FILE, default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_LAUNCH
 @_SEED
-@_TARGET
-@_ARGS
-def advise(
-    target: str,
-    args: tuple[str, ...],
-    is_module: bool,
-    steps: int,
-    recipe: str,
-    min_sqnr: float | None,
-    max_saturated: float | None,
-    max_flushed: float | None,
-    output: str,
-    as_json: bool,
-    launch: str | None,
-    seed: int,
-) -> int:
+def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, launch: tuple[str, ...], seed: int, **limits: float) -> int:
     """Run a training script unchanged for a few steps, measure what casts would do to each operand of its linear layers, and write a YAML
     that keeps the GEMMs in high precision that the recipe would harm.
 
     Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
-    from numscope.precision.search.advise import Limits, advice_of, merged
+    from numscope.precision.search.advise import advice_of, merged
     from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
 
     if recipe == AUTOCAST:
         raise click.UsageError(f"--recipe: got {recipe!r}, expected an fp8 or fp4 recipe: autocast's formats are in the table anyway.")
-    given = {"min_sqnr_db": min_sqnr, "max_saturated_pct": max_saturated, "max_flushed_pct": max_flushed}
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
-    script = _script(target, args, is_module, launch)
+    bounds = Limits(**limits)
+    script = _script(target, launch)
     with tempfile.TemporaryDirectory(prefix="numscope-") as folder:
         place = Path(folder) / "advise"
-        _note(f"{target}: measuring {steps} steps")
-        try:
-            found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
-            if found.status:
-                _note(f"{target}: {found.length(steps)}")
-            if broken := [part["failed"] for part in found.numbers if part["failed"]]:
-                raise TrialFailed(f"{target}: measuring failed: {broken[0]}.")
-            if not any(part["layers"] for part in found.numbers):
-                raise TrialFailed(f"{target}: its models called no linear layer.")
-            advice = advice_of(merged(found.numbers), limits)
-            if not advice.num_gemms:
-                more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
-                raise TrialFailed(f"{target}: {recipe} could not be measured in {found.length(steps)}: {more}.")
-        except TrialFailed as error:
-            click.echo(f"numscope precision advise: {error}", err=True)
-            return NO_ANSWER
+        _note(f"{target.name}: measuring {steps} steps")
+        found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
+    if found.status:
+        _note(f"{target.name}: {found.length(steps)}")
+    if broken := [part["failed"] for part in found.numbers if part["failed"]]:
+        raise TrialFailed(f"{target.name}: measuring failed: {broken[0]}.")
+    if not any(part["layers"] for part in found.numbers):
+        raise TrialFailed(f"{target.name}: its models called no linear layer.")
+    advice = advice_of(merged(found.numbers), bounds)
+    if not advice.num_gemms:
+        more = "a step ends when a torch optimizer steps, and the first step of delayed scaling does not count"
+        raise TrialFailed(f"{target.name}: {recipe} could not be measured in {found.length(steps)}: {more}.")
     if advice.high:
-        head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target).name}.",)
+        head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target.name).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
     from numscope.cli.precision_text import advice_document, advice_lines, advice_table
 
     if as_json:
-        click.echo(json.dumps(advice_document(advice, limits, recipe, output), indent=1, allow_nan=False))
+        click.echo(json.dumps(advice_document(advice, bounds, recipe, output), indent=1, allow_nan=False))
     else:
         for line in (*advice_table(advice, recipe), *advice_lines(advice, script, recipe, output)):
             click.echo(line)
@@ -120,18 +107,16 @@ def advise(
 # ------------------------------------------------------------------------------------------------------------- bisect
 
 
-@precision.command(context_settings=WORDS, options_metavar="[options]", short_help="Find by trial runs what has to stay in high precision.")
-@_MODULE
+@precision.command(
+    context_settings=SCRIPT_WORDS, options_metavar="[options]", short_help="Find by trial runs what has to stay in high precision."
+)
+@takes_script
 @click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML); its switches are kept.")
 @recipe_option("Recipe of the linear layers (delayed); autocast: the script's own autocast is the low precision.", "delayed")
 @click.option("--steps", type=whole_number(1), default=50, metavar="N", help="Training steps of each run (50).")
 @click.option("--runs", type=whole_number(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
 @click.option(
-    "--tolerance",
-    type=real("a number from 0, such as 0.01", 0),
-    default=0.01,
-    metavar="X",
-    help="Harmless drift of the loss (0.01).",
+    "--tolerance", type=real("a number from 0, such as 0.01", 0), default=0.01, metavar="X", help="Harmless drift of the loss (0.01)."
 )
 @click.option("--repeats", type=whole_number(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
 @click.option(
@@ -145,18 +130,14 @@ def advise(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @_LAUNCH
 @_SEED
-@_TARGET
-@_ARGS
 def bisect(
-    target: str,
-    args: tuple[str, ...],
-    is_module: bool,
+    target: Target,
     config: str | None,
     output: str,
     fresh: bool,
     features: tuple[str, ...],
     as_json: bool,
-    launch: str | None,
+    launch: tuple[str, ...],
     **search: Any,
 ) -> int:
     """Run a training script repeatedly for a few steps and find the smallest set of layers and GEMMs that, kept in high precision, brings
@@ -168,22 +149,16 @@ def bisect(
     from numscope.cli.config import show
     from numscope.cli.precision_text import verdict_head, verdict_lines, verdict_table
     from numscope.precision.search.kept import sections, text_of
-    from numscope.precision.search.trials import Book, TrialFailed
+    from numscope.precision.search.trials import Book
 
     base = _base(config, features)
-    task = BisectionTask(_script(target, args, is_module, launch), base=base, features=features, **search)
+    task = BisectionTask(_script(target, launch), base=base, features=features, **search)
     folder = Path(output).with_suffix(".trials")
-    try:
-        book = Book(folder, task.about(), fresh=fresh)
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None
+    book = Book(folder, task.about(), fresh=fresh)
     if book.num_resumed:
         _note(f"{folder}: reusing {book.num_resumed} runs of an earlier search")
     try:
         verdict = Bisection(task, book, _note).run()
-    except TrialFailed as error:
-        click.echo(f"numscope precision bisect: {error}", err=True)
-        return NO_ANSWER
     except KeyboardInterrupt:
         _note(f"stopped; the finished runs are in {folder}: the same command continues with them")
         raise
@@ -208,10 +183,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     from numscope.config.reading import read
     from numscope.config.wording import Errors
 
-    try:
-        plugged = plan_of(config, features)[1].customs
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None
+    plugged = plan_of(config, features)[1].customs
     errors = Errors(config)
     tree = read(config, errors)[0] or {}
     stem = Path(config).stem or "config"
@@ -220,12 +192,12 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     return tree
 
 
-def _script(target: str, args: tuple[str, ...], is_module: bool, launch: str | None) -> Script:
-    from numscope.precision.search.trials import Script, split_launcher
+def _script(target: Target, launch: tuple[str, ...]) -> Script:
+    from numscope.precision.search.trials import Script
 
-    if not is_module and not Path(target).exists():
-        raise click.UsageError(f"got {target!r}, expected a script's path, or -m and a module's name. There is no such file.")
-    return Script(target, args, is_module, split_launcher(launch))
+    if not target.is_module and not Path(target.name).exists():
+        raise click.UsageError(f"got {target.name!r}, expected a script's path, or -m and a module's name. There is no such file.")
+    return Script(target.name, target.args, target.is_module, launch)
 
 
 def _note(text: str) -> None:

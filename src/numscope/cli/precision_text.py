@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from numscope.cli.bisecting import BisectionTask, BisectionVerdict
-from numscope.precision.search.advise import Advice, Limits, Price, rows
+from numscope.cli.bisecting import BisectionTask, BisectionVerdict, percent
+from numscope.precision.search.advise import Advice, Limits, rows
 from numscope.precision.search.kept import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
+from numscope.records.finding import plain
+from numscope.records.words import count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,10 +49,10 @@ def _line(operand: str, takes: str, *numbers: str) -> str:
 
 def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> list[str]:
     """The conclusions, below the table."""
-    by = f"measured over {advice.num_steps} step{'' if advice.num_steps == 1 else 's'}"
+    by = f"measured over {count(advice.num_steps, 'step')}"
     if not advice.high:
         return [f"All {advice.num_gemms} GEMMs can take {recipe} ({by}): none has to stay in high precision."]
-    others = _would_take_current(advice)
+    others = sum(bool(one.exceeds) and "delayed" in (one.planned or ("",))[0] and one.takes in ("e4m3", "e5m2") for one in advice.operands)
     hint = f" {others} of the operands beyond the limits would do with current scaling: see --recipe current." if others else ""
     return [
         f"{len(advice.high)} of {advice.num_gemms} GEMMs should stay in high precision under {recipe} ({by}).{hint}",
@@ -59,16 +60,12 @@ def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> li
     ]
 
 
-def _would_take_current(advice: Advice) -> int:
-    return sum(bool(one.exceeds) and "delayed" in (one.planned or ("",))[0] and one.takes in ("e4m3", "e5m2") for one in advice.operands)
-
-
 def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) -> dict[str, Any]:
     """As JSON-ready values; infinity (of a cast that changes nothing) as text."""
     return {
         "recipe": recipe,
         "num_steps": advice.num_steps,
-        "limits": {name: getattr(limits, name) for name in ("min_sqnr_db", "max_saturated_pct", "max_flushed_pct")},
+        "limits": plain(limits),
         "operands": [
             {
                 "layer": one.layer,
@@ -76,7 +73,7 @@ def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) ->
                 "takes": one.takes,
                 "planned": None if one.planned is None else one.planned[0],
                 "exceeds": list(one.exceeds),
-                "formats": {key: _price(price) for key, price in one.prices.items()},
+                "formats": plain(one.prices),
             }
             for one in advice.operands
         ],
@@ -84,12 +81,6 @@ def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) ->
         "num_gemms": advice.num_gemms,
         "output": output if advice.high else None,
     }
-
-
-def _price(price: Price) -> dict[str, float | str | None]:
-    sqnr = price.sqnr_db
-    plain = sqnr if sqnr is None or math.isfinite(sqnr) else str(sqnr)
-    return {"sqnr_db": plain, "saturated_pct": price.saturated_pct, "flushed_pct": price.flushed_pct}
 
 
 # ------------------------------------------------------------------------------------------------------------- bisect
@@ -112,22 +103,53 @@ def verdict_table(verdict: BisectionVerdict) -> Table:
 
 def verdict_lines(verdict: BisectionVerdict, task: BisectionTask, output: str) -> list[str]:
     """The result in sentences."""
-    words = {
-        "found": _found,
-        "within": _within,
-        "incurable": _incurable,
-        "budget": _budget,
-        "reference": _reference,
-        "reference budget": _budget,
-        "nothing": _nothing,
-    }
-    lines = words[verdict.outcome](verdict, task)
+    is_autocast, tolerance = task.recipe == AUTOCAST, f"{100 * verdict.tolerance:.3g} %"
+    low, cured, all_gemms = percent(verdict.drift), percent(verdict.drift_with_high_precision), verdict.num_gemms
+    match verdict.outcome:
+        case "found":
+            count, unit = len(verdict.units), "layers" if is_autocast else "GEMMs"
+            those, needed = (f"these {count}", "None of them can") if count > 1 else ("this one", "It can't")
+            lines = [
+                f"With {those} of {all_gemms} {unit} in high precision the loss is {cured} from the run in high precision; "
+                f"without, {low} (tolerance {tolerance}).",
+                f"{needed} be left out, as trial runs showed. {verdict.num_runs} runs of {task.steps} steps.",
+            ]
+        case "within":
+            lines = [
+                f"Nothing to find: under {task.recipe} the loss is {low} from the run in high precision, "
+                f"within the tolerance of {tolerance}.",
+                f"If the run is bad nevertheless, precision is not the cause, or {task.steps} steps are too few to show it: see --steps.",
+            ]
+        case "incurable":
+            what, why = f"{all_gemms} GEMMs of {verdict.num_layers} layers", "The precision of these GEMMs is not the cause."
+            if is_autocast:
+                what = f"{verdict.num_layers} layers"
+                why = (
+                    "The cause is not in a layer's own call: autocast also casts operations between layers (attention's products, losses)."
+                )
+            lines = [f"Keeping all {what} in high precision does not cure it: {cured} with, {low} without (tolerance {tolerance}).", why]
+        case "reference":
+            lines = [
+                "Even the run in high precision has a loss that is not finite: low precision is not the cause.",
+                f"To find the first bad number: {_command(task.script)}",
+            ]
+        case "nothing" if is_autocast:
+            lines = ["No model with layers was called: there is nothing to keep in high precision."]
+        case "nothing":
+            lines = [
+                "No layer computes in low precision: the script's models have no linear layer, or its configuration disables them all."
+            ]
+        case _:  # the budget was used up
+            so_far = "No set has cured so far."
+            if count := len(verdict.units):
+                so_far = f"The smallest set that has cured so far has {count} of {all_gemms}; a smaller one may do."
+            lines = [f"The {task.runs} runs did not suffice. {so_far}", "The same command with a larger --runs continues from here."]
     if verdict.units:
         features = (word for one in task.features for word in ("--features", one))
         command = _command(task.script, "--recipe", task.recipe, "--config", output, *features)
         lines.append(f"{output}: written. To train with it: {command}")
-    if verdict.noise > 0:
-        lines.append(f"Repeated runs in high precision differ by {100 * verdict.noise:.3g} %: tolerance {_tolerance(verdict)}.")
+    if verdict.reference_noise > 0:
+        lines.append(f"Repeated runs in high precision differ by {100 * verdict.reference_noise:.3g} %: tolerance {tolerance}.")
     return lines
 
 
@@ -136,71 +158,9 @@ def verdict_head(verdict: BisectionVerdict, task: BisectionTask) -> Sequence[str
     sure = "none of them can be left out" if verdict.minimal else "the runs did not suffice to find the smallest set"
     return (
         f"numscope precision bisect: {len(verdict.units)} of {verdict.num_gemms} kept in high precision; {sure}.",
-        f"Loss under {task.recipe}: {_signed(verdict.low)} without, {_signed(verdict.cured)} with it, of {verdict.loss:.5g} "
-        f"in high precision, at {task.steps} steps.",
+        f"Loss under {task.recipe}: {percent(verdict.drift)} without, {percent(verdict.drift_with_high_precision)} with it, "
+        f"of {verdict.reference_loss:.5g} in high precision, at {task.steps} steps.",
     )
-
-
-def _found(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
-    count = len(verdict.units)
-    unit = "layers" if task.recipe == AUTOCAST else "GEMMs"
-    those = f"these {count} of {verdict.num_gemms} {unit}" if count > 1 else f"this one of {verdict.num_gemms} {unit}"
-    needed = "None of them can be left out" if count > 1 else "It can't be left out"
-    return [
-        f"With {those} in high precision the loss is {_signed(verdict.cured)} from the run in high precision; "
-        f"without, {_signed(verdict.low)} (tolerance {_tolerance(verdict)}).",
-        f"{needed}, as trial runs showed. {verdict.num_runs} runs of {task.steps} steps.",
-    ]
-
-
-def _within(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
-    return [
-        f"Nothing to find: under {task.recipe} the loss is {_signed(verdict.low)} from the run in high precision, within the tolerance of "
-        f"{_tolerance(verdict)}.",
-        f"If the run is bad nevertheless, precision is not the cause, or {task.steps} steps are too few to show it: see --steps.",
-    ]
-
-
-def _incurable(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
-    what = (
-        f"all {verdict.num_layers} layers" if task.recipe == AUTOCAST else f"all {verdict.num_gemms} GEMMs of {verdict.num_layers} layers"
-    )
-    said = f"Keeping {what} in high precision does not cure it: {_signed(verdict.cured)} with, {_signed(verdict.low)} without"
-    if task.recipe == AUTOCAST:
-        why = "The cause is not in a layer's own call: autocast also casts operations between layers (attention's products, losses)."
-    else:
-        why = "The precision of these GEMMs is not the cause."
-    return [f"{said} (tolerance {_tolerance(verdict)}).", why]
-
-
-def _reference(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
-    return [
-        "Even the run in high precision has a loss that is not finite: low precision is not the cause.",
-        f"To find the first bad number: {_command(task.script)}",
-    ]
-
-
-def _budget(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
-    so_far = (
-        f"The smallest set that has cured so far has {len(verdict.units)} of {verdict.num_gemms}; a smaller one may do."
-        if verdict.units
-        else "No set has cured so far."
-    )
-    return [f"The {task.runs} runs did not suffice. {so_far}", "The same command with a larger --runs continues from here."]
-
-
-def _nothing(verdict: BisectionVerdict, task: BisectionTask) -> list[str]:
-    if task.recipe == AUTOCAST:
-        return ["No model with layers was called: there is nothing to keep in high precision."]
-    return ["No layer computes in low precision: the script's models have no linear layer, or its configuration disables them all."]
-
-
-def _signed(away: float) -> str:
-    return f"{100 * away:+.3g} %" if math.isfinite(away) else "unknown" if math.isnan(away) else "not finite, or it ended early"
-
-
-def _tolerance(verdict: BisectionVerdict) -> str:
-    return f"{100 * verdict.tolerance:.3g} %"
 
 
 def _command(script: Script, *options: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from numscope.cli.launch import Target
 from numscope.cli.values import one_of
 from numscope.precision.search.trials import AUTOCAST
 from numscope.records.errors import UsageError
@@ -18,14 +20,22 @@ if TYPE_CHECKING:
     from numscope.config.plan import Plan
     from numscope.plugins.guarded import Paths
 
-RECIPES = (
-    "delayed",
-    "current",
-    "rowwise",
-    "block",
-    "mxfp8",
-    "nvfp4",
-)  # also here, because torch must not be loaded before the script's first line
+RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # also here: torch must not be loaded before the script
+
+SCRIPT_WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
+
+
+def takes_script(command: Callable[..., object]) -> Callable[..., object]:
+    """The words that say what to run, as the command's argument ``target``."""
+
+    @click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
+    @click.argument("target", metavar="train.py | -m module")
+    @click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+    @functools.wraps(command)
+    def taking(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> object:
+        return command(target=Target(target, args, is_module), **options)
+
+    return taking
 
 
 def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:

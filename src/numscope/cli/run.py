@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import click
 
 from numscope.cli.launch import Target, launch
-from numscope.cli.preparing import recipe_option
+from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
 from numscope.config.environment import switched_on
@@ -24,11 +24,11 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 
 
 @click.command(
-    context_settings={"allow_interspersed_args": False},  # from the script's name on, every word is the script's
+    context_settings=SCRIPT_WORDS,
     options_metavar="[options]",
     short_help="Run a training script under watch.",
 )
-@click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
+@takes_script
 @click.option("--config", metavar="FILE", help="Collect the statistics that this YAML file asks for.")
 @click.option("--features", multiple=True, metavar="FILE|DIR", help="Statistics, features, loggers and rules of your own; repeatable.")
 @recipe_option("Convert the models' linear layers to fp8 or fp4, by this recipe; autocast: keep the layers that --config names out of it.")
@@ -46,9 +46,7 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @click.option("--max-scaler-skips", type=whole_number(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
 @click.option("--json", type=OUTPUT_FILE, help="Write the findings to this file, for other programs.")
 @click.option("--log-dir", type=OUTPUT_FOLDER, help="Keep the run's records in this folder.")
-@click.argument("target", metavar="train.py | -m module")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
-def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> Callable[[], None]:
+def run(target: Target, **options: Any) -> Callable[[], None]:
     """Run a training script as Python itself would, and stop it at the first nan or inf that reaches the loss, a gradient or a weight.
 
     Options stand before the script's name; all that follows it is the script's own. Under torchrun:
@@ -61,11 +59,7 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
 
     Exit status: the script's own; 3 when numscope stopped it at a non-finite value; 2 for wrong usage.
     """
-    try:
-        switched = switched_on() or {}
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None
-    given = {**switched, **{name: value for name, value in options.items() if value is not None and value != ()}}
+    given = {**(switched_on() or {}), **{name: value for name, value in options.items() if value is not None and value != ()}}
     recipe = given.pop("recipe", None)
     if given.get("on_nonfinite") == OFF:
         if "config" not in given and recipe is None:
@@ -73,29 +67,16 @@ def run(target: str, args: tuple[str, ...], is_module: bool, **options: Any) -> 
                 "--on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out."
             )
         given["on_nonfinite"] = None
+    given |= {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}  # a script may change its folder
+    given["features"] = tuple(map(os.path.abspath, given.get("features", ())))
     try:
-        watch = TorchWatch(WatchOptions(**_absolute(given)), recipe)
+        watch = TorchWatch(WatchOptions(**given), recipe)
     except UsageError as error:  # "frames: got 0, …" about the option --frames
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
-    if "config" in given:
-        _check(given["config"], given.get("features", ()))
+    if "config" in given:  # refused before the script's first line, without torch unless a file of features imports it
+        from numscope.config.planning import plan_of
+
+        plan_of(given["config"], given["features"])
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
-    return partial(launch, Target(target, args, is_module), watch)
-
-
-def _absolute(given: dict[str, Any]) -> dict[str, Any]:
-    """The options with absolute paths: the watch reads and writes these files after the script may have changed its folder."""
-    paths: dict[str, Any] = {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}
-    return {**given, **paths, "features": tuple(map(os.path.abspath, given.get("features", ())))}
-
-
-def _check(config: str, features: Sequence[str]) -> None:
-    """Refuse a wrong configuration before the script's first line, without torch unless a file of features imports it."""
-    from numscope.config.planning import plan_of
-
-    try:
-        plan_of(config, features)
-    except UsageError as error:
-        lines = str(error).splitlines()
-        raise click.UsageError(lines[0] if len(lines) == 1 else "\n  ".join((f"{len(lines)} errors:", *lines))) from None
+    return partial(launch, target, watch)

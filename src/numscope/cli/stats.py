@@ -50,12 +50,9 @@ def stats(
     numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
     numscope stats runs/a --by '.*(fc1|fc2)' --stats mean,std,kurtosis --steps 100-199
     """
-    try:
-        if as_json and as_csv:
-            raise UsageError("--csv: given with --json, expected one of them.")
-        columns, rows = _result(run, sql, by, names, steps, every_steps)
-    except UsageError as error:
-        raise click.UsageError(str(error)) from None
+    if as_json and as_csv:
+        raise UsageError("--csv: given with --json, expected one of them.")
+    columns, rows = _result(run, sql, by, names, steps, every_steps)
     if as_json:
         _write_json(columns, rows)
     elif as_csv:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from numscope.cli.child import Told
 from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
-from numscope.cli.last_line import count, last_line
+from numscope.cli.last_line import last_line
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
 from numscope.records.finding import Finding, Kind
+from numscope.records.words import count
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import click
 
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target, Watch, launch
-from numscope.cli.preparing import preparation
+from numscope.cli.preparing import SCRIPT_WORDS, preparation, takes_script
 from numscope.precision.search.trials import AUTOCAST, Spec
 
 if TYPE_CHECKING:
@@ -169,15 +169,16 @@ class TrialWatch(Watch):
     def _write(self) -> None:
         from numscope.distributed.agree import rank
         from numscope.records.files import write_atomically
+        from numscope.records.finding import plain
 
         losses = self._losses.losses if self._losses is not None else []
         told = {
-            "losses": [loss if math.isfinite(loss) else str(loss) for loss in losses],
+            "losses": losses,
             "layers": self._layers,
             "suspects": self._suspects,
             "what_if": None if self._what_if is None else {**self._what_if.numbers(), "num_steps": len(losses)},
         }
-        write_atomically(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(told))
+        write_atomically(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(plain(told)))
 
 
 def _turn_off_autocast() -> None:
@@ -194,11 +195,9 @@ def _turn_off_autocast() -> None:
     kind.__enter__ = enter
 
 
-@click.command(hidden=True, context_settings={"allow_interspersed_args": False})
+@click.command(hidden=True, context_settings=SCRIPT_WORDS)
 @click.option("--spec", required=True)
-@click.option("-m", "is_module", is_flag=True)
-@click.argument("target")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def trial(spec: str, target: str, args: tuple[str, ...], is_module: bool) -> Any:
+@takes_script
+def trial(spec: str, target: Target) -> Any:
     """Run one trial of a search."""
-    return partial(launch, Target(target, args, is_module), TrialWatch(Spec.read(spec)))
+    return partial(launch, target, TrialWatch(Spec.read(spec)))

@@ -14,7 +14,7 @@ from numscope.config.selection import Selection, is_of_type, number_of
 from numscope.config.wording import Errors, shown
 from numscope.records.layer import GEMMS, Layer
 from numscope.records.observation import TENSORS
-from numscope.records.words import closest
+from numscope.records.words import closest, spans
 
 _Part = TypeVar("_Part", Collect, Switch, PluginFeature)
 _SHOWN = 3  # layer names that a message shows
@@ -53,7 +53,10 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
     for section, selection in selections:
         _check_selection(section, selection, chosen[selection], layers, unmatched, notes)
     for collect in plan.collects:
-        _check_merge(collect, chosen[collect.selection], unmatched)
+        found, merge = chosen[collect.selection], collect.merge
+        if merge is not None and merge not in MERGES and found and not any(re.search(merge, layer.name) for layer in found):
+            what = f"{shown(merge)} matches none of the layers that the section selects."
+            unmatched.add(f"{collect.section}.{collect.feature}.merge", what)
     clashes = Errors(plan.source)
     collects = [(collect, chosen[collect.selection]) for collect in plan.collects]
     switches = [(switch, chosen[switch.selection]) for switch in plan.switches]
@@ -129,33 +132,15 @@ def _near(sought: str, layers: Sequence[Layer]) -> str:
     found: dict[str, None] = {}
     for word in (sought.strip(), *sought.split()):
         found.update((words[near], None) for near in closest(word, words))
-    if not found:
-        return (
-            f" Layers: {', '.join(shown(layer.name) for layer in owners[:_SHOWN])}{', …' if len(owners) > _SHOWN else ''}."
-            if owners
-            else ""
-        )
-    return f" Nearest: {', '.join(shown(name) for name in list(found)[:_SHOWN])}."
+    if found:
+        return f" Nearest: {', '.join(shown(name) for name in list(found)[:_SHOWN])}."
+    few = ", ".join(shown(layer.name) for layer in owners[:_SHOWN])
+    return f" Layers: {few}{', …' if len(owners) > _SHOWN else ''}." if owners else ""
 
 
 def _ranges(numbers: Iterable[int]) -> str:
     """``1-3, 7``."""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-
-
-def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -> None:
-    if collect.merge is None or collect.merge in MERGES or not chosen:
-        return
-    if not any(re.search(collect.merge, layer.name) for layer in chosen):
-        unmatched.add(
-            f"{collect.section}.{collect.feature}.merge", f"{shown(collect.merge)} matches none of the layers that the section selects."
-        )
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans(numbers))
 
 
 # -------------------------------------------------------------------------------------------------------- contradictions

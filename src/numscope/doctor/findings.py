@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from numscope.doctor.records import Confidence, Finding, Severity
+from numscope.records.words import spans
 
 _MOST_EVIDENCE = 12
 _IDS: dict[Severity, str] = {
@@ -71,12 +72,12 @@ def finding(
     remedy: Iterable[str] = (),
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding with its id's usual severity and confidence, unless others are given."""
+    """A finding with its id's usual severity and confidence, unless others are given. Unknown ranks (-1) and hosts ("") are left out."""
     return Finding(
         id=id,
         severity=severity or CATALOG[id],
         summary=summary,
-        ranks=tuple(sorted(set(ranks))),
+        ranks=tuple(sorted({rank for rank in ranks if rank >= 0})),
         hosts=tuple(sorted({host for host in hosts if host})),
         links=tuple(dict.fromkeys(links)),
         evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE],
@@ -95,14 +96,9 @@ def named(ranks: Iterable[int], most: int = 8) -> str:
     numbers = sorted(set(ranks))
     if not numbers:
         return "no rank"
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    words = [str(run[0]) if len(run) == 1 else f"{run[0]}, {run[-1]}" if len(run) == 2 else f"{run[0]}–{run[-1]}" for run in runs]
-    shown, left = words[:most], sum(map(len, runs[most:]))
+    runs = spans(numbers)
+    words = [str(first) if first == last else f"{first}{', ' if last == first + 1 else '–'}{last}" for first, last in runs]
+    shown, left = words[:most], sum(last - first + 1 for first, last in runs[most:])
     return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(shown) + (f" and {left} more" if left else "")
 
 

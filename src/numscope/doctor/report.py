@@ -21,7 +21,7 @@ from numscope.doctor.phases.cell import cells_of
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
-from numscope.records.words import escape
+from numscope.records.words import count, escape
 from numscope.version import __version__
 
 SCHEMA = 2  # of the JSON; increases when a key changes its meaning or is removed
@@ -122,16 +122,12 @@ def _render(verdict: Verdict, examined: Examined, console: Console) -> Renderabl
 
 def _head(verdict: Verdict, examined: Examined) -> Text:
     hosts = len(set(hosts_of(examined).values()))
-    came = (
-        f"{len(examined.roster)} of {examined.expected} ranks joined, on {hosts} host{'s' if hosts != 1 else ''}; "
-        if examined.roster
-        else ""
-    )
+    came = f"{len(examined.roster)} of {examined.expected} ranks joined, on {count(hosts, 'host')}; " if examined.roster else ""
     style = "bold green" if verdict.exit_code == 0 else "bold yellow" if verdict.exit_code in (4, 5) else "bold red"
     words = _EXIT.get(verdict.exit_code, "")
     degraded = sum(each.severity == "degraded" for each in verdict.findings)
     if verdict.exit_code == 0 and degraded:
-        words += f", with {degraded} degradation{'s' if degraded > 1 else ''}"
+        words += f", with {count(degraded, 'degradation')}"
     facts = f"{came}{verdict.seconds:.1f} s; exit code {verdict.exit_code}"
     return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
 
@@ -176,12 +172,9 @@ def _cell(results: list[PhaseResult | None], verdict: Verdict) -> Text:
     if status not in _STYLES and any(result.rank not in verdict.ok for result in alike):
         word, style = status.upper(), "bold red"
     if status == "ok":
-        return Text(f"{word} {_seconds(max(result.seconds for result in there))}", style)
+        seconds = max(result.seconds for result in there)
+        return Text(f"{word} {seconds:.1f}s" if seconds >= 0.1 else f"{word} {seconds * 1e3:.0f}ms", style)
     return Text(word if len(there) == 1 else f"{len(alike)} {word}", style)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f}s" if seconds >= 0.1 else f"{seconds * 1e3:.0f}ms"
 
 
 def _matrices(examined: Examined) -> list[tuple[str, Table]]:
@@ -199,16 +192,15 @@ def _matrices(examined: Examined) -> list[tuple[str, Table]]:
         pairs = {(str(one), str(other)): _mark_of(str(pair["status"])) for (one, other), pair in cells.items()}
         if any(mark not in ". " for mark in pairs.values()):
             found.append((f"transfers over {backend}, from the row's rank to the column's", pairs))
-    return [(_legend(name, cells), _matrix(cells)) for name, cells in found]
+    shown = []
+    for name, marks in found:
+        used = [f"{mark} {meaning}" for mark, meaning in _MARKS.values() if meaning and mark in marks.values()]
+        shown.append((f"{name} ({', '.join(used)})", _matrix(marks)))
+    return shown
 
 
 def _mark_of(status: str) -> str:
     return _MARKS.get(status, _MARKS["other"])[0]
-
-
-def _legend(name: str, cells: Mapping[tuple[str, str], str]) -> str:
-    used = [f"{mark} {meaning}" for mark, meaning in _MARKS.values() if meaning and mark in cells.values()]
-    return f"{name} ({', '.join(used)})"
 
 
 def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:

@@ -61,7 +61,7 @@ class Dynamics:
     def before(self, optimizer: Optimizer) -> None:
         """Keep what the step will change: gradients are final, weights untouched."""
         self._forget()
-        if _is_capturing():
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():  # a CUDA graph would contain what is launched now
             return
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
             for site, parameter in self._parameters:
@@ -179,8 +179,3 @@ def _square(gradient: Tensor, scale: object) -> Tensor:
 
 def _moves(tensor: Tensor) -> Tensor:
     return tensor.isfinite() & (tensor != 0)
-
-
-def _is_capturing() -> bool:
-    """Whether a CUDA graph is being recorded: what is launched now would become part of it."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

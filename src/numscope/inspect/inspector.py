@@ -100,8 +100,8 @@ class Inspector(Reader):
         if strict and spread():
             refuse_unmatched(self.resolved.unmatched)
         self._board: Switchboard = Switchboard(self.resolved.switches, self._modules, self.recorder, self._board if again else None)
-        collects, customs = self._board.collects(), self._board.customs()
-        self._inspection = Inspection([*self.resolved.collects, *collects], [*self.resolved.customs, *customs], self.recorder.plugins)
+        collects, customs = [*self.resolved.collects, *self._board.collects()], [*self.resolved.customs, *self._board.customs()]
+        self._inspection = Inspection(collects, customs, self.recorder.plugins)
         selected, known_by = self._board.selected(self._inspection.selected()), self._prefix if again else None
         self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
@@ -255,12 +255,10 @@ class Inspector(Reader):
         self, parts: Sequence[tuple[Site, Joined]], *, reduced: bool | None, without: Collection[int] = ()
     ) -> list[Observation]:
         """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
-        made = []
-        for site, part in parts:
-            given = {} if site.index in without else self._given.get(site.index, {})
-            observe = self._inspection.observation
-            made.append((site, observe(site, self._steps.number, part, self.recorder.rank, reduced, self._prefix, given)))
-        return [*(o for _, o in made), *self._inspection.merged(self._steps.number, made, reduced=reduced)]
+        step, given = self._steps.number, {site: named for site, named in self._given.items() if site not in without}
+        observe, rank, prefix = self._inspection.observation, self.recorder.rank, self._prefix
+        made = [(site, observe(site, step, part, rank, reduced, prefix, given.get(site.index, {}))) for site, part in parts]
+        return [*(o for _, o in made), *self._inspection.merged(step, made, reduced=reduced)]
 
     # ---- tensors
 

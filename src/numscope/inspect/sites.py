@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -237,11 +237,10 @@ class Inspection:
                     found[label] = formula(summary, extras)
         return found
 
-    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool | None) -> list[Observation]:
+    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool | None) -> Iterator[Observation]:
         """Observations of groups of sites, where a part of the plan asks for ``merge``."""
         if not self._merges:
-            return []
-        found: list[Observation] = []
+            return
         merging = {id(c): c for site, _ in observations for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}
         for collect in merging.values():
             groups: dict[tuple[str, str], list[Observation]] = {}
@@ -251,8 +250,7 @@ class Inspection:
                     groups.setdefault((group, site.kind), []).append(observation)
             layout = Layout(e for asked in collect.stats if (e := self._extra(asked)) is not None)
             for (group, kind), members in groups.items():
-                found.append(self._merge(collect, layout, group, kind, members))
-        return found
+                yield self._merge(collect, layout, group, kind, members)
 
     def _merge(self, collect: Collect, layout: Layout, group: str, kind: str, members: Sequence[Observation]) -> Observation:
         summary, cells = Summary.empty(), layout.empty()

@@ -25,6 +25,7 @@ from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_
 from numscope.precision.gemm.switching import by_layer, fake_results, switched
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
+from numscope.records.words import few
 
 COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
 _OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
@@ -104,9 +105,8 @@ class Switchboard:
 
     # ---- what is wanted of a model, besides what the plan collects
 
-    def collects(self) -> list[tuple[Collect, tuple[Layer, ...]]]:
+    def collects(self) -> Iterator[tuple[Collect, tuple[Layer, ...]]]:
         """Statistics of casts, as parts that an inspection takes: casts that GEMMs make, and casts made on paper."""
-        found: list[tuple[Collect, tuple[Layer, ...]]] = []
         for switch, layers in self._all:
             if switch.feature not in COUNTING:
                 continue
@@ -117,8 +117,7 @@ class Switchboard:
                         groups.setdefault(stats, []).append(layer)
             tensors = switch.settings["tensors"]
             for stats, some in groups.items():
-                found.append((Collect(switch.section, switch.feature, switch.selection, switch.schedule, tensors, stats), tuple(some)))
-        return found
+                yield Collect(switch.section, switch.feature, switch.selection, switch.schedule, tensors, stats), tuple(some)
 
     def selected(self, collected: Mapping[Layer, list[str]]) -> dict[Layer, list[str]]:
         """For each selected layer a line for each thing that is collected of it or switched.
@@ -135,16 +134,11 @@ class Switchboard:
                     found.setdefault(layer, []).append(f"{switch.feature}{words} ({switch.section})")
         return found
 
-    def customs(self) -> list[tuple[PluginFeature, tuple[Layer, ...]]]:
+    def customs(self) -> Iterator[tuple[PluginFeature, tuple[Layer, ...]]]:
         """Tensors to dump as they are."""
-        return [
-            (
-                PluginFeature(switch.section, DUMP, switch.selection, switch.schedule, switch.settings["tensors"], switch.settings),
-                tuple(layers),
-            )
-            for switch, layers in self._all
-            if switch.feature == DUMP and switch.settings["high_precision_tensor"]
-        ]
+        for switch, layers in self._all:
+            if switch.feature == DUMP and (settings := switch.settings)["high_precision_tensor"]:
+                yield PluginFeature(switch.section, DUMP, switch.selection, switch.schedule, settings["tensors"], settings), tuple(layers)
 
     @property
     def is_stale(self) -> bool:
@@ -305,5 +299,4 @@ def _reason(switch: Switch, layer: Layer, refused: Mapping[Layer, str]) -> str:
 
 
 def _message(switch: Switch, layers: Sequence[Layer], reason: str) -> str:
-    names = ", ".join(layer.name for layer in layers[:4]) + (f" and {len(layers) - 4} more" if len(layers) > 4 else "")
-    return f"{switch.section}.{switch.feature}: nothing to do on {names}: {reason}"
+    return f"{switch.section}.{switch.feature}: nothing to do on {few([layer.name for layer in layers], 4)}: {reason}"

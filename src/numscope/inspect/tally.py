@@ -130,10 +130,8 @@ class Tally:
         """``merge_cells`` of what is on the host already; the site counts as seen."""
         layout = self._layouts[site]
         with self._lock:
-            seen = self._merged.get(site)
-            if seen is None:
-                seen = self._merged[site] = self.empty(site)
-                seen.order, seen.calls = len(self._merged) - 1, 1
+            seen = self._seen(site)
+            seen.calls = seen.calls or 1
             for cell, number in enumerate(cells, first):
                 old = seen.cells[cell]
                 seen.cells[cell] = max(old, number) if layout.is_max[cell] else old + number
@@ -149,6 +147,14 @@ class Tally:
                     seen.cells = self._layouts[site].merge(seen.cells, found) if any(seen.cells) else found
             self._clear_cells()
             return self._merged
+
+    def _seen(self, site: int) -> Seen:
+        """What a site has so far; it counts as seen from now on."""
+        seen = self._merged.get(site)
+        if seen is None:
+            seen = self._merged[site] = self.empty(site)
+            seen.order = len(self._merged) - 1
+        return seen
 
     def empty(self, site: int) -> Seen:
         """What a site that was not seen has."""
@@ -170,13 +176,8 @@ class Tally:
         self._ledger.read()
         rows = self._ledger.rows([handle for _, handle, _ in self._parts])
         for (site, _, dtype), row in zip(self._parts, rows, strict=True):
-            seen = self._merged.get(site)
-            if seen is None:
-                seen = self._merged[site] = self.empty(site)
-                seen.order = len(self._merged) - 1
-                seen.row = row
-            else:
-                seen.row = merge_rows(seen.row, row)
+            seen = self._seen(site)
+            seen.row = merge_rows(seen.row, row) if seen.calls else row
             seen.calls += 1
             seen.dtype = str(dtype).removeprefix("torch.")
         self._parts.clear()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.plugins.registry import PROCESS, CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Registry, filling
 from numscope.records.errors import UsageError
+from numscope.sinks.loggers import call_if_there
 from numscope.summary.extras import Extra
 
 if TYPE_CHECKING:
@@ -147,21 +148,16 @@ class GuardedLogger(Guarded):
 
     def flush(self) -> None:
         """Hand on whatever is held back, where the logger can."""
-        self._if_made("flush")
+        self._guard(call_if_there, self._made, "flush")
 
     def close(self) -> None:
         """Let go, where the logger can."""
-        self._if_made("close")
+        self._guard(call_if_there, self._made, "close")
 
     def _log(self, name: str, value: float, iteration: int, kwargs: Mapping[str, Any]) -> None:
         if self._made is None:
             self._made = self._function()
         self._made.log_scalar(name, value, iteration, **kwargs)
-
-    def _if_made(self, name: str) -> None:
-        method = getattr(self._made, name, None)
-        if callable(method):
-            self._guard(method)
 
 
 class GuardedRule(Guarded):

@@ -139,8 +139,9 @@ class HighPrecisionForward:
         if not self._active:
             return self._inner()(*args, **kwargs)
         leaves = _leaves((args, kwargs))
-        device = _device_type(self.module, leaves)
-        autocast = torch.get_autocast_dtype(device) if _autocast_is_on(device) else None
+        device = next((value.device.type for value in (*leaves, *self.module.parameters()) if isinstance(value, Tensor)), "cpu")
+        is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        autocast = torch.get_autocast_dtype(device) if is_on else None
         learned = None if self.output_dtype is not None else self._learned_dtypes(args, kwargs, leaves, autocast)
         rule = self.output_dtype or _output_dtype_by_rule(self.module, leaves, autocast)
 
@@ -208,17 +209,6 @@ def _leaves(value: Any) -> list[Any]:
 
     _map_leaves(note, value)
     return found
-
-
-def _device_type(module: nn.Module, leaves: list[Any]) -> str:
-    for value in (*leaves, *module.parameters()):
-        if isinstance(value, Tensor):
-            return value.device.type
-    return "cpu"
-
-
-def _autocast_is_on(device: str) -> bool:
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _output_dtype_by_rule(module: nn.Module, leaves: list[Any], autocast: torch.dtype | None) -> torch.dtype | None:

@@ -1,8 +1,8 @@
-"""Words in messages: suggestions for mistyped ones, and text from models and files made printable."""
+"""Words in messages: suggestions for mistyped ones, counts and lists, and text from models and files made printable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def closest(word: object, known: Iterable[str], most: int = 1) -> list[str]:
@@ -17,6 +17,37 @@ def nearest(word: object, known: Iterable[str], most: int = 1) -> str:
     """`` Did you mean 'rms'?`` with a space before it, or nothing if no known word is like the word."""
     found = closest(word, known, most)
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def count(number: int, what: str) -> str:
+    """``1 step``, ``1,234 steps``, ``2 child processes``."""
+    plural = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{plural}"
+
+
+def few(words: Sequence[str], most: int, separator: str = ", ") -> str:
+    """``a, b and 3 more``."""
+    return separator.join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def in_bytes(number: float) -> str:
+    """``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.3g} TiB"
+
+
+def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and last of each stretch of numbers that follow each other, ascending."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
 
 
 def escape(text: str) -> str:

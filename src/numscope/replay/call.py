@@ -24,7 +24,7 @@ from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.fork import in_child
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.reasons.case import widen
-from numscope.replay.tape import OpTape
+from numscope.replay.tape import OpTape, graph
 from numscope.summary.ledger import Ledger
 
 REPRODUCED = "reproduced"
@@ -264,7 +264,8 @@ def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor], arg
     Where accumulation must run, the arguments' are left out.
     """
     outputs, grads = [t for t, _ in given], [g for _, g in given]
-    if not any(needs_accumulation(p) for p in parameters) and not _is_reentrant(outputs):
+    needs_backward = any(node.name() == "CheckpointFunctionBackward" for node in graph(outputs))  # a checkpoint with use_reentrant=True
+    if not any(needs_accumulation(p) for p in parameters) and not needs_backward:
         made = torch.autograd.grad(outputs, [*parameters, *arguments], grads, allow_unused=True)
         of_parameters, of_arguments = made[: len(parameters)], made[len(parameters) :]
         return [g for g in of_parameters if g is not None], [g for g in of_arguments if g is not None]
@@ -277,20 +278,6 @@ def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor], arg
     finally:
         for p, gradient in zip(parameters, saved, strict=True):
             p.grad = gradient
-
-
-def _is_reentrant(outputs: Sequence[Tensor]) -> bool:
-    """Whether a checkpoint with ``use_reentrant=True`` is among what they were computed by: it needs a real backward."""
-    todo = [t.grad_fn for t in outputs if t.grad_fn is not None]
-    seen = set(todo)
-    while todo:
-        node = todo.pop()
-        if node.name() == "CheckpointFunctionBackward":
-            return True
-        new = {following for following, _ in node.next_functions if following is not None} - seen
-        seen |= new
-        todo += new
-    return False
 
 
 def needs_accumulation(parameter: Tensor) -> bool:
@@ -365,11 +352,5 @@ def heads(outputs: Sequence[Tensor]) -> list[bool]:
 
     *Cost:* a walk over the autograd graph; about 1 µs per node.
     """
-    below: set[Any] = set()
-    todo = [t.grad_fn for t in outputs if t.grad_fn is not None]
-    while todo:
-        for following, _ in todo.pop().next_functions:
-            if following is not None and following not in below:
-                below.add(following)
-                todo.append(following)
+    below = {following for node in graph(outputs) for following, _ in node.next_functions}
     return [t.grad_fn is None or t.grad_fn not in below for t in outputs]

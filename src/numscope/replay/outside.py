@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -31,7 +32,7 @@ from numscope.probe.optimizer import guarded
 from numscope.records.site import Phase
 from numscope.replay.function_probe import SMALL, FunctionProbe
 from numscope.replay.op import OpProbe
-from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State
+from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State, graph
 from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
@@ -261,19 +262,8 @@ class Outside:
         """Watch the backward of the nodes made outside, from what backward is called on down to the models' outputs."""
         outputs = [t for ref in self._outputs.values() if (t := ref()) is not None]
         stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
-        todo = [t.grad_fn for t in roots if t.grad_fn is not None and self._made(t.grad_fn) and t.grad_fn not in stop]
-        seen: set[Any] = set(todo)
-        nodes: list[Any] = []
-        while todo:
-            node = todo.pop()
-            nodes.append(node)
-            if len(nodes) > MAX_NODES:
-                return
-            for following, _ in node.next_functions:
-                if following is not None and following not in seen and following not in stop and self._made(following):
-                    seen.add(following)
-                    todo.append(following)
-        for node in nodes:
+        nodes = list(islice(graph(roots, lambda node: node not in stop and self._made(node)), MAX_NODES + 1))
+        for node in nodes if len(nodes) <= MAX_NODES else ():
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
                 probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD)
                 hook_node(node.register_prehook, partial(self._custom_begins, probe))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -236,3 +237,15 @@ def _local(tensor: Tensor) -> Tensor:
             break
         tensor = inner
     return tensor
+
+
+def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:
+    """The nodes of the autograd graph of some tensors, each once, as far as ``enters`` lets them in. *Cost:* about 1 µs a node."""
+    todo = [t.grad_fn for t in roots if t.grad_fn is not None and enters(t.grad_fn)]
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        yield node
+        new = {following for following, _ in node.next_functions if following is not None and enters(following)} - seen
+        seen |= new
+        todo += new

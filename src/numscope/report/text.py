@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from numscope.records.finding import Culprit, Finding, Frame, Kind, Numbers, Operand
+from numscope.records.finding import Culprit, Finding, Kind, Numbers, Operand
 from numscope.records.words import escape
 from numscope.report import frames as frames_text
 from numscope.report.frames import NUM_FRAMES
@@ -89,18 +89,15 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
     if culprit.file:
         lines.append(_long(Text.assemble(("Line     ", "bold"), (escape(f"{culprit.file}:{culprit.line}"), "bold"))))
         lines.append(_source(culprit))
-    for file, number, function, _ in _callers(culprit):
+    callers = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
+    if len(callers) > NUM_CALLERS:  # the innermost ones, and the outermost, which is the user's script
+        callers[NUM_CALLERS - 1 :] = callers[-1:]
+    for file, number, function, _ in callers:
         lines.append(_long(Text(escape(f"         called from {file}:{number} in {function}"), style=QUIET)))
     lines.append(_field("Reason", f"{culprit.reason.value}. {culprit.detail}".strip(), "bold"))
     if culprit.advice:
         lines.append(_field("Advice", culprit.advice, "green"))
     return lines
-
-
-def _callers(culprit: Culprit) -> Sequence[tuple[str, int, str, str]]:
-    """The callers of the line at fault, innermost first; of many, the innermost ones and the outermost, which is the user's script."""
-    stack = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
-    return stack if len(stack) <= NUM_CALLERS else [*stack[: NUM_CALLERS - 1], stack[-1]]
 
 
 def _source(culprit: Culprit) -> RenderableType:
@@ -157,7 +154,9 @@ def _frames(finding: Finding) -> list[RenderableType]:
     text = _long(Text())
     text.append(f"{title}\n", style="bold")
     text.append(frames_text.HEADER, style=QUIET)
-    bad = _bad_line(shown[-1], finding)
+    last = shown[-1].lines
+    where = [i for i, line in enumerate(last) if frames_text.is_bad(line)]
+    bad = next((i for i in where if last[i].slot == finding.site.slot), where[0] if where else None)
     for frame in shown:
         text.append("\n" + escape(frames_text.head_line(frame)), style=NAME)
         for i, line in enumerate(frame.lines):
@@ -166,12 +165,6 @@ def _frames(finding: Finding) -> list[RenderableType]:
             if first:
                 text.append("   <-- here", style=BAD)
     return [text]
-
-
-def _bad_line(frame: Frame, finding: Finding) -> int | None:
-    """The line of the last frame to point at: the finding's own slot, else the first bad one."""
-    bad = [i for i, line in enumerate(frame.lines) if frames_text.is_bad(line)]
-    return next((i for i in bad if frame.lines[i].slot == finding.site.slot), bad[0] if bad else None)
 
 
 def _long(text: Text) -> Text:

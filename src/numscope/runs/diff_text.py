@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from numscope.records.words import escape
+from numscope.records.words import count, escape, few
 from numscope.report.text import BAD, NAME, QUIET, apart, plain_text
 from numscope.runs.difference import Diff, SiteDifference
 
@@ -48,14 +48,14 @@ def _head(diff: Diff) -> list[RenderableType]:
     ways_text = "; ".join(f"{count} by {how}" for how, count in ways.items() if count)
     grid.add_row(
         "compared",
-        f"{_steps_text(diff)}, {_many(sites, 'site')} of {_many(len(diff.pairs), 'layer')}" + (f" ({ways_text})" if ways_text else ""),
+        f"{_steps_text(diff)}, {count(sites, 'site')} of {count(len(diff.pairs), 'layer')}" + (f" ({ways_text})" if ways_text else ""),
     )
     dtype = f"{diff.dtypes[0]} against {diff.dtypes[1]}" if diff.dtypes[0] != diff.dtypes[1] else diff.dtypes[0]
     grid.add_row("tolerance", escape(_CALIBRATED[diff.calibration].format(dtype=dtype or "merged dtypes", noise=" and ".join(diff.noise))))
     if diff.factors:
         low, high = min(f for _, f in diff.factors), max(f for _, f in diff.factors)
         amount = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        grid.add_row("loss scale", f"B's gradients are {amount} times A's throughout, at {_many(len(diff.factors), 'step')}: taken out")
+        grid.add_row("loss scale", f"B's gradients are {amount} times A's throughout, at {count(len(diff.factors), 'step')}: taken out")
     return [grid]
 
 
@@ -83,7 +83,7 @@ def _nonfinite(diff: Diff) -> list[RenderableType]:
     if not diff.nonfinite:
         return []
     more = f", the first {len(diff.nonfinite)}" if diff.num_nonfinite > len(diff.nonfinite) else ""
-    lines: list[RenderableType] = [Text(f"Not finite in one run alone: {_many(diff.num_nonfinite, 'site')}{more}", style=BAD)]
+    lines: list[RenderableType] = [Text(f"Not finite in one run alone: {count(diff.num_nonfinite, 'site')}{more}", style=BAD)]
     for difference in diff.nonfinite:
         side = difference.nonfinite_in
         numel = difference.numel_a if side == "a" else difference.numel_b
@@ -178,8 +178,7 @@ def _unaligned(diff: Diff) -> list[RenderableType]:
     for side, names, steps in (("A", diff.only_a, diff.steps_only_a), ("B", diff.only_b, diff.steps_only_b)):
         for what, found in (("site", names), ("step", tuple(map(str, steps)))):
             if found:
-                more = f" and {len(found) - NUM_NAMES} more" if len(found) > NUM_NAMES else ""
-                lines.append(Text(f"In {side} alone, {_many(len(found), what)}: {escape(', '.join(found[:NUM_NAMES]))}{more}", style=QUIET))
+                lines.append(Text(f"In {side} alone, {count(len(found), what)}: {escape(few(found, NUM_NAMES))}", style=QUIET))
     return lines
 
 
@@ -189,7 +188,3 @@ def _value(value: float | None) -> str:
 
 def _times(severity: float) -> str:
     return f"{severity:.2g}" if severity < 1000 else f"{severity:.1e}"
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -58,12 +58,14 @@ class LoggerSink:
                     log_scalar(f"{seen.name}_{label}", value, seen.step)
 
     def flush(self) -> None:
-        self._call("flush")
+        call_if_there(self._logger, "flush")
 
     def close(self) -> None:
-        self._call("close")
+        call_if_there(self._logger, "close")
 
-    def _call(self, name: str) -> None:
-        method = getattr(self._logger, name, None)
-        if callable(method):
-            method()
+
+def call_if_there(whose: object, name: str, *args: object) -> None:
+    """Call a method that an object may lack."""
+    method = getattr(whose, name, None)
+    if callable(method):
+        method(*args)

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from numscope.records.observation import Observation
+from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
@@ -21,7 +22,7 @@ _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
-class MlflowSink:
+class MlflowSink(Sink):
     """Logs the metric ``numscope/<layer>_<tensor>_<stat>``, without histograms, which MLflow lacks.
 
     Metrics are sent from a thread; a failure shows with a later batch or at the end.
@@ -55,9 +56,6 @@ class MlflowSink:
             self._waiting.append(self._thread.submit(self._client.log_batch, run_id, metrics=metrics[start : start + MAX_BATCH]))
         while self._waiting and (self._waiting[0].done() or len(self._waiting) > MAX_WAITING):
             self._waiting.popleft().result()
-
-    def flush(self) -> None:
-        """Does nothing: batches are sent as they come."""
 
     def close(self) -> None:
         while self._waiting:

@@ -14,7 +14,7 @@ from numscope.records.observation import Observation
 from numscope.records.words import nearest
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.loggers import Logger, LoggerSink
+from numscope.sinks.loggers import Logger, LoggerSink, call_if_there
 from numscope.sinks.protocol import Sink
 from numscope.sinks.textlog import TextLog
 
@@ -159,9 +159,7 @@ class GuardedSink:
 
     def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
         """Pass on this rank's layers known so far, each as JSON values by name, if the sink takes them."""
-        describe = getattr(self.sink, "describe", None)
-        if callable(describe):
-            self._do(describe, layers)
+        self._do(call_if_there, self.sink, "describe", layers)
 
     def close(self) -> None:
         self._do(self.sink.close)

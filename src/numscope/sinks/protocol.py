@@ -19,7 +19,9 @@ class Sink(Protocol):
         """
 
     def flush(self) -> None:
-        """Called after each scheduled step's ``write``: pass on what is due. A sink may hold observations back until ``close``."""
+        """Called after each scheduled step's ``write``: pass on what is due; nothing unless a sink overrides it. A sink may hold
+        observations back until ``close``."""
+        return None
 
     def close(self) -> None:
         """Pass on everything and release resources; called once, as the last call."""

@@ -7,10 +7,12 @@ from typing import Any
 
 from numscope.records.errors import UsageError
 from numscope.records.observation import Histogram, Observation
+from numscope.sinks.loggers import call_if_there
+from numscope.sinks.protocol import Sink
 from numscope.sinks.textlog import FIRST_EXPONENT
 
 
-class TensorBoardSink:
+class TensorBoardSink(Sink):
     """Writes statistics to TensorBoard under the tag ``<layer>_<tensor>_<stat>``.
 
     A histogram shows how often each binary exponent occurs: its axis is the exponent, log2 of the magnitude, and the bin of exponent e
@@ -39,13 +41,8 @@ class TensorBoardSink:
                 elif value is not None:
                     self._add_histogram(f"{seen.name}_{label}", value, seen.step)
 
-    def flush(self) -> None:
-        """Does nothing: the writer flushes every two minutes, and a flush waits for the disk."""
-
     def close(self) -> None:
-        flush = getattr(self._writer, "flush", None)
-        if callable(flush):
-            flush()
+        call_if_there(self._writer, "flush")
 
     def _add_histogram(self, tag: str, counts: Histogram, step: int) -> None:
         add = getattr(self._writer, "add_histogram_raw", None)

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from numscope.records.observation import Histogram, Observation, Value
 from numscope.records.words import escape
 from numscope.sinks.debuglog import open_to_append
+from numscope.sinks.protocol import Sink
 
 FILE = "debug_statistics_logs/globalrank-{rank}.log"
 FIRST_EXPONENT = -127  # of a histogram's first bin
 BUFFER_BYTES = 1 << 20
 
 
-class TextLog:
+class TextLog(Sink):
     """``<log_dir>/debug_statistics_logs/globalrank-<r>.log``: ``INFO - <layer>_<tensor>_<stat>  iteration=000100  value=…``.
 
     Values have nine significant digits (whole numbers all digits); undefined values are left out; a histogram is written as its
@@ -45,9 +46,6 @@ class TextLog:
                     lines.append(f"{before}{label}{after}{text_of(value)}\n")
         self._file.write("".join(lines))
         self._file.flush()  # also so that a process forked between steps inherits no lines
-
-    def flush(self) -> None:
-        """Does nothing: no line is held back."""
 
     def close(self) -> None:
         self._file.close()

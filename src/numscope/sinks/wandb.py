@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from numscope.records.observation import Observation
+from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 STEP = f"{PREFIX}step"
 
 
-class WandbSink:
+class WandbSink(Sink):
     """Logs ``numscope/<layer>_<tensor>_<stat>`` against ``numscope/step``; histograms as ``wandb.Histogram`` over binary exponents.
 
     The run's own rows stay as they are: a step's statistics join the row that the run is filling, and the run ends it. Only if the run has
@@ -43,9 +44,6 @@ class WandbSink:
             run.log({}, commit=True)
         run.log({**row, STEP: observations[0].step}, commit=self._is_ours)
         self._filling = None if self._is_ours else run.step
-
-    def flush(self) -> None:
-        """Does nothing: the library sends from its own process."""
 
     def close(self) -> None:
         if self._is_ours:

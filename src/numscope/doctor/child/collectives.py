@@ -34,11 +34,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name, text_of
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party
 from numscope.doctor.child.patterns import digest
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import StoreLost
+from numscope.records.words import few, in_bytes
 
 _LIMIT_SHARE = 0.3  # of the time that is left, for one collective with its repetitions
 _SIZE_SHARE = 0.04  # of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
@@ -73,7 +74,7 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     if present.missing:
         bad.append(f"rank {', '.join(map(str, present.missing))} did not join the collectives")
     if bad:
-        raise Failed(few(bad))
+        raise Failed(few(bad, 3, "; "))
 
 
 def _allocate(desk: Desk, wire: Wire) -> str:
@@ -92,7 +93,7 @@ def _allocate(desk: Desk, wire: Wire) -> str:
             error = str(failure).splitlines()[0]
     seconds = time.perf_counter() - began
     desk.report.set(memory={"device": str(wire.device), "bytes": num_bytes, "seconds": seconds, "error": error})
-    return f"rank {desk.rank}: {size_name(num_bytes)} on {wire.device}: {error}" if error else ""
+    return f"rank {desk.rank}: {in_bytes(num_bytes)} on {wire.device}: {error}" if error else ""
 
 
 class _Course:
@@ -145,10 +146,10 @@ class _Course:
             entry |= {"bytes": size, "by": "", "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
             entry |= {"bytes_per_s_min": None, "bytes_per_s_max": None, "wrong": None, "digests": [], "error": "", "missing": []}
             if expected_s > _SIZE_SHARE * self._desk.limit_s:
-                entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, as extrapolated from {size_name(before_bytes)}"}
+                entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, as extrapolated from {in_bytes(before_bytes)}"}
                 self._desk.report.add("collectives", entry)
                 continue
-            what = f"{exercise.name}, {size_name(size)}, {group} of the ranks, {party.wire.backend}"
+            what = f"{exercise.name}, {in_bytes(size)}, {group} of the ranks, {party.wire.backend}"
             before_s = self._one(exercise, party, entry, what)
             before_bytes = size
             self._desk.report.add("collectives", entry)

@@ -40,7 +40,8 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
         arguments: ``local_rank``, ``local_world_size``.
     """
     report = desk.report
-    threads = max(1, _num_cpus() // arguments["local_world_size"])
+    num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = max(1, num_cpus // arguments["local_world_size"])
     torch.set_num_threads(threads)
     on_gpu = torch.cuda.is_available() and arguments["local_rank"] < torch.cuda.device_count() and arguments["backend"] != "gloo"
     device = torch.device("cuda", arguments["local_rank"]) if on_gpu else torch.device("cpu")
@@ -80,10 +81,6 @@ def _time(function: Callable[[], object], device: torch.device) -> float:
 
 def _summary(timings: list[float]) -> dict[str, Any]:
     return {"repeats": len(timings), "min_s": min(timings), "median_s": statistics.median(timings), "max_s": max(timings)}
-
-
-def _num_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _load() -> float:

@@ -85,16 +85,3 @@ def sentence(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """The first lines of an error."""
     return "\n".join(str(error).splitlines()[:12]) or type(error).__name__
-
-
-def few(sentences: list[str]) -> str:
-    """The first three sentences, and how many more there are."""
-    return "; ".join(sentences[:3]) + (f"; and {len(sentences) - 3} more" if len(sentences) > 3 else "")
-
-
-def size_name(num_bytes: int) -> str:
-    """``8 B``, ``1 MiB``, ``64 MiB``."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:g} {unit}"
-    return f"{num_bytes} B"

@@ -28,18 +28,19 @@ The phase fails if a pair is not ok or a rank is missing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, few, sentence, size_name
+from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
 from numscope.doctor.child.patterns import difference, pattern
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import Present, StoreLost
 from numscope.doctor.phases.tournament import opponent, rounds_to_play
+from numscope.records.words import few, in_bytes
 
 _FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks
 _NUM_PINGS = 5
@@ -87,7 +88,7 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
         missing.add(error.rank)
     desk.report.set(stopped=stopped, missing=sorted(missing))
     if bad:
-        raise Failed(few(bad))
+        raise Failed(few(bad, 3, "; "))
     if missing:
         raise Failed(stopped or f"rank {', '.join(map(str, sorted(missing)))} did not take part to the end")
     if stopped and desk.rank not in present.here:
@@ -107,9 +108,8 @@ def _agree(desk: Desk, name: str, ranks: Sequence[int], seconds: float, more: bo
     return Present(present.here, (*gone, *present.missing), present.word)
 
 
-def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: float, gone: bool) -> list[str]:
-    """Runs one pair over each backend; returns sentences about what is wrong."""
-    bad = []
+def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: float, gone: bool) -> Iterator[str]:
+    """Runs one pair over each backend; yields sentences about what is wrong."""
     for wire in desk.wires:
         pair: dict[str, Any] = {"peer": peer, "backend": wire.backend, "round": round_, "status": "ok", "doing": "", "error": ""}
         pair |= {"round_trip_s": None, "received": []}
@@ -121,21 +121,18 @@ def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: flo
                 desk.report.limited(limit_s, match.play)
             except StepTimeout as error:
                 pair |= {"status": "timeout", "doing": match.doing, "error": str(error)}
-                bad.append(f"{match.doing} was not done within {limit_s:.1f} s")
+                yield f"{match.doing} was not done within {limit_s:.1f} s"
             except Exception as error:
                 pair |= {"status": "error", "doing": match.doing, "error": f"{type(error).__name__}: {error}"}
-                bad.append(f"{match.doing}: {sentence(error)}")
+                yield f"{match.doing}: {sentence(error)}"
             pair |= {"round_trip_s": match.round_trip_s, "received": list(match.received)}
             corrupt = [entry for entry in match.received if entry["corrupt"]]
             if corrupt:
                 what = corrupt[0]["corrupt"]
                 pair["status"] = "corrupt" if pair["status"] == "ok" else pair["status"]
-                bad.append(
-                    f"rank {desk.rank} received {size_name(corrupt[0]['bytes'])} from rank {peer} with {what['num_bits']} wrong bits "
-                    f"in {what['num_bytes']} bytes, the first at offset {what['first_offset']}"
-                )
+                size, where = in_bytes(corrupt[0]["bytes"]), f"in {what['num_bytes']} bytes, the first at offset {what['first_offset']}"
+                yield f"rank {desk.rank} received {size} from rank {peer} with {what['num_bits']} wrong bits {where}"
         desk.report.add("pairs", pair)
-    return bad
 
 
 class _Match:
@@ -196,12 +193,12 @@ class _Match:
 
     def _skip(self, number: int, expected_s: float) -> None:
         for size in self._sizes[number:]:
-            why = f"it would take {expected_s:.1f} s, as extrapolated from {size_name(self._sizes[number - 1])}"
+            why = f"it would take {expected_s:.1f} s, as extrapolated from {in_bytes(self._sizes[number - 1])}"
             self.received.append({"bytes": size, "seconds": None, "bytes_per_s": None, "skipped": why, "corrupt": None})
 
     def _send_payload(self, size: int) -> None:
         payload = pattern(size, "pair", self._desk.rank, self._peer, size)
-        with self._step(f"send to {self._peer}, {size_name(size)}"):
+        with self._step(f"send to {self._peer}, {in_bytes(size)}"):
             on_device = payload.to(self._wire.device)
             for _ in range(_times(size)):
                 self._move("isend", on_device)
@@ -210,7 +207,7 @@ class _Match:
         expected = pattern(size, "pair", self._peer, self._desk.rank, size)
         payloads = [torch.empty(size, dtype=torch.uint8, device=self._wire.device) for _ in range(_times(size))]
         timings = []
-        with self._step(f"recv from {self._peer}, {size_name(size)}"):
+        with self._step(f"recv from {self._peer}, {in_bytes(size)}"):
             for payload in payloads:
                 began = time.perf_counter()
                 self._move("irecv", payload)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.diagnose.attendance import attendance, exit_code
 from numscope.doctor.diagnose.baseline import slower
-from numscope.doctor.diagnose.blame import Blame, hosts_of
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, hosts_of, node_of
 from numscope.doctor.diagnose.differing import compared
 from numscope.doctor.diagnose.local import local_facts
 from numscope.doctor.diagnose.network import broken_links
@@ -19,18 +19,11 @@ from numscope.doctor.findings import capital, finding, gravity, listed, named
 from numscope.doctor.records import Confidence, Examined, Finding, Phase, PhaseResult, Verdict
 
 # Conditions that keep torch's backends from starting; they become faults if a phase failed and nothing else explains it.
-_CULPRITS = (
-    "name-resolves-to-loopback",
-    "wrong-interface",
-    "name-unresolved",
-    "environment-differs",
-    "shm-too-small",
-    "mtu-differs",
-    "address-translated",
+_CULPRITS = tuple(
+    "name-resolves-to-loopback wrong-interface name-unresolved environment-differs shm-too-small mtu-differs address-translated".split()
 )
 _TOGETHER = (Phase.BACKEND, Phase.PAIRS, Phase.COLLECTIVES)  # in which each rank needs all others
 _ALONE = (Phase.FACTS, Phase.COMPARE, Phase.LINKS, Phase.COMPUTE)  # in which a rank waits for no other for longer than its own timeouts
-_TEXT = 300
 
 __all__ = ["diagnose"]
 
@@ -52,8 +45,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     links, about_lost = broken_links(examined, blame)
     found = _with_evidence(present, about_lost, examined)
     found, links = _silenced_by_links(found, links, blame)
-    blame.take(links)
-    found += links
+    found += blame.taken(links)
     found += children_gone(examined, blame)
     found += pairs(examined, blame)
     before_start = len(found)
@@ -65,7 +57,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     found += collectives(examined, blame)
     blame.take(found[before_start:])
     found += local
-    found += _stuck(examined, blame)
+    found += blame.taken(_stuck(examined, blame))
     found += slow_links(examined, blame)
     found += slow_pairs(examined, blame)
     found += stragglers(examined, blame)
@@ -99,10 +91,10 @@ def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ..
 
 def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[Finding]:
     """Adds to the findings about lost ranks what others observed of their node."""
-    node_of = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
+    nodes = node_of(examined)
     told = []
     for each in present:
-        lines = [line for node in {node_of.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
+        lines = [line for node in {nodes.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
         told.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
     return told
 
@@ -134,7 +126,7 @@ def _promote(local: list[Finding], found: list[Finding], examined: Examined, bla
     for id in _CULPRITS:
         at = next((at for at, each in enumerate(local) if each.id == id), None)
         if at is not None:
-            errors = tuple(dict.fromkeys(f"and {result.phase.title} failed: {result.error[:_TEXT]}" for result in failed))[:3]
+            errors = tuple(dict.fromkeys(f"and {result.phase.title} failed: {result.error[:MOST_TEXT]}" for result in failed))[:3]
             confidence: Confidence = "likely" if id in _CULPRITS[:3] else "possible"
             local[at] = replace(local[at], severity="fault", confidence=confidence, evidence=(*local[at].evidence, *errors))
             blame.take([local[at]])
@@ -143,26 +135,21 @@ def _promote(local: list[Finding], found: list[Finding], examined: Examined, bla
     return local, found
 
 
-def _stuck(examined: Examined, blame: Blame) -> list[Finding]:
+def _stuck(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Ranks that are alive but not done with a phase in which they need no other rank."""
-    found = []
     for phase in _ALONE:
         results = examined.of(phase)
         late = {rank: result for rank, result in sorted(results.items()) if result.status == "timeout" and rank not in blame.ranks}
         if len(late) * 2 > len(results):
             continue  # where most are late, no single rank is to blame
         for rank, result in late.items():
-            found.append(
-                blame.finding(
-                    "rank-stuck",
-                    f"Rank {rank} on {blame.host(rank)} is stuck in {phase.title}" + (f": {result.doing}." if result.doing else "."),
-                    ranks=(rank,),
-                    evidence=(result.error,),
-                    confidence="likely" if len(results) > 1 else "possible",
-                )
+            yield blame.finding(
+                "rank-stuck",
+                f"Rank {rank} on {blame.host(rank)} is stuck in {phase.title}" + (f": {result.doing}." if result.doing else "."),
+                ranks=(rank,),
+                evidence=(result.error,),
+                confidence="likely" if len(results) > 1 else "possible",
             )
-    blame.take(found)
-    return found
 
 
 def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tuple[set[int], list[PhaseResult]]:
@@ -188,7 +175,7 @@ def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
         "cause-unknown",
         f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
         ranks=ranks,
-        evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:_TEXT]}" for result in unexplained],
+        evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:MOST_TEXT]}" for result in unexplained],
         remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),
     )
 

@@ -10,6 +10,8 @@ from typing import Any
 from numscope.doctor.findings import finding
 from numscope.doctor.records import Examined, Finding
 
+MOST_TEXT = 300  # of an error's characters in a line of evidence
+
 
 @dataclass(slots=True)
 class Blame:
@@ -35,6 +37,12 @@ class Blame:
                 self.ranks |= set(each.ranks)
                 self.links |= {frozenset(link) for link in each.links}
 
+    def taken(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings, of which the faults are now remembered."""
+        told = list(findings)
+        self.take(told)
+        return told
+
     def host(self, rank: int) -> str:
         """Name of a rank's host; "" if it is not known."""
         return self.hosts.get(rank, "")
@@ -56,10 +64,15 @@ class Blame:
         return one in self.ranks or other in self.ranks or frozenset((self.host(one), self.host(other))) in self.links
 
 
+def node_of(examined: Examined) -> dict[int, int]:
+    """The number of each joined rank's node."""
+    return {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
+
+
 def hosts_of(examined: Examined) -> dict[int, str]:
     """The host name of each rank that joined, with the node's number if two nodes have the same name."""
     names = {rank: str(entry.get("identity", {}).get("hostname", "")) for rank, entry in examined.roster.items()}
-    nodes = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
+    nodes = node_of(examined)
     of_name: dict[str, set[int]] = defaultdict(set)
     for rank, name in names.items():
         of_name[name].add(nodes[rank])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.findings import capital, listed, named
 from numscope.doctor.phases.compare import ABSENT, Difference, clocks, differences
@@ -20,39 +22,32 @@ _ESSENTIAL = ("torch version", "nccl version")  # different ones work together o
 _MINOR = ("transformers version", "accelerate version", "triton version", "numscope version")
 
 
-def compared(examined: Examined, blame: Blame) -> list[Finding]:
+def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Findings from the comparison of facts and clocks."""
-    found = [_finding(difference, blame) for difference in differences(examined)]
+    yield from (_finding(difference, blame) for difference in differences(examined))
     off = clocks(examined)
     if off:
         hosts = sorted(blame.hosts_of(off))
-        found.append(
-            blame.finding(
-                "clock-skew",
-                f"The clock on {listed(hosts)} is off by up to {max(map(abs, off.values())):,.1f} s.",
-                ranks=off,
-                evidence=[
-                    f"rank {rank} on {blame.host(rank)}: {abs(offset):,.1f} s {'ahead of' if offset > 0 else 'behind'} the others"
-                    for rank, offset in off.items()
-                ],
-                confidence="certain" if len(examined.roster) > 2 else "likely",
-                remedy=("sudo chronyc makestep  # or: sudo timedatectl set-ntp true",),
-            )
+        yield blame.finding(
+            "clock-skew",
+            f"The clock on {listed(hosts)} is off by up to {max(map(abs, off.values())):,.1f} s.",
+            ranks=off,
+            evidence=[
+                f"rank {rank} on {blame.host(rank)}: {abs(offset):,.1f} s {'ahead of' if offset > 0 else 'behind'} the others"
+                for rank, offset in off.items()
+            ],
+            confidence="certain" if len(examined.roster) > 2 else "likely",
+            remedy=("sudo chronyc makestep  # or: sudo timedatectl set-ntp true",),
         )
     for rank, result in sorted(examined.of(Phase.COMPARE).items()):
         interface = result.data.get("interface", {})
         if interface.get("address") and not interface.get("name") and not interface.get("error"):
-            found.append(
-                blame.finding(
-                    "address-translated",
-                    f"Rank {rank} on {blame.host(rank)} connects from {interface['address']}, which none of its interfaces has.",
-                    ranks=(rank,),
-                    evidence=(
-                        "gloo and NCCL announce an address of their own interface, which others can't reach behind address translation",
-                    ),
-                )
+            yield blame.finding(
+                "address-translated",
+                f"Rank {rank} on {blame.host(rank)} connects from {interface['address']}, which none of its interfaces has.",
+                ranks=(rank,),
+                evidence=("gloo and NCCL announce an address of their own interface, which others can't reach behind address translation",),
             )
-    return found
 
 
 def _finding(difference: Difference, blame: Blame) -> Finding:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.diagnose.blame import Blame, node_of
 from numscope.doctor.phases.cell import Cell, cells_of
 from numscope.doctor.records import Examined, Phase
 
@@ -54,10 +54,10 @@ class Links:
 def links_of(examined: Examined, blame: Blame) -> Links:
     """The matrix of all nodes."""
     cells: dict[Pair, Cell] = {}
-    node_of = {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}
+    nodes = node_of(examined)
     hosts: dict[int, str] = {}
     ranks: dict[int, tuple[int, ...]] = {}
-    for rank, node in sorted(node_of.items()):
+    for rank, node in sorted(nodes.items()):
         hosts.setdefault(node, blame.hosts[rank])
         ranks[node] = (*ranks.get(node, ()), rank)
     heard, listened = set(), set()
@@ -66,9 +66,9 @@ def links_of(examined: Examined, blame: Blame) -> Links:
             cells[cell.from_node, cell.to_node] = cell
             hosts.setdefault(cell.from_node, cell.from_host)
             hosts.setdefault(cell.to_node, cell.to_host)
-        if "heard" in result.data and result.data.get("representative") == rank and rank in node_of:
-            listened.add(node_of[rank])
-            heard |= {(node_of[int(sender)], node_of[rank]) for sender in result.data["heard"] if int(sender) in node_of}
+        if "heard" in result.data and result.data.get("representative") == rank and rank in nodes:
+            listened.add(nodes[rank])
+            heard |= {(nodes[int(sender)], nodes[rank]) for sender in result.data["heard"] if int(sender) in nodes}
     return Links(cells, hosts, ranks, frozenset(heard), frozenset(listened), _interface(examined))
 
 

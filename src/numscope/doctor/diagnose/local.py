@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +41,9 @@ class Check:
     ifname: bool = False
 
 
-def local_facts(examined: Examined, blame: Blame) -> list[Finding]:
+def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Findings about single hosts: one per check, with an evidence line for each group of hosts."""
     facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
-    found: list[Finding] = []
     for check in CHECKS:
         ranks_of: dict[str, list[int]] = defaultdict(list)
         for rank, data in facts.items():
@@ -64,18 +63,15 @@ def local_facts(examined: Examined, blame: Blame) -> list[Finding]:
             "host": (hosts or [""])[0],
             "address": str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS",
         }
-        found.append(
-            finding(
-                check.id,
-                capital(check.summary.format(**where)),
-                ranks=ranks,
-                hosts=hosts,
-                evidence=[f"{listed(sorted({blame.host(r) or f'rank {r}' for r in each}))}: {what}" for what, each in ranks_of.items()],
-                confidence=check.confidence,
-                remedy=(*(line.format(**where) for line in check.remedy), *(_ifname(ranks, examined) if check.ifname else ())),
-            )
+        yield finding(
+            check.id,
+            capital(check.summary.format(**where)),
+            ranks=ranks,
+            hosts=hosts,
+            evidence=[f"{listed(sorted({blame.host(r) or f'rank {r}' for r in each}))}: {what}" for what, each in ranks_of.items()],
+            confidence=check.confidence,
+            remedy=(*(line.format(**where) for line in check.remedy), *(_ifname(ranks, examined) if check.ifname else ())),
         )
-    return found
 
 
 def _ifname(ranks: Sequence[int], examined: Examined) -> tuple[str, ...]:
@@ -99,10 +95,6 @@ def _loopback_name(data: Facts, examined: Examined, rank: int) -> str:
     if all(is_loopback(str(entry.get("address", ""))) for entry in examined.roster.values()):
         return ""  # "nodes" on one machine reach each other that way
     return f"{name['name']} resolves to {listed(name['addresses'])}" if _several_hosts(examined) and name["loopback"] else ""
-
-
-def _unresolved_name(data: Facts, examined: Examined, rank: int) -> str:
-    return f"{data['name']['name']}: {data['name']['error']}" if data["name"]["error"] else ""
 
 
 def _shm(data: Facts, examined: Examined, rank: int) -> str:
@@ -176,7 +168,7 @@ CHECKS = (
     ),
     Check(
         "name-unresolved",
-        _unresolved_name,
+        lambda data, examined, rank: f"{data['name']['name']}: {data['name']['error']}" if data["name"]["error"] else "",
         "{where} can't resolve its own name.",
         ("echo '{address} {host}' | sudo tee -a /etc/hosts",),
     ),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.links import Links, Pair, links_of
+from numscope.doctor.diagnose.links import Links, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
 from numscope.doctor.findings import finding, listed, named, without
@@ -32,7 +32,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     """Findings about links that fail; and, by node, evidence about ranks that are known to be lost."""
     links = links_of(examined, blame)
     reached = links.examined
-    found: list[Finding] = []
+    found = []
     about_lost: dict[int, list[str]] = {}
     lost = {node for node, ranks in links.ranks.items() if set(ranks) & blame.ranks}
     told = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
@@ -48,7 +48,15 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
         found.append(_explain(cause, links, len(reached)))
     rest = {pair for pair in told.unexplained if not lost & set(pair)}
     if rest:
-        found.append(_unexplained(rest, links))
+        found.append(
+            finding(
+                "links-failing",
+                f"{len(rest)} directions between nodes fail, and no single explanation is simpler than all others.",
+                links=links.names(rest),
+                hosts={links.hosts[node] for pair in rest for node in pair},
+                evidence=links.lines(rest),
+            )
+        )
     return [*found, *_fresh_ports(links), *_loopbacks(examined, blame)], about_lost
 
 
@@ -132,7 +140,7 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
     if case.status == "silent":
         summary = f"The kernel accepts connections, but the process does not respond: {case.where}. It is stopped or starved."
         return case.finding("process-unresponsive", summary, case.exclude, confidence="likely")
-    return _blocked_ports(case) if case.other_ports_work else _BY_KIND[case.kind](case)
+    return _blocked_ports(case) if case.other_ports_work else _by_kind(case)
 
 
 def _case(cause: Cause, links: Links, kind: Kind, nodes: tuple[int, ...]) -> Case:
@@ -191,83 +199,64 @@ def _blocked_ports(case: Case) -> Finding:
     return case.finding("ephemeral-ports-blocked", summary, _OPEN_PORTS, confidence=confidence)
 
 
-def _network_blocked(case: Case) -> Finding:
-    one_status = len({cell.status for cell in case.cells}) == 1
-    return case.finding(
-        "network-blocked",
-        f"No node reaches any other ({listed(case.links.hosts.values())}), although all reach the hub: "
-        "the cause is a firewall, or the announced addresses.",
-        ("numscope doctor --ifname INTERFACE  # if the announced addresses belong to the wrong network", *_OPEN_PORTS),
-        confidence="likely" if len(case.nodes) > 3 and one_status else "possible",
-    )
-
-
-def _network_split(case: Case) -> Finding:
-    sides = " and ".join("{" + listed(case.links.hosts[node] for node in side) + "}" for side in case.cause.sides)
-    summary = f"The network is split into {sides}: links work within each part, but not between them."
-    return case.finding("network-split", summary, case.routes)
-
-
-def _node_unreachable(case: Case) -> Finding:
-    summary = f"{case.where} reaches no other node, and no other node reaches it."
-    return case.finding("node-unreachable", summary, (*case.exclude, *case.routes))
-
-
-def _one_way_node(case: Case) -> Finding:
-    host, inbound = case.hosts[0], case.kind == "inbound"
-    what = "receives no packets from any other node, although its own arrive" if inbound else "receives packets, but its own never arrive"
-    remedy = f"sudo iptables -L {'INPUT' if inbound else 'OUTPUT'} -n -v  # on {host}"
-    summary = f"{host} {what}: check the firewall and the routes of {host}."
-    return case.finding(f"node-{case.kind}-blocked", summary, (remedy, *case.exclude))
-
-
-def _one_way_link(case: Case) -> Finding:
-    one, other = case.hosts
-    # If connections work in one direction, packets pass in both.
-    what = "Packets" if case.kind == "packets" else "Connections"
-    why = "a firewall or a route" if case.kind == "packets" else "a firewall that rejects new connections"
-    remedy = (
-        f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {other}",
-        f"ip route get {_address_of(case.nodes[1], case.links)}  # on {one}",
-    )
-    return case.finding("one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", remedy)
-
-
-def _link_broken(case: Case) -> Finding:
-    one, other = case.hosts
-    which = "; which of the two is at fault is unknown" if len(case.links.hosts) == 2 else ""
-    detail = ", but each reaches other nodes" if case.cause.confidence == "certain" else which
-    remedy = (*case.routes, f"{without(other)}  # until the link is repaired")
-    return case.finding("link-broken", f"{one} and {other} do not reach each other{detail}.", remedy)
+def _by_kind(case: Case) -> Finding:
+    names = case.links.hosts
+    match case.kind:
+        case "everything":
+            return case.finding(
+                "network-blocked",
+                f"No node reaches any other ({listed(names.values())}), although all reach the hub: "
+                "the cause is a firewall, or the announced addresses.",
+                ("numscope doctor --ifname INTERFACE  # if the announced addresses belong to the wrong network", *_OPEN_PORTS),
+                confidence="likely" if len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1 else "possible",
+            )
+        case "split":
+            sides = " and ".join("{" + listed(names[node] for node in side) + "}" for side in case.cause.sides)
+            summary = f"The network is split into {sides}: links work within each part, but not between them."
+            return case.finding("network-split", summary, case.routes)
+        case "node":
+            summary = f"{case.where} reaches no other node, and no other node reaches it."
+            return case.finding("node-unreachable", summary, (*case.exclude, *case.routes))
+        case "inbound" | "outbound":
+            (host,), chain, what = case.hosts, "OUTPUT", "receives packets, but its own never arrive"
+            if case.kind == "inbound":
+                chain, what = "INPUT", "receives no packets from any other node, although its own arrive"
+            summary = f"{host} {what}: check the firewall and the routes of {host}."
+            return case.finding(f"node-{case.kind}-blocked", summary, (f"sudo iptables -L {chain} -n -v  # on {host}", *case.exclude))
+        case "link":
+            one, other = case.hosts
+            which = "; which of the two is at fault is unknown" if len(names) == 2 else ""
+            detail = ", but each reaches other nodes" if case.cause.confidence == "certain" else which
+            remedy = (*case.routes, f"{without(other)}  # until the link is repaired")
+            return case.finding("link-broken", f"{one} and {other} do not reach each other{detail}.", remedy)
+        case "direction" | "packets":
+            one, other = case.hosts
+            what, why = "Connections", "a firewall that rejects new connections"
+            if case.kind == "packets":  # if connections work in one direction, packets pass in both
+                what, why = "Packets", "a firewall or a route"
+            remedy = (
+                f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {other}",
+                f"ip route get {_address_of(case.nodes[1], case.links)}  # on {one}",
+            )
+            return case.finding(
+                "one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", remedy
+            )
 
 
 _OPEN_PORTS = (
     "sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on all hosts; sysctl net.ipv4.ip_local_port_range",
     "sudo ufw allow from NETWORK/24  # if the firewall is ufw",
 )
-_BY_KIND: dict[Kind, Callable[[Case], Finding]] = {
-    "everything": _network_blocked,
-    "split": _network_split,
-    "node": _node_unreachable,
-    "inbound": _one_way_node,
-    "outbound": _one_way_node,
-    "link": _link_broken,
-    "direction": _one_way_link,
-    "packets": _one_way_link,
-}
 
 
-def _fresh_ports(links: Links) -> list[Finding]:
+def _fresh_ports(links: Links) -> Iterator[Finding]:
     """Links that work at one port but not at a freshly opened one."""
     told = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
-    found = [_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in told.causes]
+    yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in told.causes)
     if told.unexplained:
         pairs = links.names(told.unexplained)
         case = _case(Cause("everything", (), told.unexplained), links, "everything", ())
-        found.append(
-            _blocked_ports(replace(case, where="several links", pairs=pairs, hosts=tuple({host for pair in pairs for host in pair})))
-        )
-    return found
+        yield _blocked_ports(replace(case, where="several links", pairs=pairs, hosts=tuple({host for pair in pairs for host in pair})))
 
 
 def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
@@ -283,16 +272,6 @@ def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 evidence=(f"{cell['address']}:{cell['port']}: {cell['status']}, {cell['error']}",),
                 remedy=("sudo iptables -I INPUT -i lo -j ACCEPT",),
             )
-
-
-def _unexplained(pairs: set[Pair], links: Links) -> Finding:
-    return finding(
-        "links-failing",
-        f"{len(pairs)} directions between nodes fail, and no single explanation is simpler than all others.",
-        links=links.names(pairs),
-        hosts={links.hosts[node] for pair in pairs for node in pair},
-        evidence=links.lines(pairs),
-    )
 
 
 def _address_of(node: int, links: Links) -> str:

@@ -142,23 +142,20 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
                     slow[rank].append(line)
                 elif middle[rank] > 2 * SLOW_RANK * usual_middle and middle[rank] > 1.2 * max(other_middles):
                     busy[rank].append(line)
-        for ranks, id, word in (
-            (slow, "rank-slow", "slower than the others"),
-            (busy, "host-busy", "slowed down by other load on its host"),
-        ):
-            for rank, lines in ranks.items():
-                if id == "host-busy" and rank in slow:
-                    continue
-                host, own = blame.host(rank), data[rank]
-                load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
-                yield blame.finding(
-                    id,
-                    f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
-                    ranks=(rank,),
-                    evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
-                    confidence="likely" if len(data) > 2 else "possible",
-                    remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
-                )
+        for rank, lines in (busy | slow).items():
+            host, own = blame.host(rank), data[rank]
+            id, word, remedy = "rank-slow", "slower than the others", without(host)
+            if rank not in slow:
+                id, word, remedy = "host-busy", "slowed down by other load on its host", f"top -b -n 1 | head -20  # on {host}"
+            load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
+            yield blame.finding(
+                id,
+                f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
+                ranks=(rank,),
+                evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
+                confidence="likely" if len(data) > 2 else "possible",
+                remedy=(remedy,),
+            )
 
 
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:

@@ -3,103 +3,90 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
 from numscope.doctor.findings import capital, finding, named, without
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
-_TEXT = 300
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
 
 
-def children_gone(examined: Examined, blame: Blame) -> list[Finding]:
+def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Ranks whose torch process died, and those whose torch process hung while others did not.
 
     A child that hangs often only waits for another one: if all hang, or in a step with a peer, hanging is not a cause by itself.
     """
-    found: list[Finding] = []
     for phase in filter(lambda phase: phase.in_child, Phase):
         gone = {rank: result for rank, result in examined.of(phase).items() if result.data.get("child") and rank not in blame.ranks}
         # A child that is gone is still gone in later phases, but reported once.
         gone = {rank: result for rank, result in gone.items() if "was gone before" not in result.error}
         died = {rank: result for rank, result in gone.items() if not result.data["child"].get("hung")}
         hung = {rank: result for rank, result in gone.items() if result.data["child"].get("hung")}
-        for rank, result in sorted(died.items()):
-            found.append(_died(rank, result, blame))
-            blame.take(found[-1:])
+        yield from blame.taken(_died(rank, result, blame) for rank, result in sorted(died.items()))
         others = [rank for rank, result in examined.of(phase).items() if rank not in hung and result.status != "skipped"]
         accused = _accused(examined, phase)
         stuck = {rank for rank in hung if accused[rank] or phase is Phase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
         if accused and any(accused[rank] for rank in hung):
             stuck = {rank for rank in stuck if accused[rank] * 2 >= max(accused[rank] for rank in hung)}
-        for rank in sorted(stuck):
-            child = hung[rank].data["child"]
-            reports = [f"{accused[rank]} other rank(s) report that it did not join"] if accused[rank] else []
-            found.append(
-                blame.finding(
-                    "child-hung",
-                    f"Rank {rank} on {blame.host(rank)} hung in {phase.title}: {child.get('doing', '')}.",
-                    ranks=(rank,),
-                    evidence=(_line(hung[rank]), *reports, *_stderr(hung[rank])),
-                    confidence="certain" if len(stuck) == 1 and others else "likely",
-                    remedy=(
-                        without(blame.host(rank)),
-                        "py-spy dump --pid PID  # of a training process that hangs in the same way",
-                    ),
-                )
+        yield from blame.taken(
+            blame.finding(
+                "child-hung",
+                f"Rank {rank} on {blame.host(rank)} hung in {phase.title}: {hung[rank].data['child'].get('doing', '')}.",
+                ranks=(rank,),
+                evidence=(
+                    _line(hung[rank]),
+                    *([f"{accused[rank]} other rank(s) report that it did not join"] if accused[rank] else []),
+                    *_stderr(hung[rank]),
+                ),
+                confidence="certain" if len(stuck) == 1 and others else "likely",
+                remedy=(without(blame.host(rank)), "py-spy dump --pid PID  # of a training process that hangs in the same way"),
             )
-        blame.take(found)
-    return found
+            for rank in sorted(stuck)
+        )
 
 
-def backend(examined: Examined, blame: Blame) -> list[Finding]:
+def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Why the process group did not start, if no rank, link or child is known to be broken."""
     results = examined.of(Phase.BACKEND)
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
     if not failed or blame.faults:
-        return []
-    unavailable = _unavailable(failed, blame)
-    if unavailable:
-        return unavailable
+        return
+    if unavailable := _unavailable(failed, blame):
+        yield unavailable
+        return
     missing = _accused(examined, Phase.BACKEND)
-    found: list[Finding] = []
     if missing:
         worst = max(missing.values())
         ranks = [rank for rank, count in missing.items() if count == worst]
         everybody = len(ranks) >= len(results)
-        found.append(
-            finding(
-                "backend-rank-missing",
-                f"{capital(named(ranks))} did not join torch's process group.",
-                ranks=() if everybody else ranks,
-                hosts=blame.hosts_of(ranks),
-                evidence=[f"{count} rank(s) waited for rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
-                confidence="possible" if everybody else "likely" if worst > 1 or len(results) == 2 else "possible",
-            )
+        yield finding(
+            "backend-rank-missing",
+            f"{capital(named(ranks))} did not join torch's process group.",
+            ranks=() if everybody else ranks,
+            hosts=blame.hosts_of(ranks),
+            evidence=[f"{count} rank(s) waited for rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
+            confidence="possible" if everybody else "likely" if worst > 1 or len(results) == 2 else "possible",
         )
         if not everybody:
-            return found
+            return
     unmet = {rank: result for rank, result in failed.items() if result.data.get("store", {}).get("error")}
     if unmet:
         store = next(iter(unmet.values())).data["store"]
         host = blame.host(int(store["rank"]))
         away = blame.hosts_of(unmet)
-        alone = away == {host}
-        found.append(
-            finding(
-                "store-unreachable",
-                f"{capital(named(unmet))} can't reach torch's store of rank {store['rank']} on {host} at "
-                f"{store['address']}:{store['port']}, "
-                "although the hub could be reached: that port is blocked, or the address belongs to another host.",
-                ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
-                hosts={host, *away},
-                links=[] if alone else [(other, host) for other in sorted(away) if other != host],
-                evidence=_errors(unmet),
-                remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + host,),
-            )
+        yield finding(
+            "store-unreachable",
+            f"{capital(named(unmet))} can't reach torch's store of rank {store['rank']} on {host} at {store['address']}:{store['port']}, "
+            "although the hub could be reached: that port is blocked, or the address belongs to another host.",
+            ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
+            hosts={host, *away},
+            links=[(other, host) for other in sorted(away - {host})],
+            evidence=_errors(unmet),
+            remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + host,),
         )
-        return found
+        return
     for name in ("gloo", "nccl"):
         broken = {r: result for r, result in failed.items() if result.data.get("groups", {}).get(name, {}).get("error")}
         if not broken:
@@ -107,54 +94,41 @@ def backend(examined: Examined, blame: Blame) -> list[Finding]:
         blamed = Counter(rank for result in broken.values() for rank in result.data["groups"][name].get("not_ready", ()))
         only = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else list(broken)
         told = len(only) < len(results)
-        found.append(
-            blame.finding(
-                f"{name}-start-failed",
-                f"{name} does not start" + (f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank."),
-                ranks=only if told else (),
-                evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:_TEXT]}" for rank, result in sorted(broken.items())],
-                confidence="likely" if told else "possible",
-                remedy=("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else (),
-            )
+        yield blame.finding(
+            f"{name}-start-failed",
+            f"{name} does not start" + (f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank."),
+            ranks=only if told else (),
+            evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:MOST_TEXT]}" for rank, result in sorted(broken.items())],
+            confidence="likely" if told else "possible",
+            remedy=("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else (),
         )
-    return found
 
 
-def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> list[Finding]:
+def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None:
     """NCCL was requested but can't start: each rank reports which ranks prevent that, and what they lack."""
     lacking: dict[int, str] = {}
     for result in failed.values():
         lacking |= {int(rank): str(what) for rank, what in result.data.get("groups", {}).get("nccl", {}).get("lacking", {}).items()}
     if not lacking:
-        return []
-    lacks = {what: [rank for rank, lack in lacking.items() if lack == what] for what in ("gpu", "nccl")}
-    parts = []
-    if lacks["gpu"]:
-        one = len(lacks["gpu"]) == 1
-        parts.append(f"{named(lacks['gpu'])} {'has' if one else 'have'} no GPU of {'its' if one else 'their'} own")
-    if lacks["nccl"]:
-        parts.append(f"torch on {named(lacks['nccl'])} was built without NCCL")
-    return [
-        blame.finding(
-            "backend-unavailable",
-            f"NCCL was requested but can't start: {', and '.join(parts)}.",
-            ranks=lacking,
-            evidence=[
-                f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
-                for rank in sorted(lacking)
-                if rank in failed
-            ],
-            remedy=(
-                *(
-                    ("nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host",)
-                    if lacks["gpu"]
-                    else ()
-                ),
-                *(("pip install torch  # there: a CUDA build",) if lacks["nccl"] else ()),
-                "numscope doctor --backend gloo",
-            ),
-        )
-    ]
+        return None
+    parts, remedy = [], []
+    if bare := [rank for rank, lack in lacking.items() if lack == "gpu"]:
+        parts.append(f"{named(bare)} {'has no GPU of its' if len(bare) == 1 else 'have no GPU of their'} own")
+        remedy.append("nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host")
+    if without_nccl := [rank for rank, lack in lacking.items() if lack == "nccl"]:
+        parts.append(f"torch on {named(without_nccl)} was built without NCCL")
+        remedy.append("pip install torch  # there: a CUDA build")
+    return blame.finding(
+        "backend-unavailable",
+        f"NCCL was requested but can't start: {', and '.join(parts)}.",
+        ranks=lacking,
+        evidence=[
+            f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
+            for rank in sorted(lacking)
+            if rank in failed
+        ],
+        remedy=(*remedy, "numscope doctor --backend gloo"),
+    )
 
 
 def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
@@ -197,12 +171,12 @@ def _line(result: PhaseResult) -> str:
 
 
 def _stderr(result: PhaseResult) -> list[str]:
-    return [str(line)[:_TEXT] for line in result.data["child"].get("stderr", ()) if str(line).strip()][-4:]
+    return [str(line)[:MOST_TEXT] for line in result.data["child"].get("stderr", ()) if str(line).strip()][-4:]
 
 
 def _errors(results: dict[int, PhaseResult]) -> list[str]:
     told: dict[str, list[int]] = {}
     for rank, result in sorted(results.items()):
         store = result.data.get("store", {})
-        told.setdefault(str(store.get("error") or result.error)[:_TEXT], []).append(rank)
+        told.setdefault(str(store.get("error") or result.error)[:MOST_TEXT], []).append(rank)
     return [f"{named(ranks)}: {text}" for text, ranks in told.items()]

@@ -6,13 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from numscope.doctor.diagnose.blame import Blame
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
+from numscope.doctor.diagnose.links import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.records import Examined, Finding, Phase
-
-Pair = tuple[int, int]
-_TEXT = 300
 
 
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
@@ -23,23 +21,20 @@ def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
     return dict(cells)
 
 
-def pairs(examined: Examined, blame: Blame) -> list[Finding]:
+def pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Corrupt payloads, and pairs that do not work."""
-    found: list[Finding] = []
     for backend, cells in sorted(pair_cells(examined).items()):
         done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
         wrong = {pair: cell["status"] != "corrupt" for pair, cell in done.items() if cell["status"] in ("ok", "corrupt")}
-        found += [_corrupt(backend, cause, done, blame) for cause in attribute(wrong).all_causes]
-        blame.take(found)
+        yield from blame.taken(_corrupt(backend, cause, done, blame) for cause in attribute(wrong).all_causes)
         works = {pair: cell["status"] in ("ok", "corrupt") for pair, cell in done.items() if not blame.between(*pair)}
-        found += _failing(backend, works, done, blame)
-    blame.take(found)
-    return found
+        yield from blame.taken(_failing(backend, works, done, blame))
 
 
-def collectives(examined: Examined, blame: Blame) -> list[Finding]:
+def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Wrong results, nondeterministic results, memory that could not be allocated, and collectives that failed."""
-    found = [*_memory(examined, blame), *_nondeterministic(examined)]
+    yield from _memory(examined, blame)
+    yield from _nondeterministic(examined)
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     num_ranks = len(examined.of(Phase.COLLECTIVES))
@@ -60,20 +55,16 @@ def collectives(examined: Examined, blame: Blame) -> list[Finding]:
             seen = f"element {what.get('index')} is {what.get('got')}, expected {what.get('expected')}"
             seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
             lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
-        found.append(
-            blame.finding(
-                "collective-wrong",
-                f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}"
-                + ("." if few else "; the cause is unknown."),
-                ranks=ranks if few else (),
-                evidence=lines,
-                confidence="likely" if few else "possible",
-                remedy=[without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else (),
-            )
+        yield blame.finding(
+            "collective-wrong",
+            f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}{'' if few else '; the cause is unknown'}.",
+            ranks=ranks if few else (),
+            evidence=lines,
+            confidence="likely" if few else "possible",
+            remedy=[without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else (),
         )
     if broken and not blame.faults:
-        found.append(_broken(broken, num_ranks, blame))
-    return found
+        yield _broken(broken, num_ranks, blame)
 
 
 def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Finding:
@@ -99,10 +90,10 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
     )
 
 
-def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> list[Finding]:
+def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Iterator[Finding]:
     """Pairs that fail, attributed to hosts if whole hosts fail, else to ranks."""
     if all(works.values()):
-        return []
+        return
     by_host: dict[tuple[str, str], dict[Pair, bool]] = defaultdict(dict)
     for (one, other), ok in works.items():
         by_host[blame.host(one), blame.host(other)][one, other] = ok
@@ -121,11 +112,10 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
         told = attribute(works)
         spans = {cause: list(cause.cells) for cause in told.causes}
         rest = list(told.unexplained)
-    found = [_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items()]
+    yield from (_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items())
     if rest:
         summary = f"Transfers between several pairs of ranks over {backend} fail; the cause is unknown."
-        found.append(finding("pairs-failing", summary, evidence=_lines(backend, rest, cells), confidence="possible"))
-    return found
+        yield finding("pairs-failing", summary, evidence=_lines(backend, rest, cells), confidence="possible")
 
 
 def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Finding:
@@ -162,7 +152,7 @@ def _remedy(backend: str) -> tuple[str, ...]:
 def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[str, Any]]) -> list[str]:
     return [
         f"{backend}, rank {one} to rank {other}: {(cell := cells[one, other])['status']}, {cell.get('doing', '')}; "
-        f"{str(cell.get('error', ''))[:_TEXT]}"
+        f"{str(cell.get('error', ''))[:MOST_TEXT]}"
         for one, other in sorted(failed)
     ]
 
@@ -176,7 +166,7 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 "memory-unavailable",
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
                 ranks=(rank,),
-                evidence=(str(memory["error"])[:_TEXT],),
+                evidence=(str(memory["error"])[:MOST_TEXT],),
                 remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
             )
 
@@ -215,7 +205,7 @@ def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], n
     worst = [rank for rank, count in accused.items() if count == max(accused.values())]
     told = 0 < len(worst) < num_ranks
     lines = [
-        f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:_TEXT]}" for rank, each in sorted(first.items())
+        f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:MOST_TEXT]}" for rank, each in sorted(first.items())
     ]
     return blame.finding(
         "collective-failed",

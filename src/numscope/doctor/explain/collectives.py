@@ -91,10 +91,8 @@ class Group:
 
 def compare(group: Group) -> list[Finding]:
     """What is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
-    first = _mismatch(group)
-    if first is not None:
-        return [first]
-    return [found for found in (_behind(group) or _stuck(group),) if found is not None]
+    found = _mismatch(group) or _behind(group) or _stuck(group)
+    return [found] if found is not None else []
 
 
 def _essence(call: Call) -> tuple[str, int, str]:
@@ -165,16 +163,10 @@ def _behind(group: Group) -> Finding | None:
     if late and waiting and all(call.state == "completed" for call in waiting):
         return None  # only a snapshot: the others are ahead and do not wait
     where = f" in group {group.name}" if group.name else ""
-    evidence = []
-    for rank in sorted(late)[:SHOWN_RANKS]:
-        history = group.ranks[rank]
-        last = history.calls.get(history.reached)
-        if last is not None:
-            evidence.append(f"{last.line()} (its last)")
-    evidence += [call.line() for call in waiting[:2]]
+    lasts = [last for rank in sorted(late) if (last := group.ranks[rank].calls.get(reached[rank])) is not None]
+    evidence = [*(f"{last.line()} (its last)" for last in lasts[:SHOWN_RANKS]), *(call.line() for call in waiting[:2])]
     if late:
-        lasts = [group.ranks[rank].calls.get(reached[rank]) for rank in sorted(late)]
-        last_said = next((f" after #{c.seq} {c.what()}" + (f" at {c.site}" if c.site else "") for c in lasts if c is not None), "")
+        last_said = next((f" after #{c.seq} {c.what()}" + (f" at {c.site}" if c.site else "") for c in lasts), "")
         what = f"{named(late)} stopped{last_said}"
     else:
         what = f"{named(silent)} left no record"

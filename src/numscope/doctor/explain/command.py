@@ -12,6 +12,7 @@ from numscope.doctor.explain import Explanation, examine
 from numscope.doctor.findings import CONSEQUENCES
 from numscope.doctor.output import write_json
 from numscope.doctor.records import Finding, to_json
+from numscope.records.words import count
 
 FORMAT = 1
 HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, DEGRADED, INCOMPLETE = range(6)
@@ -60,14 +61,12 @@ def headline(explanation: Explanation) -> str:
     """The most important sentence."""
     files, known = len(explanation.files), explanation.recognized
     if explanation.findings:
-        first = explanation.findings[0]
-        faults = sum(one.severity == "fault" for one in explanation.findings)
-        if faults:
-            return f"{faults} fault{'s' if faults > 1 else ''} in {_count(files)}. First: {first.summary}"
-        return f"No fault in {_count(files)}; {len(explanation.findings)} other finding{'s' if len(explanation.findings) > 1 else ''}."
+        if faults := sum(one.severity == "fault" for one in explanation.findings):
+            return f"{count(faults, 'fault')} in {count(files, 'file')}. First: {explanation.findings[0].summary}"
+        return f"No fault in {count(files, 'file')}; {count(len(explanation.findings), 'other finding')}."
     if not known:
-        return f"Nothing was recognized in {_count(files)}: no NCCL log, no flight-recorder dump, no output of torchrun."
-    return f"Nothing wrong found in {_count(len(known))}: {_kinds(explanation)}."
+        return f"Nothing was recognized in {count(files, 'file')}: no NCCL log, no flight-recorder dump, no output of torchrun."
+    return f"Nothing wrong found in {count(len(known), 'file')}: {_kinds(explanation)}."
 
 
 def to_json_values(explanation: Explanation, *, strict: bool = False) -> dict[str, Any]:
@@ -103,10 +102,9 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
 
 
 def _finding(one: Finding, text: Any) -> Any:
-    whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]] + (
-        [f"{len(one.ranks) - SHOWN_WHOM} more"] if len(one.ranks) > SHOWN_WHOM else []
-    )
-    whom += list(one.hosts[:SHOWN_WHOM])
+    whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]]
+    whom += [f"{len(one.ranks) - SHOWN_WHOM} more"] if len(one.ranks) > SHOWN_WHOM else []
+    whom += one.hosts[:SHOWN_WHOM]
     parts = text()
     parts.append(f"{one.severity} ", _STYLES[one.severity])
     parts.append(one.id, "bold")
@@ -117,10 +115,6 @@ def _finding(one: Finding, text: Any) -> Any:
     for line in one.remedy:
         parts.append(f"  > {line}\n", "green")
     return parts
-
-
-def _count(files: int) -> str:
-    return f"{files} file{'' if files == 1 else 's'}"
 
 
 def _kinds(explanation: Explanation) -> str:

@@ -31,7 +31,6 @@ _COMM = re.compile(
 )
 _COMM_BARE = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
 _SET = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S+?)\.?$")
-_PREFIX_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
 _FAILED = re.compile(r"NCCL error in|NCCL WARN|nccl(?:SystemError|UnhandledCudaError|RemoteError|InternalError|InvalidUsage)")
 _DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (?P<b>\d+)")
 
@@ -107,8 +106,8 @@ class NcclLog:
         speaker = self.speakers.get(key)
         if speaker is None:
             speaker = self.speakers[key] = Speaker(m["host"] or "", line.file)
-            if (p := _PREFIX_RANK.search(text[: m.start()])) is not None:
-                speaker.ranks[0] = int(p["rank"])
+            if line.rank >= 0:
+                speaker.ranks[0] = line.rank
         said = m["said"]
         if m["level"] == "INFO" and not self._fact(line, key, speaker, said):
             return True
@@ -124,11 +123,11 @@ class NcclLog:
             return True
         if _FAILED.search(text) is not None:
             if len(self.warned) < MAX_WARNINGS:
-                p = _PREFIX_RANK.search(text)
-                key = ("", f"rank {p['rank']}" if p else "", line.file)
+                rank = line.rank
+                key = ("", f"rank {rank}" if rank >= 0 else "", line.file)
                 speaker = self.speakers.setdefault(key, Speaker("", line.file))
-                if p is not None:
-                    speaker.ranks.setdefault(0, int(p["rank"]))
+                if rank >= 0:
+                    speaker.ranks.setdefault(0, rank)
                 self.warned.append(Warned(line, key, text, False))
             return True
         return False

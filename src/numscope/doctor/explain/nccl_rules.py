@@ -47,9 +47,7 @@ def _warnings(log: NcclLog) -> list[Finding]:
         if rule.id in found:
             continue  # a more precise rule has matched
         lines = sorted(lines, key=lambda line: not line.warning)
-        match = rule.pattern.search(lines[0].said)
-        assert match is not None
-        found[rule.id] = rule.explain(log, lines, match)
+        found[rule.id] = rule.finding(log, lines)
     if unknown:
         ranks, hosts = log.speaking(unknown)
         often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.said) for line in unknown)
@@ -81,7 +79,7 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         yield finding(
             "version-mismatch",
             f"Ranks use different versions of NCCL: {said}.",
-            ranks=[speaker.rank for speaker in odd if speaker.rank >= 0],
+            ranks=[speaker.rank for speaker in odd],
             hosts=[speaker.host for speaker in odd],
             evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
             confidence="certain" if together else "likely",
@@ -134,7 +132,7 @@ def _interfaces(log: NcclLog) -> Iterator[Finding]:
         "nccl-wrong-interface",
         f"{_whom(wrong)} {'uses' if len({s.host for s in wrong}) == 1 else 'use'} {', '.join(names[:3])}{because}, "
         f"which other hosts can't reach.",
-        ranks=[s.rank for s in wrong if s.rank >= 0],
+        ranks=[s.rank for s in wrong],
         hosts=[s.host for s in wrong],
         evidence=_evidence(*(s.lines["interface"] for s in wrong[:SHOWN]), wrong[0].lines.get("NCCL_SOCKET_IFNAME")),
         confidence="certain" if failed or len({s.address for s in wrong}) < len({s.host for s in wrong}) else "likely",
@@ -179,7 +177,7 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
     yield finding(
         "nccl-socket-fallback",
         f"{_whom(sockets)} use{'s' if len({s.host for s in sockets}) == 1 else ''} TCP sockets, although {'; '.join(reasons)}.",
-        ranks=[s.rank for s in sockets if s.rank >= 0],
+        ranks=[s.rank for s in sockets],
         hosts=[s.host for s in sockets],
         evidence=_evidence(*lines),
         confidence="certain" if on_ib or listed or off else "likely",
@@ -233,7 +231,7 @@ def _p2p(log: NcclLog) -> Iterator[Finding]:
         f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} can't "
         f"access each other's memory directly; NCCL goes through host memory.",
         hosts=[s.host for s in speakers],
-        ranks=[s.rank for s in speakers if s.rank >= 0],
+        ranks=[s.rank for s in speakers],
         evidence=_evidence(*(s.lines["disabled"] for s in speakers[:3])),
         remedy=(
             "nvidia-smi topo -p2p r",

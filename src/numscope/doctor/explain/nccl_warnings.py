@@ -13,7 +13,7 @@ from numscope.doctor.records import Finding
 
 SHOWN = 6
 
-Explain = Callable[[NcclLog, list[Warned], "re.Match[str]"], Finding]
+Explain = Callable[["Found", NcclLog, list[Warned], "re.Match[str]"], Finding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +24,41 @@ class Rule:
     pattern: re.Pattern[str]
     explain: Explain
 
+    def finding(self, log: NcclLog, lines: list[Warned]) -> Finding:
+        """What the lines that match mean."""
+        match = self.pattern.search(lines[0].said)
+        assert match is not None
+        return self.explain(Found(self.id, log, lines), log, lines, match)
 
-def _found(id: str, log: NcclLog, lines: list[Warned], summary: str, *remedy: str, **more: Any) -> Finding:
-    """A finding about the ranks and hosts that logged these lines."""
-    ranks, hosts = log.speaking(lines)
-    about = {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in lines[:SHOWN]], "remedy": remedy}
-    return finding(id, summary, **{**about, **more})
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Makes the finding about the ranks and hosts that logged these lines."""
+
+    id: str
+    log: NcclLog
+    lines: list[Warned]
+
+    def __call__(self, summary: str, *remedy: str, **more: Any) -> Finding:
+        ranks, hosts = self.log.speaking(self.lines)
+        about = {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in self.lines[:SHOWN]], "remedy": remedy}
+        return finding(self.id, summary, **{**about, **more})
 
 
 def _plain(id: str, pattern: str, sentence: str, *remedy: str, **more: Any) -> Rule:
     """A rule with a fixed sentence and remedy, in which the pattern's groups are filled in."""
 
-    def explain(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+    def explain(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
         ranks, hosts = log.speaking(lines)
         who = f" ({named(ranks)})" if ranks else f" ({', '.join(sorted(hosts)[:4])})" if hosts else ""
         groups = {key: value or "?" for key, value in match.groupdict().items()}
         summary = f"{sentence.format(**groups)}{who}."
-        return _found(id, log, lines, summary, *(line.format(**groups) for line in remedy), **more)
+        return found(summary, *(line.format(**groups) for line in remedy), **more)
 
     return Rule(id, re.compile(pattern), explain)
 
 
-def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+def _version(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     versions: dict[str, set[int]] = {}
     for line in lines:
         for m in re.finditer(r"rank (\d{1,7}) version (\d{1,9})", line.said):
@@ -54,7 +67,7 @@ def _version(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
     odd = {rank for ranks in versions.values() if len(ranks) == fewest for rank in ranks}
     differ = "; ".join(f"{version} on {named(ranks)}" for version, ranks in sorted(versions.items()))
     summary = f"NCCL refused to start because versions differ: {differ}."
-    return _found("version-mismatch", log, lines, summary, *VERSION_REMEDY, ranks=odd, confidence="certain")
+    return found(summary, *VERSION_REMEDY, ranks=odd, confidence="certain")
 
 
 VERSION_REMEDY = (
@@ -69,7 +82,7 @@ def _spelled(number: int) -> str:
     return f"{major}.{minor}.{number % 100}"
 
 
-def _connect(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+def _connect(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     links, addresses, reasons = set(), set(), set()
     for line in lines:
         if (m := CONNECT.search(line.said)) is None:
@@ -86,10 +99,7 @@ def _connect(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding
     if any(re.match(r"127\.|::1|169\.254\.|172\.17\.", address) for address in addresses):
         meaning = "that address (loopback, link-local or docker's) does not lead to another host"
     target = f" to {', '.join(sorted(addresses)[:4])}" if addresses else ""
-    return _found(
-        "nccl-connect-failed",
-        log,
-        lines,
+    return found(
         f"NCCL could not connect{target} ({', '.join(sorted(reasons)[:3]) or 'no reason given'}): {meaning}.",
         "export NCCL_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr",
         "# NCCL listens on ephemeral ports: open all TCP ports between the hosts of the job",
@@ -102,14 +112,11 @@ CONNECT = re.compile(
 )
 
 
-def _closed(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+def _closed(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     ranks, _ = log.speaking(lines)
     peers = {m[1] for line in lines if (m := re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.said)) is not None}
     pairs = [(log.speakers[line.speaker].host, peer) for line in lines for peer in peers if peer in line.said]
-    return _found(
-        "nccl-peer-closed",
-        log,
-        lines,
+    return found(
         f"The connection to {', '.join(sorted(peers)[:4]) or 'another rank'} was closed by the other side: look for the cause there "
         f"({named(ranks) if ranks else 'this rank'} only noticed).",
         "# check the rank that ended first: its log, its exit code, its host's kernel log (dmesg -T)",
@@ -117,7 +124,7 @@ def _closed(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     )
 
 
-def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+def _interface(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     name = "NCCL_SOCKET_IFNAME"
     _, hosts = log.speaking(lines)
     speakers = [log.speakers[key] for key in dict.fromkeys(line.speaker for line in lines)]
@@ -125,10 +132,7 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
     others = sorted({s.interface for s in log.speakers.values()} - {"", "lo"})
     set_by = [speaker.lines[name].quoted for speaker in speakers if name in speaker.lines]
     where = f" on {', '.join(sorted(hosts)[:4])}" if hosts else ""
-    return _found(
-        "interface-missing",
-        log,
-        lines,
+    return found(
         f"NCCL found no network interface{f' that matches {name}=' + ', '.join(asked) if asked else ''}{where}.",
         "ip -br addr  # the names of the interfaces, on that host",
         f"export {name}={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
@@ -136,13 +140,10 @@ def _interface(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Findi
     )
 
 
-def _duplicate(log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+def _duplicate(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     pairs = [re.search(r"rank (\d{1,7}) and rank (\d{1,7})", line.said) for line in lines]
     ranks = {int(number) for m in pairs if m is not None for number in m.groups()}
-    return _found(
-        "nccl-duplicate-gpu",
-        log,
-        lines,
+    return found(
         f"Several ranks use the same GPU: {named(ranks)}.",
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before init_process_group",
         "# and start no more ranks per host than GPUs",

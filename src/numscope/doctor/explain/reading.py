@@ -23,6 +23,7 @@ MAX_DUMP_BYTES = 32 << 20  # a dump of 20,000 calls with 20 frames each has 10 M
 MAX_LINE_CHARS = 16_384
 HEAD_BYTES = 4096
 
+_SPEAKER = re.compile(r"\[(?:rank|default)(\d{1,7})\]:")
 _RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does not contain its own rank
 
 
@@ -37,6 +38,12 @@ class Line:
     @property
     def place(self) -> str:
         return f"{self.file}:{self.number}"
+
+    @property
+    def rank(self) -> int:
+        """By the prefix that torch and torchrun put before a rank's lines; -1 without one."""
+        prefix = _SPEAKER.search(self.text)
+        return int(prefix[1]) if prefix is not None else -1
 
     @property
     def quoted(self) -> str:

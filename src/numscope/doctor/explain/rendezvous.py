@@ -14,7 +14,6 @@ from numscope.doctor.records import Finding
 MAX_LINES = 256  # of one kind
 SHOWN = 4
 
-_RANK = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
 _PATTERNS: dict[str, re.Pattern[str]] = {
     "in use": re.compile(r"EADDRINUSE|[Aa]ddress already in use|Port \d+ is already in use"),
     "joined": re.compile(r"Timed out after (?P<after>\d+) seconds waiting for (?:clients|workers)\. (?P<came>\d+)/(?P<of>\d+)"),
@@ -70,8 +69,7 @@ class Meeting:
             if (match := pattern.search(line.text)) is not None:
                 taken = True
                 if len(lines := self.seen.setdefault(kind, [])) < MAX_LINES:
-                    prefix = _RANK.search(line.text)
-                    lines.append(_Seen(line, match, int(prefix["rank"]) if prefix is not None else -1, site))
+                    lines.append(_Seen(line, match, line.rank, site))
         return taken
 
     def hosts(self) -> set[str]:
@@ -252,7 +250,7 @@ class Meeting:
 
 def _found(id: str, summary: str, lines: list[_Seen], *remedy: str, **more: Any) -> Finding:
     """A finding about the ranks that logged these lines."""
-    ranks = [s.rank for s in lines if s.rank >= 0]
+    ranks = [s.rank for s in lines]
     return finding(id, summary, **{"ranks": ranks, "evidence": [s.line.quoted for s in lines[:SHOWN]], "remedy": remedy, **more})
 
 

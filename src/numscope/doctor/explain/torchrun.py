@@ -46,6 +46,7 @@ XIDS = {  # what the driver's numbers mean, and the usual cause
     120: "the GPU's system processor (GSP) reported an error",
 }
 _PROGRAM_XIDS = {13, 31, 43, 45}
+_OWN = ("torch/distributed/elastic", "torch/distributed/run.py", "torch.distributed.run")
 
 
 @dataclass(slots=True)
@@ -107,22 +108,17 @@ class Torchrun:
                 return "kernel"
             if _CUDA_OOM.search(text) is not None and len(self.cuda_oom) < 256:
                 self.cuda_oom.append(line)
-        return (
-            "torchrun"
-            if "torch/distributed/elastic" in text or "torch/distributed/run.py" in text or "torch.distributed.run" in text
-            else ""
-        )
+        return "torchrun" if any(word in text for word in _OWN) else ""
 
     def _field(self, line: Line, key: str, value: str) -> None:
         if key == "time":
-            row = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
+            begun = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
             if len(self.failures) < MAX_FAILURES:
-                self.failures.append(row)
+                self.failures.append(begun)
             return
-        row_or_none = self._open.get(line.file)
-        if row_or_none is None:
+        row = self._open.get(line.file)
+        if row is None:
             return
-        row = row_or_none
         if key == "host":
             row.host = shown(value)
         elif key == "rank" and (m := _RANK.search(value)) is not None:
@@ -151,25 +147,25 @@ class Torchrun:
         """
         return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
 
-    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
+    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[Finding]:
         rows = self.failures or [
             Failure(line, True, rank=-1, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"])) for line, m in self.plain
         ]
         if not rows:
             own = next((one for one in tracebacks.raised if not one.echo and (one.rank >= 0 or one.site)), None)
-            return [_raised(own, None)] if own is not None and own.rank >= 0 else []
-        if all(row.code == -signal.SIGTERM for row in rows):
-            return [
-                finding(
-                    "job-terminated",
-                    "All ranks were terminated from outside (SIGTERM); none failed by itself.",
-                    ranks=[row.rank for row in rows if row.rank >= 0],
-                    evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
-                    remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
-                )
-            ]
-        root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
-        return [self._ended(root, rows, tracebacks.of(root.rank) if root.rank >= 0 else None, root.rank in watchdog_ranks)]
+            if own is not None and own.rank >= 0:
+                yield _raised(own, None)
+        elif all(row.code == -signal.SIGTERM for row in rows):
+            yield finding(
+                "job-terminated",
+                "All ranks were terminated from outside (SIGTERM); none failed by itself.",
+                ranks=[row.rank for row in rows],
+                evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
+                remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
+            )
+        else:
+            root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
+            yield self._ended(root, rows, tracebacks.of(root.rank) if root.rank >= 0 else None, root.rank in watchdog_ranks)
 
     @staticmethod
     def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
@@ -192,7 +188,7 @@ class Torchrun:
             return finding(
                 id,
                 f"{capital(who)}{at} was the first to end{how}",
-                ranks=[row.rank] if row.rank >= 0 else [],
+                ranks=[row.rank],
                 hosts=[row.host],
                 evidence=[_row(row), *evidence],
                 confidence=confidence,
@@ -259,7 +255,7 @@ class Torchrun:
             yield finding(
                 "gpu-out-of-memory",
                 "A rank ran out of GPU memory.",
-                ranks=[int(m[1]) for line in self.cuda_oom if (m := re.search(r"\[rank(\d{1,7})\]:", line.text)) is not None],
+                ranks=[line.rank for line in self.cuda_oom],
                 evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
                 confidence="certain",
                 remedy=(

@@ -10,7 +10,6 @@ from numscope.doctor.explain.reading import Line
 
 MAX_RAISED = 4096
 
-_PREFIX = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
 _FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,9})(?:, in (?P<name>[^\n]{1,120}))?")
 _RAISED = re.compile(
     r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<said>.*)$"
@@ -52,9 +51,7 @@ class Tracebacks:
 
     def line(self, line: Line) -> str:
         """Adds a line; returns the current frame in the user's code."""
-        text = line.text
-        prefix = _PREFIX.search(text)
-        rank = int(prefix["rank"]) if prefix is not None else -1
+        text, rank = line.text, line.rank
         if rank >= 0:
             self.ranks.add(rank)
         key = (line.file, rank)

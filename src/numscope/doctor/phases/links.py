@@ -24,6 +24,7 @@ from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.phases.link import Examiner
 from numscope.doctor.phases.tournament import num_rounds, opponent
 from numscope.doctor.records import to_json
+from numscope.records.words import few
 
 QUICK_NODES = 8  # with so many or fewer, all pairs meet even with ``quick``: a link that was not examined can't be named
 
@@ -60,9 +61,7 @@ def run(context: Context) -> dict[str, Any]:
     data["heard"] = {str(rank): count for rank, count in sorted(listener.heard.items())}
     broken = [cell for cell in cells if not cell.works]
     if broken:
-        first = broken[0]
-        more = f"; and {len(broken) - 1} more" if len(broken) > 1 else ""
-        raise PhaseFailed(f"{first.from_host} to {first.to_host} ({first.address}:{first.port}): {first.error}{more}", data)
+        raise PhaseFailed(few([f"{c.from_host} to {c.to_host} ({c.address}:{c.port}): {c.error}" for c in broken], 1), data)
     return data
 
 

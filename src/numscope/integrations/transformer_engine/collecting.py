@@ -24,7 +24,6 @@ from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind
 from numscope.records.layer import Layer
-from numscope.records.observation import Observation
 from numscope.records.site import Phase
 from numscope.records.site import Site as Place
 from numscope.report.delivery import Delivery
@@ -186,7 +185,8 @@ class Collector:
             return
         self._introduce()
         ordered = sorted(found, key=lambda key: parts[key].order)
-        self.recorder.write([self._observation(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)])
+        write = [(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)]
+        self.recorder.write([one.inspection.observation(one.site, one.step, part, self.recorder.rank, True) for one, part in write])
         bad = [key for key in ordered if self._is_alarm(key) and Summary.from_row(found[key].seen.row).num_nonfinite]
         findings = [self._finding(key, found[key].seen) for key in bad]
         ways = {self._shown[key].asked.on_nonfinite for key in bad}
@@ -206,9 +206,6 @@ class Collector:
 
     def _is_alarm(self, key: Key) -> bool:
         return self._shown[key].asked.on_nonfinite is not None
-
-    def _observation(self, shown: _Shown, part: Joined) -> Observation:
-        return shown.inspection.observation(shown.site, shown.step, part, self.recorder.rank, True)
 
     def _introduce(self) -> None:
         if self._news:

@@ -22,25 +22,16 @@ _TAKERS = {
 
 def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, ...], tuple[StatRequest, ...]]:
     """A switch's statistics, named as in ``summary/statistics.py``: those of the layer's own casts, and those of casts on paper."""
-    of_operands = []
+    of_operands, on_paper = [], []
     for stat in switch.settings["stats"]:
         options = dict(stat.options)
         recipe = options.get("recipe")
         if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
             word = "columnwise_" if options.get("orientation") == "columnwise" else ""
             of_operands.append(StatRequest(stat.label, f"operand_{word}{stat.statistic}"))
-    on_paper = [StatRequest(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
+        elif recipe not in (None, DELAYED):  # the recipe is the first option, the orientation, if any, the second
+            on_paper.append(StatRequest(stat.label, f"{recipe}_{stat.statistic}", stat.options[1:]))
     return tuple(of_operands), tuple(on_paper)
-
-
-def paper_of(switch: Switch) -> list[StatRequest]:
-    """The statistics of casts on paper that a switch collects."""
-    return [stat for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") not in (None, DELAYED)]
-
-
-def on_paper_name(stat: StatRequest) -> str:
-    """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
-    return f"{dict(stat.options)['recipe']}_{stat.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:

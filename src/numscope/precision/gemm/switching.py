@@ -18,6 +18,7 @@ from numscope.precision.casting.scaling import MX, PER_TENSOR, How
 from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.formats import format_of
 from numscope.records.layer import GEMMS, Layer
+from numscope.records.words import spans
 
 RESULTS = {"output": "fprop", "dgrad": "dgrad", "wgrad": "wgrad"}  # fake_quant can cast the GEMMs' results too
 Phase = tuple[LayerPlan, tuple[tuple[str, How], ...]]  # a plan, and casts of its GEMMs' results
@@ -92,16 +93,12 @@ def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, 
 
 def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list[tuple[Phase, list[tuple[int, int]]]]:
     """What a layer does over a range of steps, each with its spans of steps (first and last, inclusive), in order of first use."""
-    found: dict[Phase, list[tuple[int, int]]] = {}
+    found: dict[Phase, list[int]] = {}
     plans: dict[tuple[bool, ...], Phase] = {}
     for step in steps:
         on = tuple(switch.schedule.active(step) for switch in switches)
         if on not in plans:
             active = [switch for switch, is_on in zip(switches, on, strict=True) if is_on]
             plans[on] = switched(default, active), tuple(fake_results(active).items())
-        spans = found.setdefault(plans[on], [])
-        if spans and spans[-1][1] == step - 1:
-            spans[-1] = (spans[-1][0], step)
-        else:
-            spans.append((step, step))
-    return list(found.items())
+        found.setdefault(plans[on], []).append(step)
+    return [(phase, spans(active)) for phase, active in found.items()]

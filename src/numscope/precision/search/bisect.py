@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from numscope.records.words import count
+
 Unit = tuple[str, str]  # a layer's name and one of its GEMMs, or kept.WHOLE for a layer that can't be divided
 Units = tuple[Unit, ...]
 Ending = Literal["found", "within", "incurable", "budget"]
@@ -85,7 +87,7 @@ def search(
         few = _smallest(list(whole.values()), asker, gallop=bool(first))
         gemms: list[Units] = [(unit,) for group in few for unit in group]
         if len(gemms) > len(few):
-            stage(f"GEMMs of {len(few)} layer{'' if len(few) == 1 else 's'}")
+            stage(f"GEMMs of {count(len(few), 'layer')}")
             few = _smallest(gemms, asker, gallop=False)
         return found("found", _union(few), True)
     except OutOfBudget:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import math
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.files import write_atomically
+from numscope.records.finding import plain
+from numscope.records.words import count
 
 STATE = "state.json"
-VERSION = 1
+VERSION = 2
 _TAIL = 15  # lines of a failed trial's output that are shown
 AUTOCAST = "autocast"  # instead of a recipe: the low precision is the script's own autocast
 
@@ -76,10 +77,16 @@ class Outcome:
     numbers: tuple[Mapping[str, Any], ...] = ()  # each rank's what-if measurements
     status: int = 0  # the script's exit status, 0 if it was stopped after its steps
 
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Outcome:
+        """From JSON, in which losses that are not finite are text."""
+        layers = {name: tuple(gemms) for name, gemms in told["layers"].items()}
+        return cls(**{**told, "losses": tuple(map(float, told["losses"])), "layers": layers})
+
     def length(self, steps: int) -> str:
         """How many steps it ran, and the status if it ended early."""
-        count = f"{len(self.losses)} step{'' if len(self.losses) == 1 else 's'}"
-        return f"{count} of {steps}, then it ended with status {self.status}" if self.status else count
+        ran = count(len(self.losses), "step")
+        return f"{ran} of {steps}, then it ended with status {self.status}" if self.status else ran
 
 
 def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
@@ -110,7 +117,8 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
         finally:
             _end(process)
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.parent.glob(f"{place.name}.rank*.json"))]
-    losses = _mean_losses([[float(loss) for loss in result["losses"]] for result in results])
+    runs = [[float(loss) for loss in result["losses"]] for result in results if result["losses"]]  # of a pipeline's last stage, say
+    losses = [math.fsum(step) / len(runs) for step in zip(*runs, strict=False)]
     if not losses:
         what = f"ended with status {status}" if status else "ended"
         tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
@@ -124,12 +132,6 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
             suspects[name] = max(share, suspects.get(name, 0.0))
     numbers = tuple(result["what_if"] for result in results if result.get("what_if"))
     return Outcome(tuple(losses), time.monotonic() - begun, layers, suspects, numbers, status)
-
-
-def _mean_losses(runs: Sequence[Sequence[float]]) -> list[float]:
-    """The mean of each step, over the ranks that have losses: in a pipeline, only the last stage has."""
-    with_losses = [run for run in runs if run]
-    return [math.fsum(step) / len(with_losses) for step in zip(*with_losses, strict=False)]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -183,11 +185,7 @@ class Book:
     def known(self, key: str) -> Outcome | None:
         """A trial's result, None if it has not been run."""
         kept = self._trials.get(key)
-        if kept is None:
-            return None
-        losses = tuple(float(loss) for loss in kept["losses"])
-        layers = {name: tuple(gemms) for name, gemms in kept.get("layers", {}).items()}
-        return Outcome(losses, kept["seconds"], layers, kept.get("suspects", {}), status=kept.get("status", 0))
+        return None if kept is None else Outcome.of(kept)
 
     def get(self, key: str, run: Callable[[Path], Outcome]) -> Outcome:
         """A trial's result. It is run now if it has not been run before.
@@ -201,16 +199,6 @@ class Book:
             return known
         self.folder.mkdir(parents=True, exist_ok=True)
         outcome = run(self.folder.absolute() / f"trial{len(self._trials):03d}")  # a script may change its folder
-        kept: dict[str, Any] = {"losses": [str(x) if not math.isfinite(x) else x for x in outcome.losses], "seconds": outcome.seconds}
-        if outcome.status:
-            kept["status"] = outcome.status
-        if outcome.layers:
-            kept |= {"layers": outcome.layers, "suspects": outcome.suspects}
-        self._trials[key] = kept
+        self._trials[key] = plain(outcome)
         write_atomically(self.folder / STATE, json.dumps({"version": VERSION, "about": self._about, "trials": self._trials}, indent=1))
         return outcome
-
-
-def split_launcher(text: str | None) -> tuple[str, ...]:
-    """The command that ``--launch`` gives, as words."""
-    return tuple(shlex.split(text)) if text else ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,16 +14,16 @@ from numscope.precision.casting.delayed import History, advance_all
 from numscope.precision.casting.scaling import MX, PER_TENSOR, How, Scaling
 from numscope.precision.gemm.conversion import convertible
 from numscope.precision.gemm.plan import COLUMNWISE
+from numscope.precision.search.advise import OPERANDS
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import LayerSites
 from numscope.probe.layer_names import layers_of
 from numscope.probe.module import ModuleProbe
 from numscope.records.formats import format_of
 from numscope.summary.dispatch import summarize
-from numscope.summary.state import Groups
+from numscope.summary.state import Groups, Summary
 from numscope.summary.unwrap import plain
 
-OPERANDS = ("activation", "weight", "gradient")
 _TILES = {operand: Scaling("block", (128, 128) if operand == "weight" else (1, 128)) for operand in OPERANDS}
 ONE = 1.0  # the scale of wide formats
 
@@ -67,10 +66,9 @@ class _Tried:
             self.noise += error / signal
             self.num_casts += 1
 
-    def numbers(self) -> dict[str, float | str]:
-        noise = self.noise if math.isfinite(self.noise) else str(self.noise)
+    def numbers(self) -> dict[str, float]:
         counts = {"numel": self.numel, "num_underflow": self.underflow, "num_overflow": self.overflow}
-        return {**counts, "noise": noise, "num_casts": self.num_casts}
+        return {**counts, "noise": self.noise, "num_casts": self.num_casts}
 
 
 class WhatIf(optimizer_probe.StepListener):
@@ -88,7 +86,7 @@ class WhatIf(optimizer_probe.StepListener):
         self._delayed = delayed
         self._sites: list[tuple[str, str]] = []  # layer, operand
         self._tried: dict[int, dict[str, _Tried]] = {}
-        self._seen: dict[int, list[float]] = {}  # by site: elements, nan, inf, largest magnitude
+        self._seen: dict[int, Summary] = {}  # by site
         self._weights: list[tuple[int, nn.Module]] = []
         self._transposed: set[int] = set()  # sites of weights that are stored as [in_features, out_features]
         self._probes: list[ModuleProbe] = []
@@ -119,14 +117,15 @@ class WhatIf(optimizer_probe.StepListener):
         optimizer_probe.unlisten(self)
 
     def numbers(self) -> dict[str, Any]:
-        """The measurements, as JSON."""
+        """The measurements, in plain values."""
         layers: dict[str, Any] = {}
         for site, (layer, operand) in enumerate(self._sites):
             if site in self._seen:
-                numel, num_nan, num_inf, amax = self._seen[site]
+                seen = self._seen[site]
+                counts = {"numel": seen.numel, "num_nan": seen.num_nan, "num_inf": seen.num_pos_inf + seen.num_neg_inf}
                 casts = {key: tried.numbers() for key, tried in self._tried.get(site, {}).items()}
                 operands = layers.setdefault(layer, {"class": self.classes[layer], "operands": {}})["operands"]
-                operands[operand] = {"numel": numel, "num_nan": num_nan, "num_inf": num_inf, "amax": amax, "casts": casts}
+                operands[operand] = {**counts, "amax": seen.abs_max or 0.0, "casts": casts}
         plan: dict[str, dict[str, str | None]] = {gemm: {} for gemm, _ in self._plan}
         for (gemm, operand), how in self._plan.items():
             plan[gemm][operand] = None if how is None else key_of(how, gemm, operand)
@@ -161,11 +160,7 @@ class WhatIf(optimizer_probe.StepListener):
         if not x.numel():
             return
         found = summarize(x, Groups.ALL)
-        seen = self._seen.setdefault(site, [0.0] * 4)
-        seen[0] += found.numel
-        seen[1] += found.num_nan
-        seen[2] += found.num_pos_inf + found.num_neg_inf
-        seen[3] = max(seen[3], found.abs_max or 0.0)
+        self._seen[site] = self._seen[site].merge(found) if site in self._seen else found
         if site not in self._tried:
             self._tried[site] = self._tries(site, x.device)
         for tried in self._tried[site].values():

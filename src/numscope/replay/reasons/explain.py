@@ -12,7 +12,6 @@ from numscope.replay.reasons.case import FORWARD, GRADIENT, LIFTS, Case, Root, R
 __all__ = ["explain"]
 _RULES = (arithmetic, functions, gradients, optimizers)
 _MASK_ADVICE = "Mask with a large finite number (torch.finfo(dtype).min) instead of an infinity, which becomes nan here."
-_HIDDEN_ADVICE = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
 
 
 def explain(case: Case) -> Verdict:
@@ -55,7 +54,8 @@ def _by_rule(case: Case) -> Verdict:
         verdict = FORWARD[case.op](case)
         if verdict is not None and case.rounded is not None:
             verdict = _rounded(case.rounded, verdict)
-    return verdict or _from_infinities(case) or overflow(case) or _unknown(case)
+    unknown = (Reason.UNKNOWN, f"{case.op} of finite operands gave {counts(case.output)}.", "Look at the operands' ranges.")
+    return verdict or _from_infinities(case) or overflow(case) or unknown
 
 
 def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
@@ -128,12 +128,8 @@ def _from_infinities(case: Case) -> Verdict | None:
         detail = f"inf was divided by inf: {counts(infinite[0])} by {counts(infinite[1])}."
         return Reason.INF_MINUS_INF, detail, "Divide finite numbers: subtract the maximum before exp, or clamp both."
     zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
-    advice = _HIDDEN_ADVICE if case.phase == Phase.BACKWARD else _MASK_ADVICE
+    advice = gradients.HIDDEN if case.phase == Phase.BACKWARD else _MASK_ADVICE
     if zeros or case.op in ("mul", "mv", "dot") or not infinite:
         what = f"a tensor that holds {counts(infinite[0])}" if infinite else case.nonfinite_value.partition(" = ")[2]
         return Reason.ZERO_TIMES_INF, f"0 was multiplied by {what}.", advice
     return Reason.INF_MINUS_INF, f"Infinities cancelled each other to nan: {' against '.join(map(counts, infinite))}.", advice
-
-
-def _unknown(case: Case) -> Verdict:
-    return Reason.UNKNOWN, f"{case.op} of finite operands gave {counts(case.output)}.", "Look at the operands' ranges."

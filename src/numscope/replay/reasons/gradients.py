@@ -6,6 +6,8 @@ from numscope.records.finding import Reason
 from numscope.replay.reasons.case import Case, Verdict, attribute, explains_gradient_of, number, of, overflow
 from numscope.replay.reasons.functions import DOMAINS, domain, exponential, x_log_y
 
+HIDDEN = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
+
 
 @explains_gradient_of("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist")
 def _root_at_zero(case: Case, forward: Case) -> Verdict | None:
@@ -95,5 +97,5 @@ def _zero_times_saved_infinity(case: Case, forward: Case) -> Verdict | None:
     return (
         Reason.ZERO_TIMES_INF,
         f"The gradient of {forward.op} multiplies 0 by an inf that {where} made and the loss never saw{why}.",
-        "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it.",
+        HIDDEN,
     )
