@@ -198,7 +198,7 @@ class Agent:
         elif message["kind"] == "phase":
             self._announced = Phase(message["phase"])
             if self._identity.rank in message["alive"]:
-                self._start(self._announced, float(message["budget_s"]), tuple(message["alive"]))
+                self._start(self._announced, message["budget_s"], tuple(message["alive"]))
 
     def _start(self, phase: Phase, budget_s: float, alive: tuple[int, ...]) -> None:
         deadline = self._deadline.within(budget_s)

@@ -100,11 +100,11 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
         if isinstance(found, Unreached):
             return show(*alone(node.identity(), settings, {"reached": False, **to_json(found)}), output)
         with found:
-            request = {"kind": "place", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
+            request = {"kind": "node", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
             patience = deadline.within(5.0)
             try:
                 wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
-                place = wire.receive(found, patience)
+                place = wire.receive(found, patience, ("place", "refused"))
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
                 return show(*alone(node.identity(), settings, lost), output)
@@ -112,7 +112,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
         hub = {"reached": True, "endpoint": meeting.name}
         case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
         return show(*alone(node.identity(), settings, hub, refused=(case,)), output)
-    return _run(replace(node, number=int(place["node"])), settings, settings.endpoint, meeting.token, deadline, output, None)
+    return _run(replace(node, number=place["node"]), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:

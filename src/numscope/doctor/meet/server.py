@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from numscope.doctor.budget import SILENT_S
 from numscope.doctor.meet.member import Member
+from numscope.doctor.meet.shapes import TO_HUB
 from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, WireError, accept, check_marks, length_of, pack, unpack
 
 HANDSHAKE_S = 5.0
@@ -66,7 +67,7 @@ class Guest:
     async def receive(self) -> dict[str, Any]:
         """The next message. Raises: EOFError, OSError, WireError."""
         length, compressed = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
-        return unpack(await self._reader.readexactly(length), compressed, RANK_LIMIT_BYTES)
+        return unpack(await self._reader.readexactly(length), compressed, TO_HUB, RANK_LIMIT_BYTES)
 
     def close(self) -> None:
         """Closes the connection once everything is sent."""
@@ -83,7 +84,7 @@ class Handler(Protocol):
     """What becomes of connections and messages. All calls come from the server's thread, which holds ``changed``."""
 
     def received(self, guest: Guest, message: dict[str, Any]) -> None:
-        """An authenticated connection sent a message. Raises: WireError, KeyError, TypeError, ValueError for an unknown one."""
+        """An authenticated connection sent a message of a valid shape. Raises: WireError for one that does not fit."""
 
     def closed(self, guest: Guest, detail: str) -> None:
         """An authenticated connection ended."""
@@ -182,8 +183,8 @@ class Server:
                 self._tell(self._handler.closed, guest, detail)
             elif guest.spoken and guest in self._strangers:
                 self._tell(self._handler.rejected, guest, "closed", f"{detail} during the handshake")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # JSON, but not one of our messages
-            self._tell(self._handler.rejected, guest, "garbage", f"not a message of the doctor: {type(error).__name__}: {error}")
+        except Exception as error:  # a bug of the doctor, which ends this connection and nothing else
+            self._tell(self._handler.rejected, guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
         finally:
             for kind in (self._strangers, self.guests):
                 if guest in kind:
