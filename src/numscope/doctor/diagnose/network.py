@@ -11,7 +11,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
-from numscope.doctor.findings import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.phases.cell import Cell, Word
 from numscope.doctor.records import Examined, Finding, Phase
 
@@ -103,7 +103,7 @@ class Case:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        return tuple(f"ip route get {cell.address}  # on {cell.from_host}" for cell in self.cells[:1] if cell.address)
+        return tuple(f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address)
 
     @property
     def exclude(self) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _node_unreachable(case: Case) -> Finding:
 def _one_way_node(case: Case) -> Finding:
     host, inbound = case.hosts[0], case.kind == "inbound"
     what = "receives no packets from any other node, although its own arrive" if inbound else "receives packets, but its own never arrive"
-    remedy = f"sudo iptables -L {'INPUT' if inbound else 'OUTPUT'} -n -v  # on {host}"
+    remedy = f"sudo iptables -L {'INPUT' if inbound else 'OUTPUT'} -n -v  # on {pasted(host)}"
     summary = f"{host} {what}: check the firewall and the routes of {host}."
     return case.finding(f"node-{case.kind}-blocked", summary, (remedy, *case.exclude))
 
@@ -227,8 +227,8 @@ def _one_way_link(case: Case) -> Finding:
     what = "Packets" if case.kind == "packets" else "Connections"
     why = "a firewall or a route" if case.kind == "packets" else "a firewall that rejects new connections"
     remedy = (
-        f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {other}",
-        f"ip route get {_address_of(case.nodes[1], case.links)}  # on {one}",
+        f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {pasted(other)}",
+        f"ip route get {_address_of(case.nodes[1], case.links)}  # on {pasted(one)}",
     )
     return case.finding("one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", remedy)
 
@@ -296,4 +296,5 @@ def _unexplained(pairs: set[Pair], links: Links) -> Finding:
 
 
 def _address_of(node: int, links: Links) -> str:
-    return next((cell.address for (_, other), cell in sorted(links.cells.items()) if other == node and cell.address), links.hosts[node])
+    own = (cell.address for (_, other), cell in sorted(links.cells.items()) if other == node and cell.address)
+    return pasted(next(own, links.hosts[node]))

@@ -15,7 +15,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings import finding, without
+from numscope.doctor.findings import finding, pasted, without
 from numscope.doctor.phases.cell import Cell
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
@@ -157,7 +157,7 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
                     ranks=(rank,),
                     evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
                     confidence="likely" if len(data) > 2 else "possible",
-                    remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {host}",),
+                    remedy=(without(host),) if id == "rank-slow" else (f"top -b -n 1 | head -20  # on {pasted(host)}",),
                 )
 
 

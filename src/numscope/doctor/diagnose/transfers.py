@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.findings import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.records import Examined, Finding, Phase
 
 Pair = tuple[int, int]
@@ -177,7 +177,7 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
                 ranks=(rank,),
                 evidence=(str(memory["error"])[:_TEXT],),
-                remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
+                remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {pasted(host)}: shows what uses it",),
             )
 
 

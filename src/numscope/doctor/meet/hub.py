@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numscope.doctor.budget import SILENT_S, Deadline
-from numscope.doctor.meet.meeting import Meeting, is_loopback_name
+from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.member import Member, identities
 from numscope.doctor.meet.places import Places
 from numscope.doctor.meet.server import Guest, Server
-from numscope.doctor.meet.sockets import family_of, is_loopback, listen
+from numscope.doctor.meet.sockets import is_loopback, listen
 from numscope.doctor.meet.wire import WireError
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, from_json, to_json
 
@@ -236,14 +236,11 @@ def _allow_files(count: int) -> None:
 
 
 def _listen(meeting: Meeting) -> socket.socket:
-    """Listens at the first of the ports that is free; on loopback only, if that is what the endpoint names."""
+    """Listens at the first of the ports that is free; on loopback only, if no other host's ranks can come."""
     reason = ""
     for port in meeting.ports:
         try:
-            if not is_loopback_name(meeting.host):
-                return listen(port)
-            host = meeting.host if is_loopback(meeting.host) else "127.0.0.1"
-            return socket.create_server((host, port), family=family_of(host), backlog=1024)
+            return listen(port, host=meeting.own_address if meeting.local else "")
         except OSError as error:
             reason = error.strerror or str(error)
     raise HubTaken(meeting.ports, reason)

@@ -44,6 +44,7 @@ class Listener:
     Args:
         settings: with the token that a connection must prove to hold.
         rank: reported to whoever connects, so that a wrong address is noticed; -1 until it is known.
+        host: the address to listen on; "" for all.
 
     Attributes:
         load: held while a bulk transfer comes in or goes out.
@@ -52,7 +53,7 @@ class Listener:
     Raises: OSError if no port can be opened.
     """
 
-    def __init__(self, settings: Settings, rank: int = -1) -> None:
+    def __init__(self, settings: Settings, rank: int = -1, host: str = "") -> None:
         self.rank = rank
         self.load = threading.Lock()
         self.heard: Counter[int] = Counter()
@@ -60,13 +61,14 @@ class Listener:
         self._patience_s = PATIENCE_S * settings.timeout_scale
         self._closed = threading.Event()
         self._slots = threading.Semaphore(_CONNECTIONS)
-        self._listening = listen(backlog=_CONNECTIONS)
+        self._host = host
+        self._listening = listen(backlog=_CONNECTIONS, host=host)
         self.port: int = self._listening.getsockname()[1]
         self._datagrams = socket.socket(self._listening.family, socket.SOCK_DGRAM)
         if self._listening.family == socket.AF_INET6:
             self._datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         with contextlib.suppress(OSError):  # if another socket has this number, no datagrams arrive here
-            self._datagrams.bind(("", self.port))
+            self._datagrams.bind((host, self.port))
         for loop, kind in ((self._accept, "accept"), (self._hear, "hear")):
             threading.Thread(target=loop, name=f"doctor-{kind}", daemon=True).start()
 
@@ -127,7 +129,7 @@ class Listener:
                 take(connection, request["bytes"], deadline)
                 wire.send(connection, {"kind": "received"}, deadline)
             case "ephemeral":
-                with listen(backlog=_CONNECTIONS) as fresh:
+                with listen(backlog=_CONNECTIONS, host=self._host) as fresh:
                     wire.send(connection, {"kind": "port", "port": fresh.getsockname()[1]}, deadline)
                     fresh.settimeout(deadline.left)
                     visitor, _ = fresh.accept()

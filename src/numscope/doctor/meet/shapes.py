@@ -22,7 +22,7 @@ from numscope.doctor.records import Confidence, Launcher, Phase, Severity, Statu
 _TEXT = 64 << 10
 _LONG = 1 << 63
 
-_name = re.compile(r"(?s).{0,255}")
+_name = re.compile(r"(?!-)[^\x00-\x1f\x7f]{0,255}")
 _key = re.compile(r"[0-9a-f]{32}")
 _rank = range(1 << 24)
 _count = range(1, 1 << 24)
