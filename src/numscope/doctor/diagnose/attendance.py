@@ -27,6 +27,7 @@ _UNREACHED: dict[str, tuple[str, str]] = {
         "hub-wrong-job",
         "set the same NUMSCOPE_DOCTOR_TOKEN for all ranks, or use another port if {endpoint} belongs to another job's doctor",
     ),
+    "garbage": ("version-mismatch", "pip show numscope  # here and on {host}: both need the same version"),
     "taken": ("hub-port-in-use", "ss -ltnp 'sport = :{port}'  # on {host}: stop what listens there, or use another port"),
 }
 # Claims that contradict each other: by kind of refusal the finding, its sentence, and the remedy.
@@ -117,7 +118,8 @@ def _missing(examined: Examined) -> Iterator[Finding]:
     joined = ", ".join(f"rank {rank} from {entry['address']}" for rank, entry in list(examined.roster.items())[:8]) or "none"
     evidence = [f"rank {result.rank}: {result.error}" for result in absent[:8]]
     evidence.append(f"{len(examined.roster)} of {examined.expected} ranks joined: {joined}")
-    evidence += [f"a process at {r['address']} was not admitted: {r['reason']}" for r in examined.refused if r["kind"] == "token"][:3]
+    strange = [refused for refused in examined.refused if refused["kind"] in ("token", "garbage")]
+    evidence += [f"a process at {refused['address']} was not admitted: {refused['reason']}" for refused in strange[:3]]
     yield finding(
         "rank-missing",
         f"{capital(named(ranks))} never joined" + (f": all of {_numbered(nodes)}." if nodes else "."),

@@ -176,6 +176,8 @@ class Server:
             while True:
                 self._tell(self._handler.received, guest, await guest.receive())
         except WireError as error:
+            if guest in self.guests and guest.member is None:  # perhaps another version of the doctor
+                guest.answer({"kind": "refused", "why": error.kind, "reason": str(error)})
             self._tell(self._handler.rejected, guest, error.kind, str(error))
         except (EOFError, OSError) as error:
             detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
@@ -183,6 +185,8 @@ class Server:
                 self._tell(self._handler.closed, guest, detail)
             elif guest.spoken and guest in self._strangers:
                 self._tell(self._handler.rejected, guest, "closed", f"{detail} during the handshake")
+        except asyncio.CancelledError:
+            pass  # the server ends; asyncio would print the traceback
         except Exception as error:  # a bug of the doctor, which ends this connection and nothing else
             self._tell(self._handler.rejected, guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
         finally:

@@ -75,11 +75,11 @@ _FINDING = {
 _RESOLVED = {"name": str, "addresses": [str], "loopback": bool, "error": str, "seconds": float}
 _CELL = {
     **dict.fromkeys(("from_node", "to_node", "from_rank", "to_rank"), _rank),
-    **dict.fromkeys(("from_host", "to_host", "address", "status", "error", "known", "ephemeral"), str),
-    **dict.fromkeys(("connect_s", "rtt_s", "rtt_min_s", "payload_s", "bytes_per_s", "loss"), float),
-    **dict.fromkeys(("round", "bytes", "segments", "retransmitted", "mss", "pmtu"), int),
+    **dict.fromkeys(("from_host", "to_host", "address", "status?", "error?", "known?", "ephemeral?"), str),
+    **dict.fromkeys(("connect_s?", "rtt_s?", "rtt_min_s?", "payload_s?", "bytes_per_s?", "loss?"), float),
+    **dict.fromkeys(("round?", "bytes?", "segments?", "retransmitted?", "mss?", "pmtu?"), int),
     "port": _port,
-    "burst_losses": [[int]],
+    "burst_losses?": [[int]],
 }
 _CHILD = {"hung": bool, "how": str, "doing": str, "doing_s": float, "stderr": [str]}
 _GROUP = {"seconds?": float, "error?": str, "skipped?": str, "not_ready?": [_rank], "lacking?": {str: str}}
@@ -165,7 +165,7 @@ _DATA: dict[Phase, dict[str, Any]] = {
         "import_s?": float,
         "device?": str,
         "num_gpus?": int,
-        "store?": {"rank": _rank, "address": str, "port": _port, "connect_s?": _maybe, "error?": str},
+        "store?": ({"error": frozenset({""})}, {"rank": _rank, "address": str, "port": _port, "connect_s?": _maybe, "error": str}),
         "groups?": {str: _GROUP},
     },
     Phase.PAIRS: {**_TOGETHER, "sizes?": [int], "num_rounds?": int, "rounds_done?": int, "pairs?": [_PAIR]},
@@ -251,14 +251,15 @@ def check(value: Any, shape: Any, where: str = "value") -> None:
     elif isinstance(shape, range):
         _expect(type(value) is int and value in shape, value, f"a whole number from {shape[0]} to {shape[-1]}", where)
     else:
-        _expect(_SIMPLE[shape](value), value, f"a value of type {shape.__name__}", where)
+        fits, expected = _SIMPLE[shape]
+        _expect(fits(value), value, expected, where)
 
 
-_SIMPLE: dict[type, Callable[[Any], bool]] = {
-    str: lambda value: isinstance(value, str) and len(value) <= _TEXT,
-    bool: lambda value: isinstance(value, bool),
-    int: lambda value: type(value) is int and -_LONG <= value < _LONG,
-    float: lambda value: type(value) in (int, float) and abs(value) < _LONG,
+_SIMPLE: dict[type, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str) and len(value) <= _TEXT, f"text of at most {_TEXT:,} characters"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    int: (lambda value: type(value) is int and -_LONG <= value < _LONG, "a whole number of 64 bits"),
+    float: (lambda value: type(value) in (int, float) and abs(value) < _LONG, "a number below 2^63"),
 }
 
 

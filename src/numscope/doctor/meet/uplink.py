@@ -103,9 +103,12 @@ class Uplink:
             self._road.say("join the others at the hub")
             wire.send(found, self._introduce(), patience)
             answer = wire.receive(found, patience, ("welcome", "refused"))
-            key, refused = answer["key"], answer.get("reason", "")
-        except (wire.WireError, KeyError) as error:
+            key, refused = answer.get("key", ""), answer.get("reason", "")
+        except wire.WireError as error:
             self._lost(error, "the hub accepted this rank's connection, but joining failed")
+            return
+        if not key:
+            self._events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
             return
         # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
         # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
