@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import json
 import math
+import queue
+import re
 import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,14 +24,17 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.meet import wire
+from numscope.doctor.meet import shapes, wire
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.member import Member
 from numscope.doctor.meet.reach import Road
 from numscope.doctor.meet.shapes import TO_HUB, TO_RANK, check_message
 from numscope.doctor.meet.uplink import Uplink
+from numscope.doctor.output import judge
 from numscope.doctor.records import Identity, Phase, PhaseResult, to_json
+from numscope.doctor.report import print_verdict
+from numscope.doctor.report import to_json as report_as_json
 from tests.doctor.examples import examination
 from tests.doctor.fleet import BRISK, Fleet, fleet, free_port
 
@@ -245,6 +252,52 @@ def test_results_of_healthy_ranks_and_corrupted_numbers_have_their_shape() -> No
     assert message["result"]["data"]["collectives"][0]["wrong"]["got"] == "nan"
 
 
+def of_shape(shape: Any) -> st.SearchStrategy[Any]:
+    """Values of a shape, the ordinary ones more often."""
+    if isinstance(shape, dict):
+        if not all(isinstance(key, str) for key in shape):
+            ((names, inner),) = shape.items()
+            return st.dictionaries(of_shape(names), of_shape(inner), max_size=3)
+        needed = {key: of_shape(inner) for key, inner in shape.items() if not key.endswith("?")}
+        return st.fixed_dictionaries(needed, optional={key[:-1]: of_shape(shape[key]) for key in shape if key not in needed})
+    if isinstance(shape, list):
+        return st.lists(of_shape(shape[0]), max_size=3)
+    if isinstance(shape, tuple):
+        return st.one_of(*map(of_shape, shape))
+    if isinstance(shape, frozenset):
+        return st.sampled_from(sorted(shape, key=str))
+    if isinstance(shape, re.Pattern):
+        return st.from_regex(shape, fullmatch=True)
+    if isinstance(shape, range):
+        return st.integers(shape[0], min(shape[-1], 5)) | st.integers(shape[0], shape[-1])
+    words = ["", "ok", "corrupt", "timeout", "error", "failed", "dropped", "stranger", "stalled", "gloo", "all", "float_sum", "eth0", "lo"]
+    return {
+        str: st.sampled_from(words) | st.text(max_size=6),
+        bool: st.booleans(),
+        int: st.integers(-3, 5) | st.integers(-(1 << 63), (1 << 63) - 1),
+        float: st.sampled_from([0, 0.0, 1.0, -1.0]) | st.floats(-9e18, 9e18),
+    }[shape]
+
+
+RESULTS = {phase: of_shape(shape) for phase, shape in shapes._DATA.items()}
+
+
+@effort(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_a_rank_measures_there_is_a_verdict(data: st.DataObject) -> None:
+    """What has its shape may still be nonsense."""
+    healthy = examination(3, per_node=2)
+    results = [
+        replace(result, status=data.draw(of_shape(shapes._RESULT["status"])), data=data.draw(RESULTS[result.phase])) if odd else result
+        for result in healthy.results
+        for odd in [result.rank in (1, 4) and data.draw(st.booleans())]
+    ]
+    examined = replace(healthy, results=results)
+    verdict = judge(examined)
+    print_verdict(verdict, examined, io.StringIO())
+    assert json.dumps(report_as_json(verdict, examined), allow_nan=False)
+
+
 def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket has one timeout for all threads: a sender's short one, set just before the reader waits, must not end the reader's wait."""
 
@@ -259,10 +312,7 @@ def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(
 
     real = socket.create_connection
     monkeypatch.setattr(socket, "create_connection", connect)
-    import dataclasses
-    import queue
-
-    settings = dataclasses.replace(BRISK, timeout_scale=0.1)  # so half a second is patience
+    settings = replace(BRISK, timeout_scale=0.1)  # so half a second is patience
     hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     road = Road(Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True), elsewhere=False, scale=1.0)

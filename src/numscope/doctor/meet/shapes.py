@@ -75,7 +75,7 @@ _FINDING = {
 _RESOLVED = {"name": str, "addresses": [str], "loopback": bool, "error": str, "seconds": float}
 _CELL = {
     **dict.fromkeys(("from_node", "to_node", "from_rank", "to_rank"), _rank),
-    **dict.fromkeys(("from_host", "to_host", "address", "status?", "error?", "known?", "ephemeral?"), str),
+    **dict.fromkeys(("from_host", "to_host", "address", "status", "error", "known?", "ephemeral?"), str),
     **dict.fromkeys(("connect_s?", "rtt_s?", "rtt_min_s?", "payload_s?", "bytes_per_s?", "loss?"), float),
     **dict.fromkeys(("round?", "bytes?", "segments?", "retransmitted?", "mss?", "pmtu?"), int),
     "port": _port,
@@ -156,7 +156,7 @@ _DATA: dict[Phase, dict[str, Any]] = {
     Phase.LINKS: {
         **dict.fromkeys(("node?", "nodes?", "representative?", "rounds?"), int),
         "heard?": {re.compile(r"\d{1,8}"): int},
-        "loopback?": ({}, _CELL),
+        "loopback?": (frozenset({None}), _CELL),
         "cells?": [_CELL],
     },
     Phase.BACKEND: {
