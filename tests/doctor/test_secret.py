@@ -23,9 +23,10 @@ from numscope.doctor.meet.meeting import Meeting, meet, meet_at_endpoint
 from numscope.doctor.meet.secret import NoSecret, read_secret, shared
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
+from tests.doctor import netns
 from tests.doctor.fleet import BRISK, environment, free_port
 from tests.doctor.test_control_identity import OPEN_MPI, SLURM, TORCHRUN
-from tests.doctor.test_control_launch import BRISKLY, DOCTOR, started
+from tests.doctor.test_control_launch import BRISKLY, DOCTOR, OWN_PROCESSES, started
 
 ON_ONE_HOST = {"LOCAL_WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "1"}
 
@@ -199,6 +200,26 @@ def test_pasted_line_joins_and_a_node_without_the_secret_does_not() -> None:
     assert "[" in other.stdout and "is OK" in other.stdout and "is OK" in out
     token = words[0].split("=", 1)[1]
     assert token not in out + err + other.stdout + other.stderr
+
+
+@pytest.mark.parametrize(("endpoint", "local"), [("node0:29400", False), ("localhost:29400", True), ("", True)])
+def test_ranks_on_the_hubs_host_are_open_to_other_hosts_where_the_hub_is(endpoint: str, local: bool) -> None:
+    """They reach the hub on loopback in any case."""
+    launched = {"NUMSCOPE_DOCTOR_ENDPOINT": "127.0.0.1:29400", "NUMSCOPE_DOCTOR_TOKEN": "secret", "NUMSCOPE_DOCTOR_LAUNCHER": "nnodes"}
+    assert meeting_of({**TORCHRUN, **launched}, endpoint=endpoint).local is local
+
+
+@pytest.mark.skipif(bool(netns.missing()), reason=netns.missing() or "hosts can be made")
+def test_pasted_line_works_on_another_host() -> None:
+    with netns.Network(2) as network:
+        words = [*BRISKLY, "--nnodes", "2", "--nproc", "1", "--endpoint", f"{network.hosts[0].name}:29400"]
+        one = network.start(network.hosts[0], *OWN_PROCESSES, *words, environment=environment())
+        assert one.stderr is not None and "on the other node, paste" in one.stderr.readline()
+        variable, _, rest = one.stderr.readline().strip().partition(" ")
+        pasted = {**environment(), **dict([variable.split("=", 1)])}
+        other = network.start(network.hosts[1], *OWN_PROCESSES, *shlex.split(rest.partition(" doctor ")[2]), environment=pasted)
+        ends = [process.communicate(timeout=90) for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0), ends
 
 
 def test_under_torchrun_the_ranks_prove_to_hold_the_stores_secret(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
     Raises: UsageError if neither the launcher nor the user names a place, or if ranks of several hosts have no secret.
     """
     place = _place(identity, settings, environ)
-    place = replace(place, local=place.local or is_loopback_name(place.host))
+    if not environ.get(ENDPOINT):
+        place = replace(place, local=is_loopback_name(place.host))
     why = ""
     try:
         token = secret_of(identity, settings, environ)
@@ -98,7 +99,7 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
     if environ.get(ENDPOINT):  # the doctor's own launcher hosts the hub itself, and reaches it on loopback
         host, port = split_endpoint(environ[ENDPOINT], ENDPOINT)
         named = split_endpoint(settings.endpoint)[0] if settings.endpoint else host
-        return Meeting(host, (port,), "", False, ENDPOINT, is_loopback_name(named))
+        return Meeting(host, (port,), "", False, ENDPOINT, local=is_loopback_name(named))
     if settings.endpoint:
         host, port = split_endpoint(settings.endpoint)
         return Meeting(host, (port,), "", first, "--endpoint")

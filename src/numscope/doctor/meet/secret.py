@@ -35,7 +35,7 @@ class NoSecret(UsageError):
         do = {
             "slurm": f"Use {TOKEN}={RANDOM} srun numscope doctor.",
             "mpi": f"Use {TOKEN}={RANDOM} mpirun -x {TOKEN} numscope doctor.",
-            "nnodes": "Paste the line that numscope doctor printed on the endpoint's host.",
+            "nnodes": "Paste the line that numscope doctor printed on the endpoint's host, or set it on all nodes.",
         }.get(launcher, "Set it to the same random words on all hosts, such as those of openssl rand -hex 32.")
         super().__init__(f"{TOKEN}: got nothing{why}, expected a secret that all ranks hold; without it they meet on one host only. {do}")
 
