@@ -87,7 +87,8 @@ def shared(host: str, port: int, key: str, count: int, deadline: Deadline) -> st
             with socket.create_connection((address, port), timeout=max(deadline.left, 1e-3)) as store:
                 name, mine = _text(key), _text(secrets.token_hex(32))
                 store.sendall(_VALIDATE + _COMPARE_SET + name + _text("") + mine)
-                secret = _take(store, *struct.unpack("=Q", _take(store, 8, deadline)), deadline).decode("ascii", errors="replace")
+                (size,) = struct.unpack("=Q", _take(store, 8, deadline))
+                secret = _take(store, size, deadline).decode("ascii", errors="replace")
                 store.sendall(_ADD + _text(key + "/count") + struct.pack("=q", 1))
                 if struct.unpack("=q", _take(store, 8, deadline)) == (count,):
                     store.sendall(_DELETE + name)

@@ -172,12 +172,12 @@ def _refuse(word: str) -> Any:
 
 
 def _whole(word: str) -> int:
-    return int(word) if len(word) <= _DIGITS else _refuse(word)  # type: ignore[no-any-return]
+    return int(word) if len(word) <= _DIGITS else _refuse(word)
 
 
 def _real(word: str) -> float:
     value = float(word)
-    return value if math.isfinite(value) else _refuse(word)  # type: ignore[no-any-return]
+    return value if math.isfinite(value) else _refuse(word)
 
 
 def _check_depth(value: Any, left: int) -> None:
