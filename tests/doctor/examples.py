@@ -111,7 +111,7 @@ def _compare(*, rank: int, per_node: int, **_: Any) -> dict[str, Any]:
 
 def _links(*, rank: int, num_nodes: int, per_node: int, links: Cells, heard: Callable[[int, int], bool], **_: Any) -> dict[str, Any]:
     node = rank // per_node
-    data: dict[str, Any] = {"node": node, "nodes": num_nodes, "representative": node * per_node, "cells": [], "heard": {}, "loopback": {}}
+    data: dict[str, Any] = {"node": node, "nodes": num_nodes, "representative": node * per_node, "cells": [], "heard": {}, "loopback": None}
     if rank % per_node:
         return data
     for other in range(num_nodes):

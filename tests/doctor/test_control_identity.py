@@ -22,6 +22,7 @@ TORCHRUN = {
     "MASTER_PORT": "29500",
     "TORCHELASTIC_RUN_ID": "17",
 }
+TOKEN = {"NUMSCOPE_DOCTOR_TOKEN": "secret"}
 SLURM = {
     "SLURM_JOB_ID": "99",
     "SLURM_STEP_ID": "0",
@@ -95,7 +96,7 @@ def test_step_of_a_real_slurm() -> None:
     }
     identity = identify(second_node_alone, "gpu2")
     assert identity == Identity(0, 2, 0, 2, 0, 1, "gpu2", "slurm")
-    assert meet(identity, Settings(), second_node_alone).host == "gpu2"
+    assert meet(identity, Settings(token="secret"), second_node_alone).host == "gpu2"
 
 
 def test_step_of_heterogeneous_components_is_one_job() -> None:
@@ -212,29 +213,30 @@ def identity_of(environ: dict[str, str]) -> Identity:
 def test_all_ranks_of_torchrun_work_out_the_same_meeting_and_rank_0_hosts() -> None:
     meetings = []
     for rank in range(8):
-        environ = {**TORCHRUN, "RANK": str(rank)}
+        environ = {**TORCHRUN, **TOKEN, "RANK": str(rank)}
         meetings.append(meet(identity_of(environ), Settings(), environ))
-    assert {(m.host, m.ports, m.token) for m in meetings} == {("node0", (29501, 29502, 29503), meetings[0].token)}
+    assert {(m.host, m.ports, m.token) for m in meetings} == {("node0", (29501, 29502, 29503), "secret")}
     assert [m.hosted for m in meetings] == [True] + [False] * 7
 
 
 def test_master_port_at_the_end_of_the_range_stays_a_port() -> None:
-    environ = {**TORCHRUN, "MASTER_PORT": "65534"}
+    environ = {**TORCHRUN, **TOKEN, "MASTER_PORT": "65534"}
     assert meet(identity_of(environ), Settings(), environ).ports == (65535, 1024, 1025)
 
 
 def test_slurm_meets_on_its_first_host_at_a_port_by_the_jobs_number() -> None:
-    first = {**SLURM, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
-    one, same = (meet(identity_of(environ), Settings(), environ) for environ in (first, SLURM))
-    other = meet(identity_of(SLURM), Settings(), {**SLURM, "SLURM_JOB_ID": "100"})
+    task = {**SLURM, **TOKEN}
+    first = {**task, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+    one, same = (meet(identity_of(environ), Settings(), environ) for environ in (first, task))
+    other = meet(identity_of(task), Settings(), {**task, "SLURM_JOB_ID": "100"})
     assert one.host == "gpu07" and one.hosted and not same.hosted
-    assert (one.ports, one.token) == (same.ports, same.token) != (other.ports, other.token)
+    assert one.ports == same.ports != other.ports
     assert all(20000 <= port < 32768 for port in one.ports)
 
 
 def test_hub_is_on_the_first_host_even_where_rank_0_is_not() -> None:
     # srun --distribution=arbitrary with node2, node2, node1 in the host file: ranks 0 and 1 on the second host
-    spread = {**SRUN_STEP, "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "1,2"}
+    spread = {**SRUN_STEP, **TOKEN, "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "1,2"}
     hosted = []
     for rank, node, local in (("0", "1", "0"), ("1", "1", "1"), ("2", "0", "0")):
         environ = {**spread, "SLURM_PROCID": rank, "SLURM_NODEID": node, "SLURM_LOCALID": local}
@@ -247,16 +249,10 @@ def test_hub_is_on_the_first_host_even_where_rank_0_is_not() -> None:
 def test_mpi_over_several_hosts_needs_an_endpoint() -> None:
     with pytest.raises(UsageError, match=r"MASTER_ADDR: got nothing, expected the host of rank 0.*--endpoint HOST:PORT"):
         meet(identity_of(OPEN_MPI), Settings(), OPEN_MPI)
-    meeting = meet(identity_of(OPEN_MPI), Settings(endpoint="a:5000"), OPEN_MPI)
+    meeting = meet(identity_of(OPEN_MPI), Settings(endpoint="a:5000", token="secret"), OPEN_MPI)
     assert (meeting.host, meeting.ports) == ("a", (5000,))
     here = {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
     assert meet(identity_of(here), Settings(), here).host == "127.0.0.1"
-
-
-def test_token_of_the_environment_comes_before_a_derived_one() -> None:
-    environ = {**TORCHRUN, "NUMSCOPE_DOCTOR_TOKEN": "secret"}
-    assert meet(identity_of(environ), Settings(), environ).token == "secret"
-    assert meet(identity_of(TORCHRUN), Settings(), TORCHRUN).token not in ("", "17", "secret")
 
 
 @pytest.mark.parametrize("endpoint", ["host", "host:", ":5", "host:0", "host:70000", "fd00::1:5x", "a:b:c", "host:port"])

@@ -62,6 +62,18 @@ def _report(path: str) -> Mapping[str, Any]:
     return report
 
 
+def _secret(path: str) -> str:
+    """The job's secret in a file."""
+    from numscope.doctor.meet.secret import read_secret
+
+    try:
+        return read_secret(path)
+    except OSError as error:
+        raise Expected(f"a file that can be read. {error.strerror}.") from None
+    except ValueError as error:
+        raise Expected(f"{error}.") from None
+
+
 _PHASES = Value("N,N…", lambda text: tuple(sorted({_phase(word.strip()) for word in text.split(",")})))
 _SIZES = listed("BYTES,…", _size, "comma-separated sizes from 8 bytes to 4G, such as 8,1M,64M")
 _BACKENDS = Value("|".join((*BACKENDS, ",".join(BACKENDS))), _backends, f"{', '.join(BACKENDS)} or both, comma-separated")
@@ -94,6 +106,12 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 @click.option("--nnodes", type=whole_number(1), help="Number of nodes; run this command on each, with the same --endpoint.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
 @click.option("--node-rank", type=whole_number(0), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
+@click.option(
+    "--token-file",
+    "token",
+    type=Value("FILE", _secret),
+    help="A file with the job's secret, which only you can read; or set NUMSCOPE_DOCTOR_TOKEN. Made where the launcher can hand it on.",
+)
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -144,10 +162,12 @@ def _examine(
 ) -> NoReturn:
     from numscope.doctor.launch import num_gpus, run_local, run_node
     from numscope.doctor.meet.identity import identify, in_batch_script
+    from numscope.doctor.meet.secret import NoSecret
     from numscope.doctor.output import Output
     from numscope.doctor.rank import examine
 
     output = Output(json_path, baseline)
+    identity = None
     try:
         identity = identify(os.environ) if nnodes is None else None
         if identity is not None:
@@ -165,7 +185,8 @@ def _examine(
                 raise UsageError(reason)
             code = run_local(settings, nproc or num_gpus(os.environ) or 2, output)
     except UsageError as error:
-        click.echo(f"numscope doctor: {error}", err=True)
+        if not (isinstance(error, NoSecret) and identity is not None and identity.local_rank):  # it is the same for all ranks of a node
+            click.echo(f"numscope doctor: {error}", err=True)
         code = error.exit_status
     _end(code)
 

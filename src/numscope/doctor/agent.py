@@ -59,6 +59,7 @@ class Agent:
         self._identity = identity
         self._settings = replace(settings, token=meeting.token, endpoint=meeting.name)
         self._meeting = meeting
+        self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open
         self._deadline = deadline
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is safe in a signal handler
         self._doing = (Phase.FACTS, "start", time.monotonic())
@@ -144,16 +145,16 @@ class Agent:
     def _open_early(self) -> None:
         """Opens ports that other ranks must know, and starts what takes long to start."""
         try:
-            self._kept["listener"] = Listener(self._settings, self._identity.rank)
+            self._kept["listener"] = Listener(self._settings, self._identity.rank, self._host)
         except OSError as error:
             self._say(Phase.FACTS, f"open a listening port: {error}")
         if any(phase.in_child for phase in chosen(self._settings)):
-            self._kept["child"] = Child(self._identity, self._settings)  # imports torch while the ranks meet
+            self._kept["child"] = Child(self._identity, self._settings, host=self._host)  # imports torch while the ranks meet
 
     def _introduction(self) -> dict[str, Any]:
         listener, child = self._kept.get("listener"), self._kept.get("child")
         listen = {
-            "address": address_of(self._settings.ifname),
+            "address": self._host or address_of(self._settings.ifname),
             "port": listener.port if listener else 0,
             "store_port": child.store_port if child else 0,
         }
@@ -198,7 +199,7 @@ class Agent:
         elif message["kind"] == "phase":
             self._announced = Phase(message["phase"])
             if self._identity.rank in message["alive"]:
-                self._start(self._announced, float(message["budget_s"]), tuple(message["alive"]))
+                self._start(self._announced, message["budget_s"], tuple(message["alive"]))
 
     def _start(self, phase: Phase, budget_s: float, alive: tuple[int, ...]) -> None:
         deadline = self._deadline.within(budget_s)

@@ -6,11 +6,13 @@ log mentions it, since logs do so only once it has caused harm.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable
 from typing import Any, get_args
 
 from numscope.doctor.records import Confidence, Finding, Severity
-from numscope.records.words import spans
+from numscope.records.words import escape, spans
 
 _MOST_EVIDENCE = 12
 _IDS: dict[Severity, str] = {
@@ -117,4 +119,9 @@ def capital(text: str) -> str:
 
 def without(host: str) -> str:
     """The remedy that leaves a host out of the job, in SLURM's words."""
-    return f"srun --exclude={host} …"
+    return f"srun --exclude={pasted(host)} …"
+
+
+def pasted(host: str) -> str:
+    """A host's name in a shell's line: its real name, without the number that tells two hosts of one name apart, and quoted."""
+    return shlex.quote(escape(re.sub(r"#\d+$", "", host)))

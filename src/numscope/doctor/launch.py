@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -28,12 +29,13 @@ from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER
-from numscope.doctor.meet.meeting import ENDPOINT, TOKEN, Meeting, is_here, meet_at_endpoint
+from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
 from numscope.doctor.meet.places import Places
 from numscope.doctor.meet.reach import Road, Unreached, look
+from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
 from numscope.doctor.phases.children import python_environ
-from numscope.doctor.rank import SETTINGS, guard, on_signals, own_address, taken_about
+from numscope.doctor.rank import SETTINGS, guard, on_signals, taken_about
 from numscope.doctor.records import Identity, Launcher, Phase, Settings, to_json
 
 _AFTER_END_S = 3.0  # for ranks to end once they are released
@@ -69,7 +71,8 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
     """Runs all ranks on this node; returns the exit code."""
     deadline = Deadline(settings.deadline_s)
     guard(deadline, "numscope doctor", output.lines)
-    meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(16), True, "this launcher")
+    meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(32), True, "this launcher", local=True)
+    settings = replace(settings, endpoint="", token="")
     node = Node(0, 1, nproc, "local")
     course = Course(meeting, settings, nproc, deadline, output)
     return _run(node, settings, f"127.0.0.1:{course.hub.port}", meeting.token, deadline, output, course)
@@ -78,19 +81,24 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
 def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
     """Runs this node's ranks; the nodes meet at ``settings.endpoint``. Returns the exit code.
 
-    Raises: UsageError for an invalid endpoint.
+    Raises: UsageError for an invalid endpoint, or if there is no secret and another host hosts the hub.
     """
     deadline = Deadline(settings.deadline_s)
+    given = given_secret(settings, environ)
     meeting = meet_at_endpoint(settings, node_rank, environ)
     node = Node(node_rank or 0, num_nodes, nproc, "nnodes")
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
             course = Course(meeting, settings, node.world_size, deadline, output, Places(num_nodes, nproc, socket.gethostname()))
-            own = replace(meeting, host=own_address(meeting), ports=(course.hub.port,))
-            return _run(node, settings, own.name, meeting.token, deadline, output, course)
+            if not given and num_nodes > 1:
+                write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
+            return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)
         except HubTaken as taken:
-            if node_rank is not None or look(meeting, settings, 2.0) is not None:
+            there = look(meeting, settings, 2.0 if given or meeting.local else 0.4) if node_rank is None else None
+            if there is not None and there.kind == "token" and not given:
+                raise NoSecret("nnodes") from None
+            if node_rank is not None or there is not None:
                 return show(*alone(node.identity(), settings, taken_about(meeting, settings, taken, tuple(node.ranks))), output)
             # Another launcher of this job hosts the hub on this very host: this one is another "node".
     elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
@@ -100,11 +108,11 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
         if isinstance(found, Unreached):
             return show(*alone(node.identity(), settings, {"reached": False, **to_json(found)}), output)
         with found:
-            request = {"kind": "place", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
+            request = {"kind": "node", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
             patience = deadline.within(5.0)
             try:
                 wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
-                place = wire.receive(found, patience)
+                place = wire.receive(found, patience, ("place", "refused"))
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
                 return show(*alone(node.identity(), settings, lost), output)
@@ -112,7 +120,25 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
         hub = {"reached": True, "endpoint": meeting.name}
         case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
         return show(*alone(node.identity(), settings, hub, refused=(case,)), output)
-    return _run(replace(node, number=int(place["node"])), settings, settings.endpoint, meeting.token, deadline, output, None)
+    return _run(replace(node, number=place["node"]), settings, settings.endpoint, meeting.token, deadline, output, None)
+
+
+def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
+    """The command for the other nodes, with the secret that was made here."""
+    host, port = split_endpoint(settings.endpoint)
+    host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # which mean another host elsewhere
+    options: dict[str, object] = {"--nnodes": num_nodes, "--nproc": nproc, "--endpoint": replace(meeting, host=host, ports=(port,)).name}
+    for field, default in to_json(Settings()).items():
+        value = getattr(settings, field)
+        if value != default and field not in ("endpoint", "token"):
+            words = [str(getattr(each, "value", each)) for each in value] if isinstance(value, tuple) else [str(value)]
+            options[f"--{field.removesuffix('_s').replace('_', '-')}"] = "" if value is True else ",".join(words)
+    command = ["numscope"] if Path(sys.argv[0]).name == "numscope" else ["python", "-m", "numscope"]
+    line = shlex.join([*command, "doctor", *(str(word) for option in options.items() for word in option if word != "")])
+    others = "the other" if num_nodes == 2 else f"each of the {num_nodes - 1} other"
+    if meeting.local:
+        return [f"numscope doctor: in {others} shell{'s' * (num_nodes > 2)} of this host, run", f"  {line}"]
+    return [f"numscope doctor: on {others} node{'s' * (num_nodes > 2)}, paste", f"  {TOKEN}={meeting.token} {line}"]
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:

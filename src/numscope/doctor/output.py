@@ -13,6 +13,7 @@ from typing import Any
 from numscope.doctor.records import Examined, Identity, PhaseResult, Settings, Verdict
 from numscope.doctor.redact import node_word, redacted
 from numscope.records.files import write_atomically
+from numscope.records.words import escape
 
 INCOMPLETE = 5
 
@@ -104,11 +105,11 @@ def name_of(identity: Identity, settings: Settings) -> str:
 
 
 def write_lines(lines: list[str], descriptor: int) -> None:
-    """Writes all lines at once, so that those of several processes do not mix. A closed pipe is ignored."""
+    """Writes all lines at once, with control characters escaped, so that those of several processes do not mix. Ignores a closed pipe."""
     if not lines:
         return
     sys.stdout.flush()
-    data = memoryview("".join(f"{line}\n" for line in lines).encode(errors="replace"))
+    data = memoryview("".join(f"{escape(line)}\n" for line in lines).encode(errors="replace"))
     try:
         while data:
             data = data[os.write(descriptor, data) :]

@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from numscope.doctor.agent import Agent, Outcome
@@ -32,11 +31,11 @@ _OVERTIME_S = 1.5  # after the deadline, before a process ends itself by force
 def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], output: Output) -> int:
     """Runs this rank's examination and prints this rank's lines; returns the exit code, which is the same on all ranks.
 
-    Raises: UsageError if ranks can't know where to meet.
+    Raises: UsageError if ranks can't know where to meet, or have no secret.
     """
-    meeting = meet(identity, settings, environ)
     deadline = Deadline(settings.deadline_s)
     guard(deadline, name_of(identity, settings), output.lines)
+    meeting = meet(identity, settings, environ)
     course: Course | None = None
     if meeting.hosted:
         from numscope.doctor.course import Course
@@ -46,7 +45,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
             course = Course(meeting, settings, identity.world_size, deadline, output)
         except HubTaken as taken:
             return show(*alone(identity, settings, taken_about(meeting, settings, taken, (identity.rank,))), output)
-    way = replace(meeting, host=own_address(meeting), ports=(course.hub.port,)) if course else meeting
+    way = meeting.at_home(course.hub.port) if course else meeting
     agent = Agent(identity, settings, way, deadline, elsewhere=identity.node != 0 and identity.launcher != "mpi")
 
     def interrupt(name: str) -> None:
@@ -102,16 +101,10 @@ def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, ou
 
 def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
     """Describes a port that the hub can't use, with what answers there."""
-    there = replace(meeting, host=own_address(meeting), ports=meeting.ports[:1])
-    found = look(there, settings, 1.0)
+    found = look(meeting.at_home(meeting.ports[0]), settings, 1.0)
     met = "another doctor of this job already hosts a hub there" if found is None else found.sentence
     sentence = f"{taken.reason}{': ' if found is None else '; '}{met}"
     return {"reached": False, "kind": "taken", "sentence": sentence, "endpoint": meeting.name, "origin": meeting.origin, "ranks": ranks}
-
-
-def own_address(meeting: Meeting) -> str:
-    """The address at which the hub's own host reaches it."""
-    return meeting.host if meeting.host == "::1" else "127.0.0.1"
 
 
 def guard(deadline: Deadline, who: str, descriptor: int) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from numscope.doctor.findings import capital, finding, named
+from numscope.doctor.findings import capital, finding, named, pasted, without
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
+_UNKNOWN = "an unknown host"
 _ANOTHER_PORT = "ss -ltnp 'sport = :{port}'  # on {host}: shows what listens there; use another port"
 # By failure to reach the hub: the finding and its remedy.
 _UNREACHED: dict[str, tuple[str, str]] = {
-    "unresolved": ("hub-unresolved", "echo '<address of the host> {host}' | sudo tee -a /etc/hosts"),
-    "loopback": ("hub-loopback", "sed -i '/^127\\..*{host}/d' /etc/hosts && echo '<address of the host> {host}' >> /etc/hosts"),
+    "unresolved": ("hub-unresolved", "echo {entry} | sudo tee -a /etc/hosts"),
+    "loopback": ("hub-loopback", "sed -i {line} /etc/hosts && echo {entry} >> /etc/hosts"),
     "refused": ("hub-refused", "start rank 0's node first, and check that it is {host}: numscope doctor --endpoint {endpoint}"),
     "dropped": ("hub-dropped", "iptables -I INPUT -p tcp --dport {port} -j ACCEPT  # on {host}: packets to this port are dropped"),
     "unreachable": ("hub-unreachable", "ip route get {host}  # there is no route from here"),
@@ -23,8 +25,9 @@ _UNREACHED: dict[str, tuple[str, str]] = {
     "closed": ("hub-port-foreign", _ANOTHER_PORT),
     "token": (
         "hub-wrong-job",
-        "use another port: {endpoint} belongs to another job's doctor, or to one with another NUMSCOPE_DOCTOR_TOKEN",
+        "set the same NUMSCOPE_DOCTOR_TOKEN for all ranks, or use another port if {endpoint} belongs to another job's doctor",
     ),
+    "garbage": ("version-mismatch", "pip show numscope  # here and on {host}: both need the same version"),
     "taken": ("hub-port-in-use", "ss -ltnp 'sport = :{port}'  # on {host}: stop what listens there, or use another port"),
 }
 # Claims that contradict each other: by kind of refusal the finding, its sentence, and the remedy.
@@ -82,7 +85,7 @@ def _lost(examined: Examined) -> list[Finding]:
             ranks=[result.rank for result in results],
             hosts=[host],
             evidence=[f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results],
-            remedy=(f"ssh {host} 'dmesg -T | tail -50; ps aux | grep numscope'", f"--exclude {host}"),
+            remedy=_look_at(host),
         )
         for (how, host), results in groups.items()
     ]
@@ -115,7 +118,8 @@ def _missing(examined: Examined) -> Iterator[Finding]:
     joined = ", ".join(f"rank {rank} from {entry['address']}" for rank, entry in list(examined.roster.items())[:8]) or "none"
     evidence = [f"rank {result.rank}: {result.error}" for result in absent[:8]]
     evidence.append(f"{len(examined.roster)} of {examined.expected} ranks joined: {joined}")
-    evidence += [f"a process at {r['address']} was not admitted: {r['reason']}" for r in examined.refused if r["kind"] == "token"][:3]
+    strange = [refused for refused in examined.refused if refused["kind"] in ("token", "garbage")]
+    evidence += [f"a process at {refused['address']} was not admitted: {refused['reason']}" for refused in strange[:3]]
     yield finding(
         "rank-missing",
         f"{capital(named(ranks))} never joined" + (f": all of {_numbered(nodes)}." if nodes else "."),
@@ -177,7 +181,15 @@ def _unreached(examined: Examined) -> Finding:
             str(hub["sentence"]),
             *([f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []),
         ],
-        remedy=(remedy.format(host=host, port=port, endpoint=endpoint),),
+        remedy=(
+            remedy.format(
+                host=pasted(host),
+                port=port,
+                endpoint=pasted(endpoint),
+                entry=pasted(f"<address of the host> {host}"),
+                line=pasted(rf"/^127\..*{_literal(host)}/d"),
+            ),
+        ),
     )
 
 
@@ -192,7 +204,7 @@ def _hub_lost(examined: Examined) -> Finding:
         ranks=[0],
         hosts=[host],
         evidence=[str(hub["sentence"])],
-        remedy=(f"ssh {host} 'dmesg -T | tail -50; ps aux | grep numscope'", f"--exclude {host}"),
+        remedy=_look_at(host),
     )
 
 
@@ -219,6 +231,15 @@ def _names_in_slurm(examined: Examined, nodes: list[int]) -> tuple[str, ...]:
     return (f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude=",)
 
 
+def _literal(text: str) -> str:
+    """A pattern of sed that means this text."""
+    return re.sub(r"[][.*/^$\\]", r"\\\g<0>", text)
+
+
+def _look_at(host: str) -> tuple[str, ...]:
+    return () if host == _UNKNOWN else (f"ssh {pasted(host)} 'dmesg -T | tail -50; ps aux | grep numscope'", without(host))
+
+
 def _host(examined: Examined, rank: int) -> str:
     entry: Mapping[str, Any] | None = examined.roster.get(rank)
-    return str(entry["identity"]["hostname"]) if entry else "an unknown host"
+    return str(entry["identity"]["hostname"]) if entry else _UNKNOWN

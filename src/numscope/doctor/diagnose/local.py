@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings import capital, finding, listed, named, without
+from numscope.doctor.findings import capital, finding, listed, named, pasted
 from numscope.doctor.meet.sockets import is_loopback
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
@@ -29,7 +29,7 @@ class Check:
         id: of its finding.
         look: returns what is wrong with a rank's facts, or "". Raises KeyError, TypeError or ValueError for a missing fact.
         summary: with ``{where}`` for the hosts, ``{who}`` for the ranks and ``{expected}`` for the world size.
-        remedy: for the ranks with the problem; ``{host}`` and ``{address}`` are those of the first.
+        remedy: for the ranks with the problem; ``{pasted}`` is the first one's host, ``{entry}`` its line for /etc/hosts.
         ifname: append the lines that select the right interface.
     """
 
@@ -56,12 +56,13 @@ def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
         if not ranks:
             continue
         hosts = sorted(blame.hosts_of(ranks))
+        host, address = (hosts or [""])[0], str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS"
         where = {
             "where": listed(hosts),
             "who": named(ranks),
             "expected": examined.expected,
-            "host": (hosts or [""])[0],
-            "address": str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS",
+            "pasted": pasted(host),
+            "entry": pasted(f"{address} {host}"),
         }
         yield finding(
             check.id,
@@ -79,7 +80,7 @@ def _ifname(ranks: Sequence[int], examined: Examined) -> tuple[str, ...]:
     compared = examined.of(Phase.COMPARE)
     names = {compared[rank].data.get("interface", {}).get("name", "") for rank in ranks if rank in compared} - {"", "lo"}
     name = names.pop() if len(names) == 1 else ""
-    return (f"export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}",) if name else ()
+    return (f"export NCCL_SOCKET_IFNAME={pasted(name)} GLOO_SOCKET_IFNAME={pasted(name)}",) if name else ()
 
 
 def _several_hosts(examined: Examined) -> bool:
@@ -157,20 +158,20 @@ def _too_many_ranks(data: Facts, examined: Examined, rank: int) -> str:
     return f"{gpus} GPUs for {ranks} ranks" if 0 < gpus < ranks else ""
 
 
-_GPU_REMEDY = (without("{host}"), "nvidia-smi -q  # on that host; sudo dmesg | grep -i xid")
+_GPU_REMEDY = ("srun --exclude={pasted} …", "nvidia-smi -q  # on that host; sudo dmesg | grep -i xid")
 CHECKS = (
     Check(
         "name-resolves-to-loopback",
         _loopback_name,
         "{where} resolves its own name to a loopback address. gloo uses the name's address, so other hosts can't reach it.",
-        ("echo '{address} {host}' | sudo tee -a /etc/hosts  # and remove {host} from its 127.0.1.1 line",),
+        ("echo {entry} | sudo tee -a /etc/hosts  # and remove {pasted} from its 127.0.1.1 line",),
         ifname=True,
     ),
     Check(
         "name-unresolved",
         lambda data, examined, rank: f"{data['name']['name']}: {data['name']['error']}" if data["name"]["error"] else "",
         "{where} can't resolve its own name.",
-        ("echo '{address} {host}' | sudo tee -a /etc/hosts",),
+        ("echo {entry} | sudo tee -a /etc/hosts",),
     ),
     Check(
         "wrong-interface",

@@ -11,7 +11,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
-from numscope.doctor.findings import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.phases.cell import Cell, Word
 from numscope.doctor.records import Examined, Finding, Phase
 
@@ -111,7 +111,7 @@ class Case:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        return tuple(f"ip route get {cell.address}  # on {cell.from_host}" for cell in self.cells[:1] if cell.address)
+        return tuple(f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address)
 
     @property
     def exclude(self) -> tuple[str, ...]:
@@ -222,7 +222,9 @@ def _by_kind(case: Case) -> Finding:
             if case.kind == "inbound":
                 chain, what = "INPUT", "receives no packets from any other node, although its own arrive"
             summary = f"{host} {what}: check the firewall and the routes of {host}."
-            return case.finding(f"node-{case.kind}-blocked", summary, (f"sudo iptables -L {chain} -n -v  # on {host}", *case.exclude))
+            return case.finding(
+                f"node-{case.kind}-blocked", summary, (f"sudo iptables -L {chain} -n -v  # on {pasted(host)}", *case.exclude)
+            )
         case "link":
             one, other = case.hosts
             which = "; which of the two is at fault is unknown" if len(names) == 2 else ""
@@ -235,8 +237,8 @@ def _by_kind(case: Case) -> Finding:
             if case.kind == "packets":  # if connections work in one direction, packets pass in both
                 what, why = "Packets", "a firewall or a route"
             remedy = (
-                f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {other}",
-                f"ip route get {_address_of(case.nodes[1], case.links)}  # on {one}",
+                f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {pasted(other)}",
+                f"ip route get {_address_of(case.nodes[1], case.links)}  # on {pasted(one)}",
             )
             return case.finding(
                 "one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", remedy
@@ -275,4 +277,5 @@ def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
 
 
 def _address_of(node: int, links: Links) -> str:
-    return next((cell.address for (_, other), cell in sorted(links.cells.items()) if other == node and cell.address), links.hosts[node])
+    own = (cell.address for (_, other), cell in sorted(links.cells.items()) if other == node and cell.address)
+    return pasted(next(own, links.hosts[node]))

@@ -15,7 +15,7 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings import finding, without
+from numscope.doctor.findings import finding, pasted, without
 from numscope.doctor.phases.cell import Cell
 from numscope.doctor.records import Confidence, Examined, Finding, Phase
 
@@ -146,7 +146,7 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
             host, own = blame.host(rank), data[rank]
             id, word, remedy = "rank-slow", "slower than the others", without(host)
             if rank not in slow:
-                id, word, remedy = "host-busy", "slowed down by other load on its host", f"top -b -n 1 | head -20  # on {host}"
+                id, word, remedy = "host-busy", "slowed down by other load on its host", f"top -b -n 1 | head -20  # on {pasted(host)}"
             load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
             yield blame.finding(
                 id,

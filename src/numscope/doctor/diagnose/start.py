@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
-from numscope.doctor.findings import capital, finding, named, without
+from numscope.doctor.findings import capital, finding, named, pasted, without
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
@@ -84,7 +84,7 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
             hosts={host, *away},
             links=[(other, host) for other in sorted(away - {host})],
             evidence=_errors(unmet),
-            remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + host,),
+            remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + pasted(host),),
         )
         return
     for name in ("gloo", "nccl"):
@@ -140,7 +140,7 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     if "No module named 'torch'" in text:
         why, remedy = ": torch is not installed there", ("pip install torch  # the version that the other ranks have",)
     elif "SIGKILL" in str(child.get("how")) or any(word in text for word in _MEMORY_WORDS):
-        why, remedy = ", probably because memory ran out", (f"dmesg -T | grep -i 'killed process'  # on {host}",)
+        why, remedy = ", probably because memory ran out", (f"dmesg -T | grep -i 'killed process'  # on {pasted(host)}",)
     elif "SIGBUS" in str(child.get("how")):
         why, remedy = ", probably because /dev/shm is full", ("docker run --shm-size=8g …  # or --ipc=host",)
     return blame.finding(

@@ -9,7 +9,7 @@ from typing import Any
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
 from numscope.doctor.diagnose.links import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.findings import finding, listed, named, without
+from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.records import Examined, Finding, Phase
 
 
@@ -167,7 +167,7 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
                 ranks=(rank,),
                 evidence=(str(memory["error"])[:MOST_TEXT],),
-                remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {host}: shows what uses it",),
+                remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {pasted(host)}: shows what uses it",),
             )
 
 

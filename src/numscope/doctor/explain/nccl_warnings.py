@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
-from numscope.doctor.findings import finding, named
+from numscope.doctor.findings import finding, named, pasted
 from numscope.doctor.records import Finding
 
 SHOWN = 6
@@ -135,7 +135,7 @@ def _interface(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[
     return found(
         f"NCCL found no network interface{f' that matches {name}=' + ', '.join(asked) if asked else ''}{where}.",
         "ip -br addr  # the names of the interfaces, on that host",
-        f"export {name}={others[0] if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
+        f"export {name}={pasted(others[0]) if others else '^lo,docker,virbr'}" + ("  # as the other ranks do" if others else ""),
         evidence=[*set_by[:2], *(line.line.quoted for line in lines[:SHOWN])],
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings import capital, finding, named
+from numscope.doctor.findings import capital, finding, named, pasted
 from numscope.doctor.records import Finding
 
 MAX_LINES = 256  # of one kind
@@ -124,8 +124,8 @@ class Meeting:
             "name-unresolved",
             f"{', '.join(unresolved) or 'A host name'} does not resolve to an address.",
             self._of("name"),
-            f"getent hosts {name}  # on every host",
-            f"echo 'ADDRESS {name}' | sudo tee -a /etc/hosts",
+            f"getent hosts {pasted(name)}  # on every host",
+            f"echo {pasted(f'ADDRESS {name}')} | sudo tee -a /etc/hosts",
             ranks=(),
             hosts=unresolved,
             severity="fault",
@@ -144,8 +144,8 @@ class Meeting:
             "rendezvous-unreachable",
             f"The rendezvous at {', '.join(targets[:3])} could not be reached: {why}.",
             lines,
-            f"nc -vz {targets[0].replace(':', ' ')}  # from the node that fails",
-            f"numscope doctor --nnodes N --endpoint {targets[0]}  # on every node: reports which direction is blocked",
+            f"nc -vz {' '.join(map(pasted, targets[0].rpartition(':')[::2]))}  # from the node that fails",
+            f"numscope doctor --nnodes N --endpoint {pasted(targets[0])}  # on every node: reports which direction is blocked",
             hosts=[s.match["host"] for s in lines],
             evidence=[s.line.quoted for s in (*lines[:SHOWN], *refused[:1])],
         )

@@ -5,7 +5,7 @@ An authenticated connection sends one of
     join    who it is; answered with ``welcome`` (and the key for its heartbeat) or ``refused`` (it then only waits for the verdict)
     time    a clock exchange, answered with the hub's wall clock
     beat    on a connection of its own: what the rank is about to do; answered likewise, which shows the rank that the hub is alive
-    place   a node's launcher asks for its node's number
+    node    a node's launcher asks for its node's number; answered with ``place`` or ``refused``
     result  a phase's result         leave   a signal ends the rank         bye     the rank has printed its line
 
 *Cost:* a rank's heartbeat is 100 bytes a second each way.
@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numscope.doctor.budget import SILENT_S, Deadline
-from numscope.doctor.meet.meeting import Meeting, is_loopback_name
+from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.member import Member, identities
 from numscope.doctor.meet.places import Places
 from numscope.doctor.meet.server import Guest, Server
-from numscope.doctor.meet.sockets import family_of, is_loopback, listen
+from numscope.doctor.meet.sockets import is_loopback, listen
 from numscope.doctor.meet.wire import WireError
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, from_json, to_json
 
@@ -120,7 +120,7 @@ class Hub:
                     "identity": to_json(identity),
                     "address": address,
                     "seen": member.seen,
-                    "listen": {**member.listen, "address": member.listen.get("address") or address},
+                    "listen": {**member.listen, "address": member.listen["address"] or address},
                     "offset_s": member.offset_s,
                     "round_trip_s": member.round_trip_s,
                     "pid": member.pid,
@@ -142,7 +142,7 @@ class Hub:
         kind = message["kind"]
         member = guest.member
         if kind == "time":
-            guest.answer({"kind": "time", "t": message["t"], "hub": time.time()})
+            guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
         elif kind == "beat":
             if member is None:
                 ranks = (*self.members.values(), *self.onlookers)
@@ -150,13 +150,13 @@ class Hub:
                 if member is None:
                     raise WireError("garbage", "a heartbeat of no known rank")
                 guest.member, guest.beats = member, True
-            member.beat(Phase(message["phase"]), str(message["doing"])[:300], float(message["for_s"]))
-            guest.answer({"kind": "time", "t": message["t"], "hub": time.time()})
-        elif kind == "place" and self._places is not None:
+            member.beat(Phase(message["phase"]), message["doing"][:300], message["for_s"])
+            guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
+        elif kind == "node" and self._places is not None:
             place = self._places.assign(message, guest.address)
             if place["kind"] == "refused":
-                self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=str(message["hostname"]))
-                self.num_turned_away += int(message["nproc"])
+                self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=message["hostname"])
+                self.num_turned_away += message["nproc"]
             guest.answer(place)
         elif kind == "join" and member is None:
             self._join(guest, message)
@@ -171,7 +171,7 @@ class Hub:
         elif kind == "bye":
             member.said_bye = True
         else:
-            raise WireError("garbage", f"a message of unknown kind {kind!r}")
+            raise WireError("garbage", f"{kind!r} a second time, or of a job without --nnodes")
 
     def closed(self, guest: Guest, detail: str) -> None:
         if guest.member is not None and not guest.member.said_bye:
@@ -196,7 +196,7 @@ class Hub:
         why = reason = ""
         if identity.world_size != self.world_size:
             why, reason = "world_size", f"rank {rank} on {who} has world size {identity.world_size}, rank 0 has {self.world_size}"
-        elif not 0 <= rank < self.world_size:
+        elif rank >= self.world_size:
             why, reason = "rank", f"{who} has rank {rank}, expected 0 to {self.world_size - 1}"
         elif holder is not None:
             why, reason = "duplicate", f"{who} and {holder.identity.hostname} (process {holder.pid}) both claim rank {rank}"
@@ -205,19 +205,20 @@ class Hub:
             key=secrets.token_hex(16),
             admitted=not why,
             seen=guest.address,
-            pid=int(message["pid"]),
-            listen=dict(message["listen"]),
-            offset_s=float(message["offset_s"]),
-            round_trip_s=float(message["round_trip_s"]),
+            pid=message["pid"],
+            listen=message["listen"],
+            offset_s=message["offset_s"],
+            round_trip_s=message["round_trip_s"],
         )
         if why:
             self.onlookers.append(guest.member)
-            self._refuse(guest, why, reason, rank=rank, hostname=identity.hostname, pid=int(message["pid"]), world_size=identity.world_size)
+            self._refuse(guest, why, reason, rank=rank, hostname=identity.hostname, pid=message["pid"], world_size=identity.world_size)
         else:
             self.members[rank], self._controls[rank] = guest.member, guest
             if not is_loopback(guest.address):
                 self._own_address = guest.own_address
-        guest.answer({"kind": "refused" if why else "welcome", "why": why, "reason": reason, "key": guest.member.key})
+        answer = {"kind": "refused", "why": why, "reason": reason} if why else {"kind": "welcome"}
+        guest.answer({**answer, "key": guest.member.key})
 
     def _refuse(self, guest: Guest, kind: str, reason: str, **more: Any) -> None:
         self.num_refused += 1
@@ -235,14 +236,11 @@ def _allow_files(count: int) -> None:
 
 
 def _listen(meeting: Meeting) -> socket.socket:
-    """Listens at the first of the ports that is free; on loopback only, if that is what the endpoint names."""
+    """Listens at the first of the ports that is free; on loopback only, if no other host's ranks can come."""
     reason = ""
     for port in meeting.ports:
         try:
-            if not is_loopback_name(meeting.host):
-                return listen(port)
-            host = meeting.host if is_loopback(meeting.host) else "127.0.0.1"
-            return socket.create_server((host, port), family=family_of(host), backlog=1024)
+            return listen(port, host=meeting.own_address if meeting.local else "")
         except OSError as error:
             reason = error.strerror or str(error)
     raise HubTaken(meeting.ports, reason)

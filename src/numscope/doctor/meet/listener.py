@@ -24,6 +24,7 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
+from numscope.doctor.meet.shapes import TO_LISTENER
 from numscope.doctor.meet.sockets import listen
 from numscope.doctor.records import Settings
 
@@ -34,7 +35,6 @@ PATIENCE_S = 5.0  # for the next request, and for another transfer to end
 _CONNECTIONS = 64  # at once; further ones are closed
 _REQUEST_BYTES = 4096
 _PIECE = 256 << 10  # received at once
-_PAYLOAD_BYTES = 1 << 20
 _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
 
@@ -44,6 +44,7 @@ class Listener:
     Args:
         settings: with the token that a connection must prove to hold.
         rank: reported to whoever connects, so that a wrong address is noticed; -1 until it is known.
+        host: the address to listen on; "" for all.
 
     Attributes:
         load: held while a bulk transfer comes in or goes out.
@@ -52,7 +53,7 @@ class Listener:
     Raises: OSError if no port can be opened.
     """
 
-    def __init__(self, settings: Settings, rank: int = -1) -> None:
+    def __init__(self, settings: Settings, rank: int = -1, host: str = "") -> None:
         self.rank = rank
         self.load = threading.Lock()
         self.heard: Counter[int] = Counter()
@@ -60,13 +61,14 @@ class Listener:
         self._patience_s = PATIENCE_S * settings.timeout_scale
         self._closed = threading.Event()
         self._slots = threading.Semaphore(_CONNECTIONS)
-        self._listening = listen(backlog=_CONNECTIONS)
+        self._host = host
+        self._listening = listen(backlog=_CONNECTIONS, host=host)
         self.port: int = self._listening.getsockname()[1]
         self._datagrams = socket.socket(self._listening.family, socket.SOCK_DGRAM)
         if self._listening.family == socket.AF_INET6:
             self._datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         with contextlib.suppress(OSError):  # if another socket has this number, no datagrams arrive here
-            self._datagrams.bind(("", self.port))
+            self._datagrams.bind((host, self.port))
         for loop, kind in ((self._accept, "accept"), (self._hear, "hear")):
             threading.Thread(target=loop, name=f"doctor-{kind}", daemon=True).start()
 
@@ -108,41 +110,39 @@ class Listener:
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 wire.challenge(connection, self._token, Deadline(self._patience_s))
-                wire.send(connection, {"rank": self.rank}, Deadline(self._patience_s))
+                wire.send(connection, {"kind": "rank", "rank": self.rank}, Deadline(self._patience_s))
                 while not self._closed.is_set():
-                    request = wire.receive(connection, Deadline(self._patience_s), _REQUEST_BYTES)
+                    request = wire.receive(connection, Deadline(self._patience_s), TO_LISTENER, _REQUEST_BYTES)
                     self._answer(connection, request)
-        except (wire.WireError, OSError, ValueError, TypeError, KeyError):
+        except (wire.WireError, OSError):
             pass  # a scanner, or a rank whose link fails: that side reports it
         finally:
             self._slots.release()
 
     def _answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
         deadline = Deadline(self._patience_s)
-        match request["do"]:
+        match request["kind"]:
             case "echo":
-                for _ in range(min(int(request["times"]), 1000)):
+                for _ in range(request["times"]):
                     connection.sendall(take(connection, len(PING), deadline))
             case "payload":
-                take(connection, min(int(request["bytes"]), _PAYLOAD_BYTES), deadline)
-                wire.send(connection, {"received": True}, deadline)
+                take(connection, request["bytes"], deadline)
+                wire.send(connection, {"kind": "received"}, deadline)
             case "ephemeral":
-                with listen(backlog=_CONNECTIONS) as fresh:
-                    wire.send(connection, {"port": fresh.getsockname()[1]}, deadline)
+                with listen(backlog=_CONNECTIONS, host=self._host) as fresh:
+                    wire.send(connection, {"kind": "port", "port": fresh.getsockname()[1]}, deadline)
                     fresh.settimeout(deadline.left)
                     visitor, _ = fresh.accept()
                     visitor.close()
             case "bulk":
                 self._bulk(connection)
-            case other:
-                raise ValueError(f"unknown request: {other!r}")
 
     def _bulk(self, connection: socket.socket) -> None:
         if not self.load.acquire(timeout=self._patience_s):
-            wire.send(connection, {"go": False}, Deadline(self._patience_s))
+            wire.send(connection, {"kind": "go", "go": False}, Deadline(self._patience_s))
             return
         try:
-            wire.send(connection, {"go": True}, Deadline(self._patience_s))
+            wire.send(connection, {"kind": "go", "go": True}, Deadline(self._patience_s))
             deadline = Deadline(2 * self._patience_s)
             buffer = memoryview(bytearray(_PIECE))
             while left := BURST.unpack(take(connection, BURST.size, deadline))[0]:

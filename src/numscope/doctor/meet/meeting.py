@@ -1,19 +1,20 @@
-"""Where the hub is and what the job's token is, as every rank can derive from its launcher's environment alone."""
+"""Where the hub is and what the job's secret is, as every rank learns it from its launcher."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numscope.doctor.meet.identity import expand_nodes, nodelist
+from numscope.doctor.meet.secret import NoSecret, given_secret, secret_of
 from numscope.doctor.meet.sockets import is_loopback, is_own
 from numscope.doctor.records import Identity, Settings
 from numscope.records.errors import UsageError
 
-TOKEN = "NUMSCOPE_DOCTOR_TOKEN"  # in the environment, where ps does not show it; if the user sets it, it is the job's secret
 ENDPOINT = "NUMSCOPE_DOCTOR_ENDPOINT"
 _NUM_PORTS = 3  # tried in turn where the doctor chooses the port, since another process may hold one
 
@@ -25,10 +26,11 @@ class Meeting:
     Args:
         host: of the hub, as written by the user or launcher.
         ports: tried in this order.
-        token: which a connection must prove to hold. If nobody set one, it is derived from the job's id: that keeps strangers and other
-            jobs out, but not a fellow user who knows the id; set NUMSCOPE_DOCTOR_TOKEN against those.
+        token: which a connection must prove to hold: the job's secret. Where there is none, ranks meet on loopback only, and a token that
+            is derived from the place keeps other jobs out.
         hosted: this process hosts the hub.
         origin: the variable or option that the endpoint comes from, for messages.
+        local: ranks of other hosts can't come, so nothing but loopback is bound.
     """
 
     host: str
@@ -36,43 +38,88 @@ class Meeting:
     token: str
     hosted: bool
     origin: str
+    local: bool = False
 
     @property
     def name(self) -> str:
         """Host and first port, as a user would write them."""
         return f"[{self.host}]:{self.ports[0]}" if ":" in self.host else f"{self.host}:{self.ports[0]}"
 
+    @property
+    def own_address(self) -> str:
+        """The address at which the hub's own host reaches it."""
+        return self.host if is_loopback(self.host) else "127.0.0.1"
+
+    def at_home(self, *ports: int) -> Meeting:
+        """The same, as the hub's own host reaches it."""
+        return replace(self, host=self.own_address, ports=ports)
+
 
 def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
     """Where this rank meets the others.
 
-    Raises: UsageError if neither the launcher nor the user names a place.
+    Raises: UsageError if neither the launcher nor the user names a place, or if ranks of several hosts have no secret.
     """
+    place = _place(identity, settings, environ)
+    if not environ.get(ENDPOINT):
+        place = replace(place, local=is_loopback_name(place.host))
+    why = ""
+    try:
+        token = secret_of(identity, settings, environ)
+    except OSError as error:
+        token, why = "", f", and torchrun's store at MASTER_ADDR={environ['MASTER_ADDR']} can't be used: {error.strerror or error}"
+    if token:
+        return replace(place, token=token)
+    if place.local or identity.num_nodes == 1:
+        return _without_secret(place)
+    if why and not place.hosted:  # then the way to the hub shows what is wrong
+        return replace(place, token=secrets.token_hex(32))
+    raise NoSecret(identity.launcher, why)
+
+
+def meet_at_endpoint(settings: Settings, node_rank: int | None, environ: Mapping[str, str]) -> Meeting:
+    """Where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
+
+    Raises: UsageError if there is no endpoint, or no secret and another host hosts the hub.
+    """
+    if not settings.endpoint:
+        raise UsageError("--endpoint: got nothing, expected HOST:PORT of one of the nodes, the same on all, together with --nnodes.")
+    host, port = split_endpoint(settings.endpoint)
+    hosted = node_rank == 0 if node_rank is not None else is_here(host)
+    place = Meeting(host, (port,), given_secret(settings, environ), hosted, "--endpoint", is_loopback_name(host))
+    if not place.token and place.local:
+        return _without_secret(place)
+    if not place.token and not hosted:
+        raise NoSecret("nnodes")
+    return replace(place, token=place.token or secrets.token_hex(32))
+
+
+def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
     first = identity.rank == 0
-    if environ.get(ENDPOINT):  # the doctor's own launcher hosts the hub itself
+    if environ.get(ENDPOINT):  # the doctor's own launcher hosts the hub itself, and reaches it on loopback
         host, port = split_endpoint(environ[ENDPOINT], ENDPOINT)
-        return Meeting(host, (port,), _token(settings, environ, "local"), False, ENDPOINT)
+        named = split_endpoint(settings.endpoint)[0] if settings.endpoint else host
+        return Meeting(host, (port,), "", False, ENDPOINT, local=is_loopback_name(named))
     if settings.endpoint:
         host, port = split_endpoint(settings.endpoint)
-        return Meeting(host, (port,), _token(settings, environ, "endpoint", settings.endpoint), first, "--endpoint")
+        return Meeting(host, (port,), "", first, "--endpoint")
     if identity.launcher == "slurm" and "MASTER_ADDR" not in environ:
         hosts = expand_nodes(nodelist(environ))
         if not hosts:
             raise UsageError("SLURM_JOB_NODELIST: got nothing, expected the job's hosts. Add --endpoint HOST:PORT with rank 0's host.")
-        job = (environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
         # With --distribution=arbitrary rank 0 may be on another node, but node 0 always has a first task.
         there = identity.node == 0 and identity.local_rank == 0
-        return Meeting(hosts[0], _ports_of(*job), _token(settings, environ, "slurm", *job), there, "SLURM_JOB_NODELIST")
+        ports = _ports_of(environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
+        return Meeting(hosts[0], ports, "", there, "SLURM_JOB_NODELIST")
     if environ.get("MASTER_ADDR"):
         address, word = environ["MASTER_ADDR"], environ.get("MASTER_PORT", "29500")
         if not word.isdigit() or not 0 < int(word) < 65536:
             raise UsageError(f"MASTER_PORT: got {word!r}, expected a port, 1 to 65535.")
         ports = tuple(1024 + (int(word) - 1024 + step) % (65536 - 1024) for step in range(1, _NUM_PORTS + 1))
-        token = _token(settings, environ, "torchrun", environ.get("TORCHELASTIC_RUN_ID", ""), address, word)
-        return Meeting(address, ports, token, first, f"MASTER_ADDR={address}, next to MASTER_PORT={word}")
+        return Meeting(address, ports, "", first, f"MASTER_ADDR={address}, next to MASTER_PORT={word}")
     if identity.launcher == "mpi" and identity.local_world_size == identity.world_size:
         run = (*(environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")), str(os.getuid()))
-        return Meeting("127.0.0.1", _ports_of(*run), _token(settings, environ, "mpi", *run), first, "one node")
+        return Meeting("127.0.0.1", _ports_of(*run), "", first, "one node")
     missing = "MPI's launcher does" if identity.launcher == "mpi" else "RANK and WORLD_SIZE do"
     raise UsageError(
         f"MASTER_ADDR: got nothing, expected the host of rank 0, which {missing} not provide. "
@@ -80,16 +127,11 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
     )
 
 
-def meet_at_endpoint(settings: Settings, node_rank: int | None, environ: Mapping[str, str]) -> Meeting:
-    """Where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
-
-    Raises: UsageError if there is no endpoint.
-    """
-    if not settings.endpoint:
-        raise UsageError("--endpoint: got nothing, expected HOST:PORT of one of the nodes, the same on all, together with --nnodes.")
-    host, port = split_endpoint(settings.endpoint)
-    hosted = node_rank == 0 if node_rank is not None else is_here(host)
-    return Meeting(host, (port,), _token(settings, environ, "endpoint", settings.endpoint), hosted, "--endpoint")
+def _without_secret(place: Meeting) -> Meeting:
+    """The same place on loopback, with a token that is no secret."""
+    words = ("numscope doctor", str(os.getuid()), *map(str, place.ports))
+    token = hashlib.sha256("\n".join(words).encode()).hexdigest()
+    return replace(place, host=place.host if is_loopback_name(place.host) else "127.0.0.1", token=token, local=True)
 
 
 def split_endpoint(endpoint: str, where: str = "--endpoint") -> tuple[str, int]:
@@ -127,8 +169,3 @@ def _ports_of(*job: str) -> tuple[int, ...]:
     """Ports below the ephemeral range, derived from the job's id so that two jobs on a host seldom collide."""
     start = 20000 + int(hashlib.sha256("/".join(job).encode()).hexdigest(), 16) % 10000
     return tuple(range(start, start + _NUM_PORTS))
-
-
-def _token(settings: Settings, environ: Mapping[str, str], *words: str) -> str:
-    given = settings.token or environ.get(TOKEN, "")
-    return given or hashlib.sha256("\n".join(("numscope doctor", *words)).encode()).hexdigest()

@@ -26,7 +26,7 @@ class Places:
             request: ``hostname``, ``nnodes``, ``nproc``, ``node_rank`` (-1: any).
         """
         who = f"{request['hostname']} ({address})"
-        nodes, nproc, wish = int(request["nnodes"]), int(request["nproc"]), int(request["node_rank"])
+        nodes, nproc, wish = request["nnodes"], request["nproc"], request["node_rank"]
         if (nodes, nproc) != (self._num_nodes, self._nproc):
             ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
             return _refuse("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")

@@ -85,9 +85,9 @@ class Road:
                     return self._try(port, deadline.within(max(TRY_S * self._scale, 0.2)))
                 except _Failed as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
-                    # An attempt cut short by the deadline reports "dropped" or "silent" for what was only slow. And a port refuses before
+                    # An attempt cut short by the deadline reports one of these for what was only slow. And a port refuses before
                     # its process starts and after it ends, which means less than what was seen in between.
-                    cut_short = deadline.over and failed.kind in ("dropped", "silent")
+                    cut_short = deadline.over and failed.kind in ("dropped", "silent", "unresolved")
                     if port not in self.latest or not (cut_short or failed.kind == "refused"):
                         self.latest[port] = failed
                     if failed.kind in ("unresolved", "unreachable"):

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from numscope.doctor.budget import SILENT_S
 from numscope.doctor.meet.member import Member
+from numscope.doctor.meet.shapes import TO_HUB
 from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, WireError, accept, check_marks, length_of, pack, unpack
 
 HANDSHAKE_S = 5.0
@@ -66,7 +67,7 @@ class Guest:
     async def receive(self) -> dict[str, Any]:
         """The next message. Raises: EOFError, OSError, WireError."""
         length, compressed = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
-        return unpack(await self._reader.readexactly(length), compressed, RANK_LIMIT_BYTES)
+        return unpack(await self._reader.readexactly(length), compressed, TO_HUB, RANK_LIMIT_BYTES)
 
     def close(self) -> None:
         """Closes the connection once everything is sent."""
@@ -83,7 +84,7 @@ class Handler(Protocol):
     """What becomes of connections and messages. All calls come from the server's thread, which holds ``changed``."""
 
     def received(self, guest: Guest, message: dict[str, Any]) -> None:
-        """An authenticated connection sent a message. Raises: WireError, KeyError, TypeError, ValueError for an unknown one."""
+        """An authenticated connection sent a message of a valid shape. Raises: WireError for one that does not fit."""
 
     def closed(self, guest: Guest, detail: str) -> None:
         """An authenticated connection ended."""
@@ -175,6 +176,8 @@ class Server:
             while True:
                 self._tell(self._handler.received, guest, await guest.receive())
         except WireError as error:
+            if guest in self.guests and guest.member is None:  # perhaps another version of the doctor
+                guest.answer({"kind": "refused", "why": error.kind, "reason": str(error)})
             self._tell(self._handler.rejected, guest, error.kind, str(error))
         except (EOFError, OSError) as error:
             detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
@@ -182,8 +185,10 @@ class Server:
                 self._tell(self._handler.closed, guest, detail)
             elif guest.spoken and guest in self._strangers:
                 self._tell(self._handler.rejected, guest, "closed", f"{detail} during the handshake")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # JSON, but not one of our messages
-            self._tell(self._handler.rejected, guest, "garbage", f"not a message of the doctor: {type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            pass  # the server ends; asyncio would print the traceback
+        except Exception as error:  # a bug of the doctor, which ends this connection and nothing else
+            self._tell(self._handler.rejected, guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
         finally:
             for kind in (self._strangers, self.guests):
                 if guest in kind:

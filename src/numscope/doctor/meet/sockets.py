@@ -12,14 +12,17 @@ import threading
 from numscope.doctor.budget import Deadline
 
 
-def listen(port: int = 0, backlog: int = 1024) -> socket.socket:
-    """A socket that listens on all addresses, IPv6 and IPv4.
+def listen(port: int = 0, backlog: int = 1024, host: str = "") -> socket.socket:
+    """A socket that listens on all addresses, IPv6 and IPv4, or on one.
 
     Args:
         port: 0 lets the kernel choose one.
+        host: the address; "" for all.
 
     Raises: OSError, for example where the port is taken.
     """
+    if host:
+        return socket.create_server((host, port), family=family_of(host), backlog=backlog)
     try:
         return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
     except (OSError, ValueError) as error:  # a kernel without IPv6

@@ -9,6 +9,7 @@ Everything that happens becomes an event, a (kind, value) pair, in the rank's qu
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import threading
@@ -19,6 +20,7 @@ from typing import Any
 from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.reach import Road, Unreached
+from numscope.doctor.meet.shapes import TO_RANK
 from numscope.doctor.records import Phase, Settings, to_json
 
 _EXCHANGES = 5  # of clocks; the fastest counts
@@ -84,6 +86,8 @@ class Uplink:
     def close(self) -> None:
         self.end()
         if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)  # for the reader's socket too
             self._connection.close()
 
     def _arrive(self) -> None:
@@ -98,17 +102,22 @@ class Uplink:
             self.clock = exchange_clocks(found, patience)
             self._road.say("join the others at the hub")
             wire.send(found, self._introduce(), patience)
-            answer = wire.receive(found, patience)
-            key, refused = str(answer["key"]), str(answer.get("reason", ""))
-        except (wire.WireError, KeyError, ValueError) as error:
+            answer = wire.receive(found, patience, ("welcome", "refused"))
+            key, refused = answer.get("key", ""), answer.get("reason", "")
+        except wire.WireError as error:
             self._lost(error, "the hub accepted this rank's connection, but joining failed")
             return
-        self._connection = found
+        if not key:
+            self._events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
+            return
+        # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
+        # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
+        self._connection = found.dup()
         self._events.put(("arrived", refused))
         threading.Thread(target=self._beat, args=(key,), name="doctor-beat", daemon=True).start()
         while not self._ended.is_set():
             try:
-                self._events.put(("message", wire.receive(found, self._deadline)))
+                self._events.put(("message", wire.receive(found, self._deadline, TO_RANK)))
             except wire.WireError as error:
                 self._lost(error, "the connection to the hub")
                 return
@@ -125,7 +134,7 @@ class Uplink:
                     wire.send(
                         connection, {"kind": "beat", "key": key, "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s}, patience
                     )
-                    wire.receive(connection, patience)
+                    wire.receive(connection, patience, ("clock",))
         except wire.WireError as error:
             if not self._ended.is_set():
                 self._lost(error, "the heartbeat connection to the hub")
@@ -148,8 +157,8 @@ def exchange_clocks(connection: socket.socket, deadline: Deadline) -> tuple[floa
     for _ in range(_EXCHANGES):
         before, sent = time.monotonic(), time.time()
         wire.send(connection, {"kind": "time", "t": sent}, deadline)
-        answer = wire.receive(connection, deadline)
+        answer = wire.receive(connection, deadline, ("clock",))
         trip = time.monotonic() - before
         if trip < best[1]:
-            best = (sent + trip / 2 - float(answer["hub"]), trip)
+            best = (sent + trip / 2 - answer["hub"], trip)
     return best

@@ -44,11 +44,12 @@ class Child:
 
     Args:
         store: open the socket that torch's store will listen on, if this rank hosts it.
+        host: the address that it listens on; "" for all.
     """
 
-    def __init__(self, identity: Identity, settings: Settings, store: bool = True) -> None:
+    def __init__(self, identity: Identity, settings: Settings, store: bool = True, host: str = "") -> None:
         self.identity = identity
-        self._listener = _store_socket() if store else None
+        self._listener = _store_socket(host) if store else None
         self.store_port = self._listener.getsockname()[1] if self._listener is not None else 0
         self._environ = _environ(settings, self._listener)
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: the child has ended
@@ -242,10 +243,10 @@ def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
     return child.run(phase, arguments, context.deadline, context.say)
 
 
-def _store_socket() -> socket.socket | None:
+def _store_socket(host: str) -> socket.socket | None:
     """A socket on a port of the kernel's choice; None if there is none, which the store's host reports."""
     with contextlib.suppress(OSError):
-        return listen()
+        return listen(host=host)
     return None
 
 

@@ -9,7 +9,7 @@ Data of a rank:
     ``node``, ``representative`` (the rank that examines this node's links), ``rounds`` (their number), ``nodes`` (their number)
     ``heard``: {rank: datagrams received from it}. A rank sends three before it connects: if they arrive although no connection works,
         this direction of the link works. JSON turns the keys into strings.
-    ``loopback``: a cell to this node's representative, from ranks that are not the representative
+    ``loopback``: a cell to this node's representative, from ranks that are not the representative; else None
     ``cells``: a ``Cell`` (phases/cell.py) for each outgoing link of this node
 """
 
@@ -48,7 +48,7 @@ def run(context: Context) -> dict[str, Any]:
         "representative": chosen[mine],
         "rounds": len(plan),
         "cells": [],
-        "loopback": {},
+        "loopback": None,
     }
     if context.identity.rank != chosen[mine]:
         cells = [examiner.cell(mine, chosen[mine], 0, only_reach=True)]
