@@ -1,14 +1,18 @@
 """The summary kernel against torch.sum, transformers' per-tensor analysis and six torch statistics.
 
     python benchmarks/kernel.py [--quick] [--no-write]
+    python benchmarks/kernel.py --against OTHER/_native.abi3.so
 
 Each round calls every candidate once, in turn, so that what else the machine does strikes all alike; a figure is the median over the rounds
-and a ratio is taken between medians of one run. Writes benchmarks/results/kernel.json and kernel.md.
+and a ratio is taken between medians of one run. Writes benchmarks/results/kernel.json and kernel.md. With --against it compares this build
+of the kernel with another one, on numbers around zero and on numbers far from it, and writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -100,13 +104,42 @@ def table(rows: list[dict[str, float | int | str]]) -> list[str]:
     ]
 
 
+def against(path: str, sizes: list[int]) -> None:
+    """The median over interleaved rounds of this build's time / another's, native calls alone, on one thread."""
+    loader = importlib.machinery.ExtensionFileLoader("_native", path)
+    spec = importlib.util.spec_from_loader("_native", loader)
+    assert spec is not None and native.module is not None
+    other = importlib.util.module_from_spec(spec)
+    loader.exec_module(other)
+    block = reference.empty_block(1)
+    for dtype in DTYPES:
+        for mean, std in ((0.0, 1.0), (1.0, 1e-2)):
+            for numel in sizes:
+                x = (torch.randn(numel, generator=torch.Generator().manual_seed(0)) * std + mean).to(dtype)
+                repeats, ratios = max(1, (1 << 18) // numel), []
+                for round_number in range(101):
+                    times = {}
+                    for module in (other, native.module) if round_number % 2 else (native.module, other):
+                        start = time.perf_counter()
+                        for _ in range(repeats):
+                            module.observe(x.data_ptr(), numel, native.CODES[dtype], block.data_ptr(), Groups.ALL, 1)
+                        times[module] = time.perf_counter() - start
+                    ratios.append(times[native.module] / times[other])
+                print(
+                    f"{dtype} mean {mean:g} std {std:g} {numel:,} elements: {statistics.median(ratios):.3f} of the other's time", flush=True
+                )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
     parser.add_argument("--no-write", action="store_true", help="print only")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--against", metavar="FILE", help="another build of the native kernel")
     args = parser.parse_args()
+    if args.against:
+        return against(args.against, args.sizes)
     rows: list[dict[str, float | int | str]] = []
     for threads in args.threads:
         torch.set_num_threads(threads)

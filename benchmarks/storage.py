@@ -55,8 +55,8 @@ def observations(step: int, names: list[str], made: np.random.Generator) -> list
         "numel": numel, "num_nan": 0 * numel, "num_pos_inf": 0 * numel, "num_neg_inf": 0 * numel,
         "num_zero": zeros, "num_subnormal": subnormals,
         "min": -scale * (4 + wild[0]), "max": scale * (4 + wild[1]), "abs_min": scale * 1e-6 * wild[2], "abs_max": scale * 5,
-        "sum": scale * wild[3] * 1e3, "abs_sum": scale * numel * 0.8, "square_sum": scale**2 * numel * (1 + wild[4] / 10),
-        "cube_sum": scale**3 * numel * wild[0], "fourth_sum": scale**4 * numel * (3 + wild[1]),
+        "dev_sum": scale * wild[3] * 1e3, "abs_sum": scale * numel * 0.8, "dev_square_sum": scale**2 * numel * (1 + wild[4] / 10),
+        "dev_cube_sum": scale**3 * numel * wild[0], "dev_fourth_sum": scale**4 * numel * (3 + wild[1]), "center": scale * 0,
     }  # fmt: skip
     rows = np.stack([columns[name] for name in FIELDS], axis=1).tolist()
     found = []

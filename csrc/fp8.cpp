@@ -46,7 +46,7 @@ struct Tables {
     }
 };
 
-void add_code(Row& out, const Table& table, int code, double count, bool moments) {
+void add_code(Row& out, const Table& table, int code, double count) {
     const double x = table.value[code];
     if (std::isnan(x)) {
         out.num_nan += count;
@@ -63,13 +63,17 @@ void add_code(Row& out, const Table& table, int code, double count, bool moments
         }
         if (magnitude < out.abs_min) out.abs_min = magnitude;
         if (table.subnormal[code]) out.num_subnormal += count;
-        if (!moments) return;
-        out.sum += count * x;
-        out.abs_sum += count * magnitude;
-        out.square_sum += count * (x * x);
-        out.cube_sum += count * (x * x * x);
-        out.fourth_sum += count * (x * x) * (x * x);
     }
+}
+
+void add_moments(Row& out, double x, double count) {
+    if (std::isnan(x) || std::isinf(x)) return;
+    const double y = x - out.center, square = y * y;
+    out.sum += count * y;
+    out.abs_sum += count * std::fabs(x);
+    out.square_sum += count * square;
+    out.cube_sum += count * (square * y);
+    out.fourth_sum += count * square * square;
 }
 
 }  // namespace
@@ -90,10 +94,14 @@ void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out
     }
     for (; i < n; i++) counts[0][data[i]]++;
     for (int code = 0; code < 256; code++) {
-        uint32_t count = 0;
-        for (int lane = 0; lane < 8; lane++) count += counts[lane][code];
-        if (count) add_code(out, table, code, double(count), moments);
+        for (int lane = 1; lane < 8; lane++) counts[0][code] += counts[lane][code];
+        if (counts[0][code]) add_code(out, table, code, double(counts[0][code]));
     }
+    if (!moments) return;
+    const int64_t index = center_index(n, [&](int64_t i) { return table.value[data[i]]; });
+    if (index >= 0) out.center = table.value[data[index]];
+    for (int code = 0; code < 256; code++)
+        if (counts[0][code]) add_moments(out, table.value[code], double(counts[0][code]));
 }
 
 }  // namespace numscope

@@ -15,21 +15,26 @@ void chunk(const void* data, int64_t n, bool moments, Row& out) {
     const char* bytes = static_cast<const char*>(data);
     int64_t zeros = 0;
     double least = 0, most = 0, abs_least = INFINITY, abs_most = 0;
-    double sum = 0, abs_sum = 0, square_sum = 0, cube_sum = 0, fourth_sum = 0;
-    for (int64_t i = 0; i < n; i++) {
+    const auto at = [bytes](int64_t i) {
         T value;
         memcpy(&value, bytes + i * sizeof(T), sizeof(T));  // the address may be odd
-        const double x = double(value), magnitude = std::fabs(x), square = x * x;
+        return double(value);
+    };
+    const int64_t index = moments ? center_index(n, at) : -1;
+    const double center = index < 0 ? 0 : at(index);
+    double sum = 0, abs_sum = 0, square_sum = 0, cube_sum = 0, fourth_sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = at(i), magnitude = std::fabs(x), y = x - center, square = y * y;
         least = i == 0 || x < least ? x : least;
         most = i == 0 || x > most ? x : most;
         abs_most = magnitude > abs_most ? magnitude : abs_most;
         abs_least = magnitude != 0 && magnitude < abs_least ? magnitude : abs_least;
         zeros += magnitude == 0;
         if (moments) {
-            sum += x;
+            sum += y;
             abs_sum += magnitude;
             square_sum += square;
-            cube_sum += square * x;
+            cube_sum += square * y;
             fourth_sum += square * square;
         }
     }
@@ -43,6 +48,7 @@ void chunk(const void* data, int64_t n, bool moments, Row& out) {
     out.square_sum = square_sum;
     out.cube_sum = cube_sum;
     out.fourth_sum = fourth_sum;
+    out.center = center;
 }
 
 }  // namespace

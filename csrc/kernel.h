@@ -5,7 +5,8 @@
 // A chunk is processed in blocks that stay in the first-level cache. Integer lanes read a block first (`scan`): comparing bit patterns, which
 // needs no conversion, gives extrema and zeros, and shows whether the block contains a NaN, an infinity or a subnormal. Such a block is rare
 // and is handled by `careful`; any other block goes straight to the sums. All additions are in float64: a float32 product or partial sum
-// would leave an error in a variance's seventh digit times (mean/std)^2.
+// would leave an error in a variance's seventh digit. Sums are about a center, one of the chunk's elements, where the mean may be far above
+// the deviation: differences of raw powers would lose (mean/std)^2 digits of a variance, (mean/std)^4 of a fourth moment.
 
 #include "lanes.h"
 #include "summary.h"
@@ -67,6 +68,8 @@ struct Scan {
         constexpr bits NEG_INF = bits(Format::INF | ~Format::ABS);
         return any((U)(highest_unsigned >= NEG_INF) | (U)(highest_signed >= sbits(Format::INF)));
     }
+    bool has_negative() const { return any((U)(highest_unsigned > Format::ABS)); }
+    bool has_positive() const { return any((U)(highest_signed >= sbits(0))); }
     bool has_subnormal() const { return any((U)(lowest_less_1 < bits(Format::MIN_NORMAL - 1))); }
     bool has_below_normal() const { return any(num_below_normal); }
 };
@@ -101,13 +104,16 @@ struct Sums {
 
     void clear() { sum = abs_sum = square = cube = fourth = D{}; }
 
-    inline __attribute__((always_inline)) void take(D x) {
-        const D x2 = x * x;
-        sum += x;
-        abs_sum += (D)((Q)x & Float64::ABS);
-        square += x2;
-        cube += x2 * x;  // becomes a fused multiply-add if the target has one
-        fourth += x2 * x2;
+    // Without CENTERED the center is 0. With it abs_sum is left to the caller, who knows whether all elements have one sign.
+    template <bool CENTERED>
+    inline __attribute__((always_inline)) void take(D x, D center) {
+        const D y = CENTERED ? x - center : x;
+        const D y2 = y * y;
+        sum += y;
+        if (!CENTERED) abs_sum += (D)((Q)x & Float64::ABS);
+        square += y2;
+        cube += y2 * y;  // becomes a fused multiply-add if the target has one
+        fourth += y2 * y2;
     }
 
     inline void join(const Sums& o) {
@@ -168,9 +174,10 @@ inline void fetch(const void* next, int64_t offset) {
 // A lane adds at most 32 squares before it starts again: the square of a float32 has 48 bits, so that many add up without rounding. The bits
 // lost by rounding would not be random: a square is 0 or 1 modulo 4, so it would always round down and make a variance too small by 1e-9 if
 // the mean is a thousand times the deviation.
-template <class T>
-inline Sums powers(const T* data, int64_t n, const void* next) {
+template <bool CENTERED, class T>
+inline Sums powers(const T* data, int64_t n, const void* next, double about) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
+    const DoubleLanes center = DoubleLanes{} + about;
     Sums a, b;
     a.clear();
     b.clear();
@@ -178,8 +185,8 @@ inline Sums powers(const T* data, int64_t n, const void* next) {
     for (int64_t i = 0; i < n;) {
         const int64_t end = n - i < 64 * WIDTH ? n : i + 64 * WIDTH;
         for (; i < end; i += 2 * WIDTH) {
-            a.take(widen(data + i));
-            b.take(widen(data + i + WIDTH));
+            a.template take<CENTERED>(widen(data + i), center);
+            b.template take<CENTERED>(widen(data + i + WIDTH), center);
             fetch<2 * WIDTH * sizeof(T)>(next, i * sizeof(T));
         }
         squares += a.square + b.square;
@@ -189,11 +196,13 @@ inline Sums powers(const T* data, int64_t n, const void* next) {
     a.square = squares;
     return a;
 }
-inline Sums powers_of(const uint32_t* bits, int64_t n, const void* next, Float32) {
-    return powers(reinterpret_cast<const float*>(bits), n, next);
+template <bool CENTERED>
+inline Sums powers_of(const uint32_t* bits, int64_t n, const void* next, double center, Float32) {
+    return powers<CENTERED>(reinterpret_cast<const float*>(bits), n, next, center);
 }
-inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, Float64) {
-    return powers(reinterpret_cast<const double*>(bits), n, next);
+template <bool CENTERED>
+inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, double center, Float64) {
+    return powers<CENTERED>(reinterpret_cast<const double*>(bits), n, next, center);
 }
 
 // A vector of 16-bit numbers as two vectors of float32; their order does not matter to a sum.
@@ -215,9 +224,10 @@ inline __attribute__((always_inline)) void to_float(const uint16_t* data, float*
 
 // 16-bit formats are converted to float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector
 // ahead overlaps the stores with the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
-template <class Format>
-inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, Format format) {
+template <bool CENTERED, class Format>
+inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, double about, Format format) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
+    const DoubleLanes center = DoubleLanes{} + about;
     alignas(64) float buffer[BLOCK + 4 * WIDTH];
     Sums a, b;
     a.clear();
@@ -226,10 +236,10 @@ inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, Format 
     for (int64_t i = 0; i < n; i += 4 * WIDTH) {
         const int64_t ahead = i + 4 * WIDTH;
         to_float(bits + (ahead < n ? ahead : i), buffer + ahead, format);
-        a.take(widen(buffer + i));
-        b.take(widen(buffer + i + WIDTH));
-        a.take(widen(buffer + i + 2 * WIDTH));
-        b.take(widen(buffer + i + 3 * WIDTH));
+        a.template take<CENTERED>(widen(buffer + i), center);
+        b.template take<CENTERED>(widen(buffer + i + WIDTH), center);
+        a.template take<CENTERED>(widen(buffer + i + 2 * WIDTH), center);
+        b.template take<CENTERED>(widen(buffer + i + 3 * WIDTH), center);
         fetch<8 * WIDTH>(next, i * 2);
     }
     a.join(b);
@@ -244,6 +254,8 @@ struct Chunk {
     Scan<Format> seen;
     Totals totals;
     int64_t num_finite = 0, num_nan = 0, num_pos_inf = 0, num_neg_inf = 0, num_zero = 0, num_subnormal = 0;
+    bits center_bits = 0;
+    double center = 0;
     bool counting = false;  // zeros tend to cluster: whether the last block had any element below normal
 
     Chunk() {
@@ -251,8 +263,21 @@ struct Chunk {
         totals.clear();
     }
 
+    Sums sums_of(const bits* data, int64_t n, const void* next) const {
+        return center_bits ? powers_of<true>(data, n, next, center, Format()) : powers_of<false>(data, n, next, 0.0, Format());
+    }
+
+    // Magnitudes one by one: of blocks with special values, or with both signs.
+    static double magnitudes(const bits* data, int64_t n) {
+        double total = 0;
+        for (int64_t i = 0; i < n; i++)
+            if ((data[i] & Format::ABS) < Format::INF) total += Format::value(bits(data[i] & Format::ABS));
+        return total;
+    }
+
     // For a block with special values, and for the chunk's odd end: elements are classified and counted. Then extrema and sums are computed from
-    // two copies in which other elements are replaced: by a finite element of the block for the extrema, and by zero for the sums.
+    // two copies in which other elements are replaced: by a finite element of the block for the extrema, and by the center for the sums,
+    // whose magnitudes are then added one by one.
     __attribute__((noinline)) void careful(const bits* data, int64_t n, int groups) {
         constexpr bits SIGN = bits(~Format::ABS);
         uint32_t nan = 0, pos_inf = 0, neg_inf = 0, zero = 0, below_normal = 0;
@@ -280,18 +305,24 @@ struct Chunk {
         for (int64_t i = 0; i < n; i++) {
             const bool counts = (data[i] & Format::ABS) < Format::INF;
             extrema[i] = counts ? data[i] : stand_in;
-            sums[i] = counts ? data[i] : bits(0);
+            sums[i] = counts ? data[i] : center_bits;
         }
         constexpr int64_t WIDTH = VECTOR_BYTES / (sizeof(bits) < 4 ? sizeof(bits) : 4);  // a multiple of every width used below
         const int64_t padded = (n + WIDTH - 1) / WIDTH * WIDTH;
         for (int64_t i = n; i < padded; i++) {
             extrema[i] = stand_in;
-            sums[i] = 0;
+            sums[i] = center_bits;
         }
         Scan<Format> block = scan<Format, true, false>(extrema, padded);
         block.num_below_normal = block.num_zero = typename Scan<Format>::U{};  // counted above
         seen.join(block);
-        if (groups & MOMENTS) totals.add(powers_of(sums, padded, data + n, Format()));
+        if (!(groups & MOMENTS)) return;
+        Sums powers = sums_of(sums, padded, data + n);
+        if (center_bits) {
+            powers.abs_sum = DoubleLanes{};
+            powers.abs_sum[0] = magnitudes(data, n);
+        }
+        totals.add(powers);
     }
 
     void block(const bits* data, int64_t n, int groups) {
@@ -312,7 +343,15 @@ struct Chunk {
         }
         seen.join(block);
         num_finite += n;
-        if (groups & MOMENTS) totals.add(powers_of(data, n, data + n, Format()));
+        if (!(groups & MOMENTS)) return;
+        Sums powers = sums_of(data, n, data + n);
+        if (center_bits && block.has_negative() && block.has_positive()) {
+            powers.abs_sum[0] = magnitudes(data, n);
+        } else if (center_bits) {
+            const DoubleLanes total = powers.sum + double(n / (VECTOR_BYTES / 8)) * center;  // each lane has taken so many elements
+            powers.abs_sum = center < 0 ? -total : total;
+        }
+        totals.add(powers);
     }
 
     void finish(int groups, Row& out) {
@@ -353,6 +392,7 @@ struct Chunk {
         out.square_sum = Totals::across(totals.square);
         out.cube_sum = Totals::across(totals.cube);
         out.fourth_sum = Totals::across(totals.fourth);
+        out.center = center;
     }
 };
 
@@ -362,6 +402,11 @@ void chunk(const void* data, int64_t n, int groups, Row& out) {
     constexpr int64_t WIDTH = VECTOR_BYTES / (sizeof(bits) < 4 ? sizeof(bits) : 4);
     const bits* p = static_cast<const bits*>(data);
     Chunk<Format> c;
+    const int64_t index = groups & MOMENTS ? center_index(n, [p](int64_t i) { return Format::value(load<bits>(p + i)); }) : -1;
+    if (index >= 0) {
+        c.center_bits = load<bits>(p + index);
+        c.center = Format::value(c.center_bits);
+    }
     int64_t i = 0;
     for (; i + BLOCK <= n; i += BLOCK) c.block(p + i, BLOCK, groups);
     const int64_t whole = (n - i) / WIDTH * WIDTH;

@@ -9,7 +9,7 @@ namespace numscope {
 
 constexpr int64_t LONGEST_VECTOR = 16;  // of float32
 
-enum ScaleKind : int64_t { SCALE_FLOAT32, SCALE_E8M0, SCALE_E4M3, NUM_SCALE_KINDS };
+enum ScaleKind : int64_t { SCALE_FLOAT32, SCALE_E8M0_FLOOR, SCALE_E4M3, SCALE_E8M0_RCEIL, NUM_SCALE_KINDS };
 
 // How a tensor is quantized, packed by Python in fields of 8 bytes. The format's numbers come from numscope/records/formats.py.
 struct QuantizeSpec {

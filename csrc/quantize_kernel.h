@@ -181,8 +181,12 @@ inline FloatLanes to_e4m3(FloatLanes x) {
 
 inline void scales_of(WordLanes amax, const ScaleRule& rule, FloatLanes& scale, FloatLanes& scale_inv) {
     const FloatLanes a = (FloatLanes)amax, most = FloatLanes{} + 0x1.fffffep127f;
-    if (rule.kind == SCALE_E8M0) {
+    if (rule.kind == SCALE_E8M0_FLOOR || rule.kind == SCALE_E8M0_RCEIL) {
         lanes<int32_t> exponent = (lanes<int32_t>)(amax >> 23) - (127 + rule.max_exponent);
+        if (rule.kind == SCALE_E8M0_RCEIL) {  // one more if amax's significand is above that of the format's maximum
+            const WordLanes fraction = WordLanes{} + 0x007fffffu;
+            exponent -= (lanes<int32_t>)((amax & fraction) > ((WordLanes)(FloatLanes{} + rule.max) & fraction));
+        }
         exponent = exponent > 127 ? lanes<int32_t>{} + 127 : exponent;
         exponent = amax == Float32::INF ? lanes<int32_t>{} + 127 : exponent;
         exponent = exponent < -127 ? lanes<int32_t>{} - 127 : exponent;

@@ -26,6 +26,19 @@ void merge_health(Row& into, const Row& part) {
     if (part.abs_max > into.abs_max) into.abs_max = part.abs_max;
 }
 
+double num_finite(const Row& row) { return row.numel - row.num_nan - row.num_pos_inf - row.num_neg_inf; }
+
+// Sums about another center. One whose elements are all gone from the row's statistics has no say, so an empty row takes any center.
+void move(Row& row, double center) {
+    const double d = row.center - center, n = num_finite(row);
+    row.center = center;
+    if (d == 0 || n == 0) return;
+    row.fourth_sum += d * (4 * row.cube_sum + d * (6 * row.square_sum + d * (4 * row.sum + d * n)));
+    row.cube_sum += d * (3 * row.square_sum + d * (3 * row.sum + d * n));
+    row.square_sum += d * (2 * row.sum + d * n);
+    row.sum += d * n;
+}
+
 void two_sum(double& high, double& low, double x) {
     const double total = high + x;
     const double from_x = total - high;
@@ -35,7 +48,10 @@ void two_sum(double& high, double& low, double x) {
 
 }  // namespace
 
-void merge(Row& into, const Row& part) {
+// The row of fewer elements moves to the center of the other: its rounding errors are the smaller.
+void merge(Row& into, const Row& more) {
+    Row part = more;
+    if (into.center != part.center) num_finite(into) < num_finite(part) ? move(into, part.center) : move(part, into.center);
     merge_health(into, part);
     into.sum += part.sum;
     into.abs_sum += part.abs_sum;
@@ -46,7 +62,10 @@ void merge(Row& into, const Row& part) {
 
 Fold::Fold() : error_{} { reset(total_); }
 
-void Fold::add(const Row& part) {
+void Fold::add(const Row& more) {
+    Row part = more;
+    if (num_finite(total_) == 0) total_.center = part.center;
+    else if (part.center != total_.center) move(part, total_.center);
     merge_health(total_, part);
     two_sum(total_.sum, error_[0], part.sum);
     two_sum(total_.abs_sum, error_[1], part.abs_sum);

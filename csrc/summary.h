@@ -9,10 +9,13 @@ namespace numscope {
 struct Row {
     double numel, num_nan, num_pos_inf, num_neg_inf, num_zero, num_subnormal;
     double min, max, abs_min, abs_max;
-    double sum, abs_sum, square_sum, cube_sum, fourth_sum;
-    double spare;
+    double sum, abs_sum, square_sum, cube_sum, fourth_sum;  // of powers of x - center; abs_sum is that of |x|
+    double center;
 };
 static_assert(sizeof(Row) == 128, "a row is 16 doubles, two cache lines");
+
+// The sample by which a chunk's center is chosen: equally spaced elements.
+constexpr int64_t CENTER_SAMPLE = 8;
 
 void reset(Row& row);
 void merge(Row& into, const Row& part);
@@ -57,6 +60,31 @@ void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out
 
 // Integers have no NaN and tensors of them are seldom large, so plain loops are enough.
 void chunk_integers(Dtype dtype, const void* data, int64_t n, int groups, Row& out);
+
+namespace {  // internal linkage: kernels of several instruction sets include this
+
+// The index of a provisional center, or -1 for 0. Sums about an element lose no digits where the mean is far above the deviation. Where
+// the elements of a sample are not all of one sign and within a factor of two, a center of 0 loses none either, and keeps the sums plain.
+template <class At>
+inline int64_t center_index(int64_t n, At at) {
+    const int64_t stride = n > CENTER_SAMPLE ? n / CENTER_SAMPLE : 1;
+    int64_t index = -1;
+    double least = 0, most = 0, sign = 0;
+    for (int64_t i = 0, taken = 0; i < n && taken < CENTER_SAMPLE; i += stride, taken++) {
+        const double x = at(i), magnitude = x < 0 ? -x : x;
+        if (!(magnitude - magnitude == 0)) continue;
+        if (magnitude == 0 || (sign != 0 && (x < 0) != (sign < 0))) return -1;
+        if (index < 0 || magnitude < least) {
+            least = magnitude;
+            index = i;
+        }
+        most = magnitude > most ? magnitude : most;
+        sign = x;
+    }
+    return most / 2 <= least ? index : -1;
+}
+
+}  // namespace
 
 inline int element_bytes(Dtype dtype) {
     switch (dtype) {

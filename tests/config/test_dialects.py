@@ -12,8 +12,10 @@ import yaml
 from numscope.config import load
 from numscope.config.dialects import CANONICAL, FEATURES, KEYS, LAYER_KEYS
 from numscope.config.plan import Collect, Plan, Schedule, StatRequest
-from numscope.config.schema import FP8_STATS, Layers, Statistics
+from numscope.config.schema import Layers, Statistics
 from numscope.config.selection import Selection
+from numscope.records.errors import UsageError
+from numscope.summary.operand_casts import CAST_STATS
 
 HERE = Path(__file__).parent
 DOCUMENT = sorted((HERE / "document").glob("*.yaml"))
@@ -127,6 +129,18 @@ def test_upstream_tensors_struct_is_a_collection_an_entry() -> None:
     )
 
 
+def test_a_word_alone_is_a_list_of_one() -> None:
+    plan = section(
+        statistics={"enabled": True, "stats": ["max"], "tensors": "activation"},
+        LogFp8TensorStats={"enabled": True, "stats": ["mse"], "tensors": "gradient"},
+        DisableFP8GEMM={"enabled": True, "gemms": "dgrad"},
+    )
+    assert [c.tensors for c in plan.collects] == [("activation",)]
+    assert [(s.settings.get("tensors"), s.settings.get("gemms")) for s in plan.switches] == [(("gradient",), None), (None, ("dgrad",))]
+    with pytest.raises(UsageError, match=r"statistics\.tensors: got \"activations\", expected a list of tensors: activation"):
+        section(statistics={"enabled": True, "stats": ["max"], "tensors": "activations"})
+
+
 def test_upstream_gemms_struct_is_a_switch_an_entry() -> None:
     gemms = [
         {"gemm": "fprop", "tensors": ["activation", "weight"]},
@@ -208,7 +222,7 @@ def test_numbers_are_read_in_every_form() -> None:
 
 def test_every_name_of_the_tables_is_in_the_docs() -> None:
     docs = (HERE.parents[1] / "docs" / "config.md").read_text(encoding="utf-8")
-    words = {*FEATURES, *FP8_STATS, *Layers.model_fields, *Statistics.model_fields, *LAYER_KEYS, *KEYS}
+    words = {*FEATURES, *CAST_STATS, *Layers.model_fields, *Statistics.model_fields, *LAYER_KEYS, *KEYS}
     assert [word for word in sorted(words) if f"`{word}`" not in docs] == []
 
 

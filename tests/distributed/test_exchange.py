@@ -15,9 +15,10 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from numscope.distributed import agree, reduce
 from numscope.distributed.reduce import Item, Reduced, Reducer
 from numscope.summary.dispatch import summarize
-from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
+from numscope.summary.state import EMPTY_ROW, Groups, Summary, merge_rows
 from tests.distributed.ranks import RankPool
 from tests.distributed.wholes import MLP
+from tests.summary.test_moments import assert_right
 
 # ---- the exchange itself
 
@@ -71,12 +72,38 @@ def test_exchange_of_few_and_of_many_ranks_merge_by_the_rows_own_law(four_ranks:
         ]  # fmt: skip
         for t in told:
             for found in (t.value[1][k], t.value[2][k]):
-                assert found.row[:10] == row[:10] and found.ranks == 4
+                assert found.row[:10] == row[:10] and found.row[11] == pytest.approx(row[11]) and found.ranks == 4
                 assert found.writes == (t is told[0])
-                assert found.row == pytest.approx(row, rel=1e-13, nan_ok=True)
+                mine, theirs = Summary.from_row(found.row), Summary.from_row(row)  # about different centers
+                for name in ("sum", "square_sum", "cube_sum", "fourth_sum"):
+                    assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=1e-12, nan_ok=True)
+                assert found.row == told[0].value[1][k].row  # to the bit
                 assert found.cells == pytest.approx(merged, rel=1e-13)
                 if gathered == 8:
-                    assert found.row == row and found.cells == merged  # in rank order: to the bit
+                    assert found.cells == merged  # in rank order: to the bit
+
+
+def far_from_zero(rank: int, gathered: int) -> list[float]:
+    """Norms' weights: each rank has a center of its own; one has no elements."""
+    was, reduce.GATHERED = reduce.GATHERED, gathered
+    try:
+        reducer, group = of_all_ranks()
+        row = summarize(far_part(rank), Groups.ALL).to_row()
+        return reducer.reduce([Item("norm", (group,), row)])[0].row
+    finally:
+        reduce.GATHERED = was
+
+
+def far_part(rank: int) -> torch.Tensor:
+    x = torch.randn(500, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
+    return x.exp() + 1e8 + rank if rank != 1 else x[:0]
+
+
+@pytest.mark.parametrize("gathered", [8, 1])
+def test_ranks_far_from_zero_merge_to_the_moments_of_the_whole(four_ranks: RankPool, gathered: int) -> None:
+    told = [t.value for t in four_ranks.run(far_from_zero, gathered)]
+    assert all(row == told[0] for row in told)
+    assert_right(Summary.from_row(told[0]), torch.cat([far_part(rank) for rank in range(4)]).tolist())
 
 
 def changing(rank: int, script: Sequence[Sequence[str]]) -> Any:
@@ -95,7 +122,7 @@ def changing(rank: int, script: Sequence[Sequence[str]]) -> Any:
             )
             for key in keys
         ]
-        found.append([(r.key, r.row[0], r.row[10], r.cells, r.ranks, r.writes) for r in reducer.reduce(items)])
+        found.append([(r.key, r.row[0], Summary.from_row(r.row).sum, r.cells, r.ranks, r.writes) for r in reducer.reduce(items)])
     return found
 
 

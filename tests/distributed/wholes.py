@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from numscope.distributed.reduce import Reduced
 from numscope.records.observation import FIELDS
 from numscope.summary.dispatch import summarize
-from numscope.summary.state import Groups
+from numscope.summary.state import Groups, Summary
 from tests.distributed.ranks import Told
+from tests.summary.oracle import SUMS
 
 
 class MLP(nn.Module):
@@ -37,10 +38,10 @@ def row_of(parts: Sequence[Tensor]) -> list[float]:
 def check(found: Reduced, parts: Sequence[Tensor], ranks: int) -> None:
     """Counts and extrema are those of the joined tensors, exactly; sums to rounding."""
     expected = row_of(parts)
-    named = dict(zip(FIELDS, zip(found.row, expected, strict=True), strict=False))
     assert found.ranks == ranks, found.key
-    for name, (got, wanted) in named.items():
-        if name.endswith("sum"):
+    for name in (*FIELDS[:10], *SUMS):
+        got, wanted = getattr(Summary.from_row(found.row), name), getattr(Summary.from_row(expected), name)
+        if name in SUMS:
             assert math.isclose(got, wanted, rel_tol=1e-12, abs_tol=1e-12 * abs(expected[11])), (found.key, name, got, wanted)
         else:
             assert got == wanted, (found.key, name, got, wanted)

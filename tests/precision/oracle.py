@@ -166,6 +166,7 @@ def cast_matrix(
     margin: int = 0,
     power_of_two: bool = False,
     scale: float | None = None,
+    e8m0_rounding: str = "floor",
 ) -> Model:
     """A matrix cast block by block; a side of 0 is all of it."""
     rows, columns = x.shape
@@ -186,6 +187,8 @@ def cast_matrix(
                 factor, inverse = np.float32(scale), np.float32(1) / np.float32(scale)
             elif scale_format == "e8m0":
                 exponent = 127 if math.isinf(amax) else -127 if amax == 0 else math.frexp(float(amax))[1] - 1 - emax + margin
+                if e8m0_rounding == "rceil" and 0 < amax < math.inf:  # the first power of two that is enough
+                    exponent += Fraction(float(amax)) > Fraction(top) * Fraction(2) ** (exponent - margin)
                 exponent = min(max(exponent, -127), 127)
                 factor, inverse = _float32(math.ldexp(1.0, -exponent)), _float32(math.ldexp(1.0, exponent))
             elif scale_format == "e4m3fn":

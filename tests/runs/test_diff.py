@@ -357,7 +357,8 @@ def numbers(layer: str, tensor: str, order: int, step: int, scale: float, **chan
     fields: dict[str, float | None] = {
         "numel": 4096, "num_nan": 0, "num_pos_inf": 0, "num_neg_inf": 0, "num_zero": 0, "num_subnormal": 0,
         "min": -4.0 * scale, "max": 4.0 * scale, "abs_min": scale / 1024, "abs_max": 4.0 * scale,
-        "sum": 0.0, "abs_sum": 3072.0 * scale, "square_sum": 4096.0 * scale**2, "cube_sum": 0.0, "fourth_sum": 12288.0 * scale**4,
+        "dev_sum": 0.0, "abs_sum": 3072.0 * scale, "dev_square_sum": 4096.0 * scale**2, "dev_cube_sum": 0.0,
+        "dev_fourth_sum": 12288.0 * scale**4, "center": 0.0,
     }  # fmt: skip
     return Observation(step, layer, "Linear", tensor, "float32", order, 0, 1, 1, {**fields, **changed})  # type: ignore[arg-type]
 

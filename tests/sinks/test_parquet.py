@@ -63,13 +63,15 @@ def test_columns_have_their_types(tmp_path: Path) -> None:
 def test_extrema_of_nothing_finite_are_null_and_an_overflowed_sum_stays_nan_or_inf(tmp_path: Path) -> None:
     inf, nan = float("inf"), float("nan")
     sink = ParquetSink(tmp_path, 0, {})
-    sink.write([observation(summary=Summary(4, 4)), observation(1, summary=Summary(2, min=1.0, max=2.0, square_sum=inf, cube_sum=nan))])
+    sink.write(
+        [observation(summary=Summary(4, 4)), observation(1, summary=Summary(2, min=1.0, max=2.0, dev_square_sum=inf, dev_cube_sum=nan))]
+    )
     sink.close()
     (part,) = (tmp_path / "statistics").iterdir()
     first, second = pq.read_table(part).to_pylist()
     assert [first[name] for name in EXTREMA] == [None] * 4
-    assert second["square_sum"] == inf
-    assert second["cube_sum"] != second["cube_sum"]
+    assert second["dev_square_sum"] == inf
+    assert second["dev_cube_sum"] != second["dev_cube_sum"]
 
 
 def test_extra_columns_are_null_in_rows_that_have_none(tmp_path: Path) -> None:

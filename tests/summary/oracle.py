@@ -44,11 +44,11 @@ def summary_of(tensor: torch.Tensor) -> Summary:
             max=float(finite.max()) if finite.size else None,
             abs_min=float(nonzero.min()) if nonzero.size else None,
             abs_max=float(magnitudes.max()) if finite.size else None,
-            sum=_fsum(finite),
+            dev_sum=_fsum(finite),
             abs_sum=_fsum(magnitudes),
-            square_sum=_fsum(finite**2),
-            cube_sum=_fsum(finite**3),
-            fourth_sum=_fsum(finite**4),
+            dev_square_sum=_fsum(finite**2),
+            dev_cube_sum=_fsum(finite**3),
+            dev_fourth_sum=_fsum(finite**4),
         )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numscope.records.observation import FIELDS
 from numscope.summary import native, reference
 from numscope.summary.state import EMPTY_ROW, ROW_BYTES, Groups, Summary
-from tests.summary.oracle import EXACT, FLOAT_IDS, FLOATS, SUMS, assert_same, summary_of
+from tests.summary.oracle import EXACT, FLOAT_IDS, FLOATS, assert_same, summary_of
 
 kernel = native.module
 BACKENDS = ["reference"]
@@ -81,8 +81,8 @@ def test_each_code_of_a_narrow_format_is_summarized_alone(dtype: torch.dtype) ->
     assert torch.equal(rows["abs_min"], torch.where(finite & (x != 0), magnitude, math.inf))
     assert torch.equal(rows["abs_max"], torch.where(finite, magnitude, -math.inf))
     x = torch.where(finite, x, 0.0)
-    for name, expected in zip(SUMS, (x, x.abs(), x**2, x**3, x**4), strict=True):
-        torch.testing.assert_close(rows[name], expected, rtol=1e-15, atol=0.0)
+    assert torch.equal(rows["center"], x) and torch.equal(rows["abs_sum"], x.abs())
+    assert all(torch.equal(rows[name], torch.zeros(n, dtype=torch.float64)) for name in FIELDS if name.startswith("dev_"))
 
 
 @cache

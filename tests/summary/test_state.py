@@ -21,7 +21,7 @@ summaries = tensors.map(summary_of)
 
 def test_a_row_is_two_cache_lines_and_holds_every_field() -> None:
     assert (ROW_WIDTH, ROW_BYTES) == (16, 128)
-    assert len(FIELDS) < ROW_WIDTH == len(EMPTY_ROW)
+    assert len(FIELDS) == ROW_WIDTH == len(EMPTY_ROW)
     assert all(name.startswith("num") for name in COUNTS)
 
 
@@ -120,22 +120,21 @@ def central(n: int, sums: list[float], power: int) -> Fraction:
 
 @given(st.integers(1, 2**40), st.lists(totals, min_size=4, max_size=4))
 def test_moments_are_the_exact_fractions_of_the_sums_rounded_once(n: int, sums: list[float]) -> None:
-    s = Summary(
-        n, min=-1.0, max=1.0, abs_min=1.0, abs_max=1.0, sum=sums[0], abs_sum=1.0, square_sum=sums[1], cube_sum=sums[2], fourth_sum=sums[3]
-    )
+    named = dict(zip(("dev_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum"), sums, strict=True))
+    s = Summary(n, min=-1.0, max=1.0, abs_min=1.0, abs_max=1.0, abs_sum=1.0, **named)
     var, third, fourth = (central(n, sums, power) for power in (2, 3, 4))
     try:
-        expected = float(max(var, Fraction(0)))
+        expected = float(var)
     except OverflowError:
-        assert s.var is None
-        return
-    assert s.var == expected
-    if not s.var:
+        expected = math.inf
+    if s.var is None:  # hidden by the sums' rounding errors
+        assert not math.isfinite(expected) or expected <= 1e-9 * sums[1] / n or expected < 1e-300
         assert s.skewness is None and s.kurtosis is None
         return
+    assert s.var == expected
     for got, exact in ((s.kurtosis, max(fourth, Fraction(0)) / var**2), (s.skewness, third**2 / var**3)):
         if got is None:
-            assert exact > Fraction(2) ** 1000
+            continue  # which are left out: test_moments.py
         elif got is s.kurtosis:
             assert got == float(exact)
         else:

@@ -22,7 +22,7 @@ from numscope.summary import operand_casts
 from numscope.summary.dispatch import observe_extras, summarize
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, blockwise, format_extra
 from numscope.summary.state import Summary
-from numscope.summary.statistics import STATISTICS, Value, extra_of, formula_of, statistic_of
+from numscope.summary.statistics import RAW_SUMS, STATISTICS, Value, extra_of, formula_of, statistic_of
 
 OPERANDS = list(operand_casts.EXTRAS.values())
 ON_PAPER = list(operand_casts.PAPER_EXTRAS.values())
@@ -41,7 +41,7 @@ def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Sum
     assert cast_on_paper(tensor, "activation", cells, LAYOUT)
     if dynamics:
         cells[-DYNAMICS.width :] = torch.tensor(dynamics, dtype=torch.float64)
-        for extra, factor in zip(OPERANDS, (1.0, 3.0), strict=True):  # what a GEMM's casts count
+        for extra, factor in zip(OPERANDS, (1.0, 3.0, 5.0, 7.0), strict=True):  # what a GEMM's casts count
             counted = [float(tensor.numel()), 3.0, 1.0, 0.3 * factor, 448 / factor, factor / 7]
             cells[LAYOUT.offsets[extra.key] :][: extra.width] = torch.tensor(counted, dtype=torch.float64)
     return summarize(tensor), LAYOUT.named(cells.tolist())
@@ -180,7 +180,8 @@ def test_the_table_holds_what_configurations_may_ask_for() -> None:
     formats = [f"{form}_{what}" for form in CASTS for what in ("underflows_pct", "overflows_pct", "mse", "sqnr_db")]
     dynamics = ["grad_weight_ratio", "update_weight_ratio", "lost_updates_pct", "bf16_lost_updates_pct", "adam_v_underflow_pct"]
     counted = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")
-    operands = [f"{operand}_{what}" for operand in ("operand", "operand_columnwise") for what in counted]
+    kinds = ("operand", "operand_columnwise", "operand_nvfp4", "operand_nvfp4_columnwise")
+    operands = [f"{operand}_{what}" for operand in kinds for what in counted]
     of_a_cast = ("underflows_pct", "overflows_pct", "mse", "sqnr_db", "scale_inv_min", "scale_inv_max")
     ways = [f"{way}_{what}" for way in operand_casts.ON_PAPER for what in of_a_cast]
     assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *ways, *dynamics, *operands]
@@ -228,6 +229,8 @@ ROWS: dict[str, tuple[Tensor, list[float] | None]] = {
     "mixed": (torch.tensor([math.inf, -math.inf, math.nan, 1e6, 1e-30, -2.0]), None),
     "bfloat16": (torch.randn(100, generator=torch.Generator().manual_seed(2)).bfloat16(), None),
     "float64": (torch.tensor([1e200, -1e180, 3.0], dtype=torch.float64), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
+    "far": (torch.randn(500, generator=torch.Generator().manual_seed(4), dtype=torch.float64) * 1e-8 + 1, None),
+    "tiny": (torch.randn(500, generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 1e-170, None),
     "skewed": (torch.rand(1000, generator=torch.Generator().manual_seed(3)).pow(5), None),
 }
 
@@ -236,16 +239,18 @@ ROWS: dict[str, tuple[Tensor, list[float] | None]] = {
 def test_sql_gives_the_value(name: str) -> None:
     duckdb = pytest.importorskip("duckdb")
     columns = [*FIELDS, *LAYOUT.columns]
-    types = ["BIGINT"] * 6 + ["DOUBLE"] * 9 + ["DOUBLE[]" if width > 1 else "DOUBLE" for width in LAYOUT.widths]
+    types = ["BIGINT"] * 6 + ["DOUBLE"] * 10 + ["DOUBLE[]" if width > 1 else "DOUBLE" for width in LAYOUT.widths]
     database = duckdb.connect()
     declared = ", ".join(f'"{column}" {kind}' for column, kind in zip(columns, types, strict=True))
-    database.execute(f"CREATE TABLE stats ({declared})")
+    database.execute(f"CREATE TABLE stored ({declared})")
     expected = []
     for tensor, dynamics in ROWS.values():
         summary, extras = numbers_of(tensor, dynamics)
         row = [getattr(summary, field) for field in FIELDS] + list(extras.values())
-        database.execute(f"INSERT INTO stats VALUES ({', '.join('?' * len(row))})", row)
+        database.execute(f"INSERT INTO stored VALUES ({', '.join('?' * len(row))})", row)
         expected.append(formula_of(StatRequest(name))(summary, extras))
+    raw = ", ".join(f'{sql} AS "{column}"' for column, sql in RAW_SUMS.items())
+    database.execute(f"CREATE VIEW stats AS SELECT *, {raw} FROM stored")
     got = [row[0] for row in database.execute(f"SELECT {STATISTICS[name].sql} FROM stats").fetchall()]
     for label, theirs, mine in zip(ROWS, got, expected, strict=True):
         if mine is None or isinstance(mine, list):

@@ -12,6 +12,7 @@ import torch
 from numscope.summary import reference, triton
 from numscope.summary.state import Groups, Summary
 from tests.summary.oracle import assert_same, summary_of
+from tests.summary.test_moments import assert_right
 
 for dtype in triton.SMALLEST_NORMAL:
     if dtype.itemsize == 1:
@@ -28,6 +29,14 @@ for dtype in triton.SMALLEST_NORMAL:
             for part in (x[:half], x[half:]):
                 triton.observe_into(part, block[0], groups)
             assert_same(Summary.from_row(block[0].tolist()), summary_of(x), moments=groups == Groups.ALL)
+for dtype in (torch.float32, torch.float64):
+    x = (torch.randn(10_000, generator=torch.Generator().manual_seed(1)).exp() * (1e-4 if dtype is torch.float32 else 1e-8) + 1).to(dtype)
+    x[5000:] += 1e-3
+    x[7] = float("nan")
+    block = reference.empty_block(1)
+    for part in (x[:0], x[:1], x[1:3000], x[3000:]):
+        triton.observe_into(part, block[0], 3)
+    assert_right(Summary.from_row(block[0].tolist()), x[x.isfinite()].tolist())
 nothing_finite = torch.full((3000,), float("nan"))
 block = reference.empty_block(1)
 triton.observe_into(nothing_finite, block[0], 3)

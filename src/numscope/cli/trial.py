@@ -151,11 +151,12 @@ class TrialWatch(Watch):
     def _count_casts(self) -> None:
         """Let converted layers count what their casts clip and flush, where nobody does so already."""
         from numscope.precision.casting.cast import empty_cells
+        from numscope.precision.casting.scaling import FAMILIES
         from numscope.precision.gemm.plan import OPERANDS
 
         for _, _, state in self._states():
             if state is not None and state.cells is None:
-                state.cells = {key: empty_cells(state.device()) for key in OPERANDS}
+                state.cells = {(*key, family): empty_cells(state.device()) for key in OPERANDS for family in FAMILIES}
 
     def _shares(self) -> dict[str, float]:
         """By layer, the share of elements that its casts clip and flush."""

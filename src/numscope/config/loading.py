@@ -14,7 +14,6 @@ from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, StatReq
 from numscope.config.reading import read
 from numscope.config.schema import (
     CHOICES,
-    FP8_STATS,
     DisableGemm,
     DisableLayer,
     DumpTensors,
@@ -35,6 +34,7 @@ from numscope.config.selection import Selection
 from numscope.config.wording import Errors, listed, meant, one_of, shown
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
+from numscope.summary.operand_casts import CAST_STATS
 
 if TYPE_CHECKING:
     from numscope.plugins.registry import CustomFeature
@@ -180,7 +180,7 @@ class _Builder:
         model = PARTS.get(written.feature, Plugged)
         off = not on or written.settings.get("enabled") is False
         fp8 = model is Fp8Statistics
-        words = Words(dict.fromkeys(FP8_STATS) if fp8 else self._statistics, written.alias.stats)
+        words = Words(dict.fromkeys(CAST_STATS) if fp8 else self._statistics, written.alias.stats)
         try:
             part = model.model_validate(dict(written.settings), context=words)
         except ValidationError as error:

@@ -16,10 +16,9 @@ from numscope.config.wording import listed, one_of, shown
 from numscope.records.layer import GEMMS
 from numscope.records.observation import TENSORS
 from numscope.summary.extras import MAX_BLOCK_SIZE
-from numscope.summary.operand_casts import COLUMNWISE, ON_PAPER, ROWS, ROWWISE
+from numscope.summary.operand_casts import ON_PAPER
 from numscope.summary.operand_casts import TENSORS as OPERANDS
 
-FP8_STATS = tuple(name.removeprefix(f"{ROWWISE.key}_") for name, *_ in ROWS if not name.startswith(COLUMNWISE.key))
 FP8_RECIPES = ("fp8_delayed_scaling", *ON_PAPER)
 QUANT_FORMATS = ("FP8E4M3", "FP8E5M2", "MXFP8E4M3", "MXFP8E5M2")
 CHOICES = ("layer_name_regex_pattern", "layer_names", "layer_numbers", "layer_types")
@@ -94,7 +93,9 @@ def _texts(rule: str) -> Callable[[object], tuple[Any, ...]]:
 
 
 def _words(choices: tuple[str, ...], rule: str) -> PlainValidator:
-    return PlainValidator(_each(rule, lambda item: None if item in choices else one_of(item, choices)))
+    """A validator of lists of words; a word alone is a list of one."""
+    check = _each(rule, lambda item: None if item in choices else one_of(item, choices))
+    return PlainValidator(lambda value: check([value] if value in choices else value))
 
 
 def _regex(value: object) -> str:

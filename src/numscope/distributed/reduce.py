@@ -23,7 +23,7 @@ from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.copies import Copies, Groups
 from numscope.distributed.place import Kind, Places, Refused
 from numscope.records.observation import FIELDS
-from numscope.summary.state import EMPTY_ROW
+from numscope.summary.state import EMPTY_ROW, moved
 
 __all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
 
@@ -39,8 +39,10 @@ _NUM_FIELDS = len(FIELDS)
 _RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # the number of ranks merged in a row; the lowest of them
 _WIDTH = _NUM_FIELDS + 2
 _MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # sent as negated maxima
-_MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"))
-_EMPTY = [*EMPTY_ROW[:_NUM_FIELDS], 0.0, math.inf]
+_CENTER = FIELDS.index("center")  # of those in use the largest becomes everyone's; minus infinity of no element
+_MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"), _CENTER)
+_DEVS = [FIELDS.index(name) for name in ("dev_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")]
+_EMPTY = [*EMPTY_ROW[:_CENTER], -math.inf, 0.0, math.inf]
 
 Slot = tuple[str, str]  # a key, and for each extra cell whether it is a maximum: "0110"
 Vector = list[float]
@@ -165,7 +167,8 @@ class Reducer:
         for copies in part.copies:  # if no other rank observes, none writes
             name = name_of(copies.group)
             writes &= copies.first or name in self._gone or self._verdicts.get(name) is False
-        return Reduced(part.item.key, [*vector[:_NUM_FIELDS], 0.0], vector[_WIDTH:], int(vector[_RANKS]), writes)
+        center = 0.0 if math.isinf(vector[_CENTER]) else vector[_CENTER]
+        return Reduced(part.item.key, [*vector[:_CENTER], center], vector[_WIDTH:], int(vector[_RANKS]), writes)
 
     # ---- which ranks take part
 
@@ -236,7 +239,8 @@ class _Part:
         self.copies = [g for g in item.groups if isinstance(g, Copies)]
         self.groups = [g for g in item.groups if not isinstance(g, Copies)]
         self.is_max = "".join(["1" if is_max else "0" for is_max in item.is_max]) if item.is_max else ""
-        self.original = [*item.row[:_NUM_FIELDS], 1.0, float(me), *item.cells]
+        center = item.row[_CENTER] if item.row[0] > item.row[1] + item.row[2] + item.row[3] else -math.inf
+        self.original = [*item.row[:_CENTER], center, 1.0, float(me), *item.cells]
         self.vector = empty_vector(self.is_max) if self.copies and any(c.silent for c in self.copies) else self.original
 
     @property
@@ -289,6 +293,7 @@ class _Exchange:
             self._places.append((slot, len(is_max), len(is_max) + len(empty)))
             is_max += [k in _MINIMA or k in _MAXIMA for k in range(_WIDTH)] + [c == "1" for c in slot[1]]
             sign += [-1.0 if k in _MINIMA else 1.0 for k in range(len(empty))]
+        self._starts = torch.tensor([start for _, start, _ in self._places], dtype=torch.int64, device="cpu")
         self._is_max = torch.tensor(is_max, device="cpu")
         self._sign = torch.tensor(sign, dtype=torch.float64, device="cpu")
 
@@ -301,16 +306,32 @@ class _Exchange:
 
     def _gathered(self, sent: Tensor) -> Tensor:
         parts = self.channel.all_of(sent)
+        largest = parts.amax(0)
+        for part in parts:
+            self._center(part, largest)
         total = parts[0].clone()
         for part in parts[1:]:
             total += part  # in rank order, so that all ranks get the same bits
-        return torch.where(self._is_max, parts.amax(0), total)
+        return torch.where(self._is_max, largest, total)
 
     def _reduced(self, sent: Tensor) -> Tensor:
-        merged = torch.empty_like(sent)
-        merged[~self._is_max] = self.channel.total(sent[~self._is_max])
+        merged = sent.clone()
         merged[self._is_max] = self.channel.largest(sent[self._is_max])
+        self._center(sent, merged)
+        merged[~self._is_max] = self.channel.total(sent[~self._is_max])
         return merged
+
+    def _center(self, vector: Tensor, largest: Tensor) -> None:
+        """Moves a vector's sums to the centers that all ranks merge about."""
+        rows = vector[self._starts.unsqueeze(1) + torch.arange(_NUM_FIELDS)]
+        n = rows[:, 0] - rows[:, 1:4].sum(1)
+        distance = rows[:, _CENTER] - largest[self._starts + _CENTER]
+        for slot in ((n > 0) & (distance != 0)).nonzero().flatten().tolist():
+            start = int(self._starts[slot])
+            places = [start + k for k in _DEVS]
+            sums = vector[places].tolist()
+            center, to = vector[start + _CENTER].item(), largest[start + _CENTER].item()
+            vector[places] = torch.tensor(moved(int(n[slot]), tuple(sums), center, to), dtype=torch.float64)
 
 
 def empty_vector(is_max: str) -> Vector:

@@ -22,7 +22,7 @@ class CastCounts:
     def __init__(self, states: Mapping[Layer, LayerState], modules: Mapping[Layer, nn.Module]) -> None:
         self._states = states
         self._modules = modules
-        self._counted: list[tuple[Site, str, list[tuple[torch.device, int]]]] = []  # site, orientation, its rows: the first that is used
+        self._counted: list[tuple[Site, int, list[tuple[torch.device, int]]]] = []  # site, first cell, its rows: the first that is used
         self._blocks: dict[torch.device, Tensor] = {}
         self._counting: list[LayerState] = []
 
@@ -32,23 +32,24 @@ class CastCounts:
         if not sites:
             return
         num_rows: dict[torch.device, int] = {}
-        wanted: dict[Layer, dict[tuple[str, str], tuple[torch.device, int]]] = {}
+        wanted: dict[Layer, dict[tuple[str, str, str], tuple[torch.device, int]]] = {}
         for site in sites:
             state = self._states.get(site.layer)
             if state is None:
                 continue
             parameters = own_parameters(self._modules[site.layer]).values()
             device = next((p.device for p in parameters if p is not None), torch.device("cpu"))
-            for orientation, extra in operand_casts.EXTRAS.items():
-                if site.offset(extra.key) is None:
+            for (family, orientation), extra in operand_casts.EXTRAS.items():
+                first = site.offset(extra.key)
+                if first is None:
                     continue
                 rows = wanted.setdefault(site.layer, {})
-                keys = [(gemm, site.kind) for gemm in takers(state.plan, site.kind, orientation)]
+                keys = [(gemm, site.kind, family) for gemm in takers(state.plan, site.kind, orientation)]
                 for key in keys:
                     if key not in rows:
                         rows[key] = device, num_rows.get(device, 0)
                         num_rows[device] = rows[key][1] + 1
-                self._counted.append((site, orientation, [rows[key] for key in keys]))
+                self._counted.append((site, first, [rows[key] for key in keys]))
         self._blocks = {device: self._block(device, count) for device, count in num_rows.items()}
         for layer, rows in wanted.items():
             state = self._states[layer]
@@ -67,10 +68,9 @@ class CastCounts:
     def read(self) -> Iterator[tuple[Site, int, list[float]]]:
         """What has been counted: site, its first cell, cells. *Cost:* one copy per device."""
         rows = {device: block.tolist() for device, block in self._blocks.items()} if self._counted else {}
-        for site, orientation, places in self._counted:
+        for site, first, places in self._counted:
             cells = next((cells for device, row in places if (cells := rows[device][row])[0]), None)
-            first = site.offset(operand_casts.EXTRAS[orientation].key)
-            if cells is not None and first is not None:
+            if cells is not None:
                 yield site, first, cells
 
     def stop(self) -> None:

@@ -279,7 +279,8 @@ class Inspector(Reader):
     def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
         from numscope.precision.gemm.on_paper import cast_on_paper
 
-        cast_on_paper(tensor, self._inspection.sites[site].kind, cells, layout)
+        found = self._inspection.sites[site]
+        cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
 
     def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""

@@ -233,7 +233,7 @@ class Inspection:
         found: dict[str, Value | Histogram] = {}
         for collect in collects:
             for label, formula in self._formulas[id(collect)]:
-                if label not in found:
+                if found.get(label) is None:  # of two kinds of casts under one name, a layer has one
                     found[label] = formula(summary, extras)
         return found
 

@@ -5,6 +5,7 @@ Nothing of a model is touched without switches, and ``close`` puts back what was
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -18,17 +19,18 @@ from numscope.inspect.sites import Active, Site
 from numscope.inspect.tensor_dumps import DUMP, TensorDumps
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
-from numscope.precision.gemm.counting import DELAYED, is_delayed, is_of_own_casts, labels_of, split
+from numscope.precision.gemm.counting import DELAYED, FEATURES, family_of, format_of, is_delayed, is_of_own_casts, labels_of, split
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision
 from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
 from numscope.precision.gemm.switching import by_layer, fake_results, switched
 from numscope.records.errors import UsageError
+from numscope.records.formats import Format
 from numscope.records.layer import Layer
 from numscope.records.words import few
 
-COUNTING = ("collect_fp8_tensor_stats", "collect_nvfp4_tensor_stats")
 _OF_QUANTIZED = ("disable_fp8_gemm", "disable_fp8_layer", "per_tensor_scaling")  # they change what a recipe quantizes
+_WORDS = {"fp8": "fp8", "nvfp4": "NVFP4"}
 _IN_HIGH = "these layers compute in high precision, nothing there is fp8"
 _Switches = Sequence[tuple[Switch, Sequence[Layer]]]
 _Messages = Iterator[tuple[tuple[object, ...], str]]  # a key, so that each is logged once, and the text
@@ -108,7 +110,7 @@ class Switchboard:
     def collects(self) -> Iterator[tuple[Collect, tuple[Layer, ...]]]:
         """Statistics of casts, as parts that an inspection takes: casts that GEMMs make, and casts made on paper."""
         for switch, layers in self._all:
-            if switch.feature not in COUNTING:
+            if switch.feature not in FEATURES:
                 continue
             groups: dict[tuple[StatRequest, ...], list[Layer]] = {}
             for layer in layers:
@@ -165,6 +167,8 @@ class Switchboard:
             self._looks_for_idle = False
             for key, text in _idle(self._all, self._states):
                 self._recorder.say_once((self._prefix, *key), text)
+            for key, text in _of_another_family(self._all, self._states):
+                self._recorder.say_once((self._prefix, *key), text, logging.WARNING)
 
     def counted(self) -> Iterator[tuple[Site, int, list[float]]]:
         """What this step's casts counted: site, its first cell, cells. *Cost:* one copy per device."""
@@ -178,6 +182,11 @@ class Switchboard:
     def dump(self, site: Site, tensor: Tensor) -> None:
         """Write a tensor as it is to a file."""
         self._dumps.write(site.layer, site.tensor, {"high_precision": tensor}, {"dtype": str(tensor.dtype).removeprefix("torch.")})
+
+    def format_of(self, site: Site) -> Format | None:
+        """The fp8 format that the site's layer casts the tensor to; None if it does not cast to fp8."""
+        state = self._states.get(site.layer)
+        return None if state is None else format_of(state.plan, site.kind)
 
     def stop_statistics(self) -> None:
         """Count and dump nothing more. Plans stay as they are."""
@@ -252,6 +261,7 @@ class Switchboard:
                 one.text = text
                 lines.append(f"{self._prefix}{one.layer.name} ({one.layer.cls}): {text}")
         if lines:
+            self._looks_for_idle = True
             self._recorder.say(f"precision from step {self._step} on:\n" + "\n".join(lines))
 
 
@@ -268,7 +278,7 @@ def _unmet(switches: _Switches, states: Mapping[Layer, LayerState], refused: Map
     """What switches need and the layers that they select do not have; ``refused`` says why ``fake_quant`` could not convert some."""
     for switch, layers in switches:
         without = [layer for layer in layers if layer not in states]
-        needs_casts = switch.feature not in COUNTING or is_of_own_casts(switch)
+        needs_casts = switch.feature not in FEATURES or is_of_own_casts(switch)
         if needs_casts and (switch.feature != "dump_tensors" or switch.settings["quantized_tensor"]):
             by_reason: dict[str, list[Layer]] = {}
             for layer in without:
@@ -288,6 +298,20 @@ def _idle(switches: _Switches, states: Mapping[Layer, LayerState]) -> _Messages:
             high = [layer for layer in layers if (state := states.get(layer)) is not None and state.default.high and state.plan.high]
             if high:
                 yield ("idle", switch), _message(switch, high, _IN_HIGH)
+
+
+def _of_another_family(switches: _Switches, states: Mapping[Layer, LayerState]) -> _Messages:
+    """Statistics of fp8 casts asked of layers that cast to NVFP4, and the reverse: they are skipped."""
+    for switch, layers in switches:
+        if switch.feature in FEATURES and is_of_own_casts(switch):
+            wanted = family_of(switch)
+            families = {
+                layer: {how.family for how in states[layer].plan.values() if how is not None} for layer in layers if layer in states
+            }
+            if others := [layer for layer, found in families.items() if found and wanted not in found]:
+                other = next(feature for feature in FEATURES if feature != switch.feature)
+                reason = f"nothing there is cast to {_WORDS[wanted]}; its statistics are skipped. Use {other} for these layers"
+                yield ("family", switch), _message(switch, others, reason)
 
 
 def _reason(switch: Switch, layer: Layer, refused: Mapping[Layer, str]) -> str:

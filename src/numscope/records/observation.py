@@ -10,8 +10,8 @@ TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
 # A summary's stored fields, in the order of its row.
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
 EXTREMA = ("min", "max", "abs_min", "abs_max")
-SUMS = ("sum", "abs_sum", "square_sum", "cube_sum", "fourth_sum")
-FIELDS = (*COUNTS, *EXTREMA, *SUMS)
+SUMS = ("dev_sum", "abs_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")  # of powers of x - center; abs_sum is that of |x|
+FIELDS = (*COUNTS, *EXTREMA, *SUMS, "center")
 
 Value = float | int | None
 Histogram = Sequence[float]

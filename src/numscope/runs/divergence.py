@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from numscope.records.formats import FORMATS
+from numscope.records.observation import COUNTS
 from numscope.runs.folder import Run
 from numscope.runs.query import RAW, connect
+from numscope.summary.statistics import STATISTICS, moved_sql
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -82,29 +84,26 @@ def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
 
 
 _MERGED = f"""
-        WITH merged AS (
+        WITH apart AS (
+            SELECT *, arg_max(center, numel) OVER (PARTITION BY step, layer, tensor) AS middle FROM {RAW}
+        ), merged AS (
             SELECT CAST(step AS BIGINT) AS step, layer, tensor,
                 CASE WHEN count(DISTINCT cls) = 1 THEN min(cls) ELSE '' END AS cls,
                 CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) ELSE '' END AS dtype,
                 min(rank) AS rank, min(ord) FILTER (ord >= 0) AS ord,
-                CAST(sum(numel) AS DOUBLE) AS numel, CAST(sum(num_nan) AS DOUBLE) AS nans,
-                CAST(sum(num_pos_inf) + sum(num_neg_inf) AS DOUBLE) AS infs, CAST(sum(num_zero) AS DOUBLE) AS zeros,
-                min("min") AS low, max("max") AS high, min(abs_min) AS abs_min, max(abs_max) AS amax,
-                sum("sum") AS s1, sum(abs_sum) AS abs_sum, sum(square_sum) AS s2
-            FROM {RAW} GROUP BY ALL
-        ), means AS (
-            SELECT *, numel - nans - infs AS finite,
-                CASE WHEN numel - nans - infs > 0 AND (abs_min IS NULL OR abs_sum <> 0) THEN s1 / (numel - nans - infs) END AS mean,
-                CASE WHEN numel - nans - infs > 0 AND (abs_min IS NULL OR abs_sum <> 0) THEN s2 / (numel - nans - infs) END AS square
-            FROM merged
+                {", ".join(f"CAST(sum({name}) AS DOUBLE) AS {name}" for name in COUNTS)},
+                min("min") AS "min", max("max") AS "max", min(abs_min) AS abs_min, max(abs_max) AS abs_max,
+                any_value(middle) AS center, sum(abs_sum) AS abs_sum, sum(square_sum) AS square_sum,
+                {", ".join(f"sum({sql}) AS {name}" for name, sql in moved_sql("middle").items())}
+            FROM apart GROUP BY step, layer, tensor
         )
         SELECT step, layer, tensor, cls, dtype, rank, ord, numel,
-            CASE WHEN isfinite(square) THEN sqrt(square) END AS rms,
-            CASE WHEN isfinite(mean) THEN mean END AS mean,
-            CASE WHEN low = high THEN 0e0 WHEN isfinite(square) THEN sqrt(greatest(square - mean * mean, 0e0)) END AS std,
-            amax, abs_min, zeros / nullif(numel, 0) AS num_zero, nans / nullif(numel, 0) AS num_nan, infs / nullif(numel, 0) AS num_inf,
-            hash(numel, nans, infs, zeros, low, high, abs_min, amax, s1, abs_sum, s2) AS stored
-        FROM means
+            {", ".join(f"{STATISTICS[name].sql} AS {name}" for name in ("rms", "mean", "std"))},
+            abs_max AS amax, abs_min, num_zero / nullif(numel, 0) AS num_zero, num_nan / nullif(numel, 0) AS num_nan,
+            (num_pos_inf + num_neg_inf) / nullif(numel, 0) AS num_inf,
+            hash(numel, num_nan, num_pos_inf + num_neg_inf, num_zero, "min", "max", abs_min, abs_max, center, dev_sum, abs_sum,
+                dev_square_sum) AS stored
+        FROM merged
 """
 
 

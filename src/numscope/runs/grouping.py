@@ -15,7 +15,7 @@ from numscope.records.words import nearest
 from numscope.runs.folder import Run
 from numscope.runs.query import RAW, by_name, columns_of, extra_columns, quoted, reading
 from numscope.summary.state import Summary
-from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
+from numscope.summary.statistics import STATISTICS, Statistic, moved_sql, statistic_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -129,11 +129,17 @@ def _merged(
     bounds = [f"step {sign} {int(bound)}" for sign, bound in zip((">=", "<="), steps, strict=True) if bound is not None]
     several = connection.execute(f"SELECT max(ranks) > 1 FROM {RAW}").fetchone() == (True,)
     connection.execute(
-        f"CREATE TEMP VIEW chosen AS SELECT {RAW}.*, place, {kind} AS kind, {period} AS period FROM {RAW} JOIN grouped USING (layer, cls)"
+        f"CREATE TEMP VIEW apart AS SELECT {RAW}.*, place, {kind} AS kind, {period} AS period FROM {RAW} JOIN grouped USING (layer, cls)"
         + (f" WHERE {' AND '.join(bounds)}" if bounds else "")
         + (f" {_ONCE}" if several else "")
     )
+    moved = ", ".join(f"{sql} AS {name}" for name, sql in moved_sql("middle").items())
+    connection.execute(
+        f"CREATE TEMP VIEW chosen AS SELECT * REPLACE ({moved}, middle AS center) FROM "
+        "(SELECT *, arg_max(center, numel) OVER (PARTITION BY place, kind, period) AS middle FROM apart)"
+    )
     merged = {name: f"sum({name})::BIGINT" for name in COUNTS}
+    merged["center"] = "any_value(center)"
     merged |= {"min": 'min("min")', "max": 'max("max")', "abs_min": "min(abs_min)", "abs_max": "max(abs_max)"}
     merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {_ADD.format(quoted(name))} END" for name in SUMS}
     merged |= {name: _whole(name) for name in numbers}

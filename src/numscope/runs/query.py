@@ -5,14 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.runs.folder import Run, find_run
-from numscope.summary.statistics import STATISTICS, Statistic
+from numscope.summary.statistics import RAW_SUMS, STATISTICS, Statistic
 
 if TYPE_CHECKING:
     import pandas
@@ -49,9 +49,12 @@ def connect(run: Run) -> DuckDBPyConnection:
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
     source = f"read_parquet([{_strings(patterns)}], union_by_name = true, hive_partitioning = false)"
-    connection.execute(f"CREATE VIEW {RAW} AS FROM {source}{_without_repeated(connection, source) if run.restarted else ''}")
-    derived = [f"{sql} AS {quoted(name)}" for name, sql in derivable(set(columns_of(connection))).items()]
-    connection.execute(f"CREATE VIEW {VIEW} AS SELECT {', '.join(['*', *derived])} FROM {RAW}")
+    where = _without_repeated(connection, source) if run.restarted else ""
+    connection.execute(f"CREATE VIEW stored AS FROM {source}{where}")
+    centered = _centered(set(columns_of(connection, "stored")))
+    connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM ({centered})")
+    derived = derivable(set(columns_of(connection)))
+    connection.execute(f"CREATE VIEW {VIEW} AS SELECT *, {_listed(derived)} FROM {RAW}")
     connection.execute("SET lock_configuration = true")
     return connection
 
@@ -142,6 +145,20 @@ def by_name(result: DuckDBPyConnection) -> list[dict[str, Any]]:
 def quoted(name: str) -> str:
     """A column's name as SQL has it, whatever it holds."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _centered(columns: set[str]) -> str:
+    """A SELECT of what is stored. Runs of before 0.1 have sums about 0, under the names of RAW_SUMS."""
+    old = [name for name in RAW_SUMS if name in columns]
+    if not old:
+        return "FROM stored"
+    new = {f"dev_{name}": f"coalesce(dev_{name}, {quoted(name)})" if "center" in columns else quoted(name) for name in old}
+    new["center"] = "coalesce(center, 0)" if "center" in columns else "0e0"
+    return f"SELECT * EXCLUDE ({', '.join(map(quoted, [*old, *(name for name in new if name in columns)]))}), {_listed(new)} FROM stored"
+
+
+def _listed(expressions: Mapping[str, str]) -> str:
+    return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in expressions.items())
 
 
 def _without_repeated(connection: DuckDBPyConnection, source: str) -> str:

@@ -17,7 +17,7 @@ from numscope.version import __version__
 
 RUN_FILE = "run.json"
 STATISTICS = "statistics"
-FORMAT = 1
+FORMAT = 2
 
 _SECRET = re.compile(r"(?i)(^|[-_.\s])(api[-_]?key|key|token|secret|password|passwd|credentials?|auth)($|[-_.\s])")
 HIDDEN = "[hidden]"

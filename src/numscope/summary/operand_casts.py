@@ -18,6 +18,13 @@ from numscope.summary.extras import Extra
 TENSORS = ("activation", "gradient", "weight")
 CELLS = ("numel", "num_underflow", "num_overflow", "square_error", "max_scale", "max_scale_inv")  # as cast() fills them
 NUM_CELLS = len(CELLS)
+CAST_STATS = (
+    "underflows_pct",
+    "overflows_pct",
+    "mse",
+    "scale_inv_min",
+    "scale_inv_max",
+)  # of a cast's statistics, without what is before them
 IS_MAX = (False,) * 4 + (True,) * 2
 
 Value = float | None
@@ -28,15 +35,20 @@ def _extra(key: str, kind: Literal["operand", "cast"] = "operand") -> Extra:
     return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS), (1,) * NUM_CELLS, IS_MAX, kind=kind)
 
 
-ROWWISE = _extra("operand")
-COLUMNWISE = _extra("operand_columnwise")
-EXTRAS = {"rowwise": ROWWISE, "columnwise": COLUMNWISE}
+# Casts that GEMMs make, by family and orientation: fp8's and NVFP4's are kept apart, so that neither can be taken for the other.
+EXTRAS: dict[tuple[str, str], Extra] = {
+    ("fp8", "rowwise"): _extra("operand"),
+    ("fp8", "columnwise"): _extra("operand_columnwise"),
+    ("nvfp4", "rowwise"): _extra("operand_nvfp4"),
+    ("nvfp4", "columnwise"): _extra("operand_nvfp4_columnwise"),
+}
 
 # Casts on paper of unconverted tensors, made by numscope/precision/gemm/on_paper.py.
 ON_PAPER: dict[str, str] = {
-    "fp8_current_scaling": "cast to e4m3 by the tensor's own scale 448 / amax",
+    "fp8_current_scaling": "cast to fp8 (gradients e5m2, others e4m3) by the tensor's own scale, the format's maximum / amax",
     "fp8_block_scaling": "cast to e4m3 by a power of two for each 1 × 128, of weights each 128 × 128",
-    "mxfp8": "cast to e4m3 by an e8m0 scale for each 1 × 32",
+    "mxfp8_rceil": "cast to e4m3 by an e8m0 scale for each 1 × 32, rounded up",
+    "mxfp8": "cast to e4m3 by an e8m0 scale for each 1 × 32, rounded down",
     "nvfp4": "cast to e2m1 by an e4m3 scale for each 1 × 16, of weights each 16 × 16, under one of the tensor",
 }
 PAPER_EXTRAS = {key: _extra(key, "cast") for key in ON_PAPER}
@@ -45,7 +57,7 @@ PAPER_COLUMNWISE = {key: _extra(f"{key}_columnwise", "cast") for key in ON_PAPER
 
 
 def way_of(statistic: str) -> str | None:
-    """The key in ``ON_PAPER`` of a cast's statistic; None for another statistic."""
+    """The key in ``ON_PAPER`` of a cast's statistic; None for another statistic. ``mxfp8_rceil`` comes before ``mxfp8`` there."""
     return next((key for key in ON_PAPER if statistic.startswith(f"{key}_")), None)
 
 
@@ -109,5 +121,6 @@ def _rows(extra: Extra, how: str, needs: Callable[[Any], Extra] | None = None) -
     return [(f"{key}_{name}", formula, unit, value, needs or (lambda options: extra), sql) for name, formula, unit, value, sql in made]
 
 
-ROWS: tuple[Row, ...] = (*_rows(ROWWISE, "as the GEMMs had it"), *_rows(COLUMNWISE, "as the GEMMs had it along the columns"))
+_ORIENTED = {"rowwise": "as the GEMMs had it", "columnwise": "as the GEMMs had it along the columns"}
+ROWS: tuple[Row, ...] = tuple(row for (_, orientation), extra in EXTRAS.items() for row in _rows(extra, _ORIENTED[orientation]))
 PAPER_ROWS: dict[str, list[Row]] = {key: _rows(PAPER_EXTRAS[key], how, partial(on_paper, key)) for key, how in ON_PAPER.items()}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from numscope.summary.state import EMPTY_ROW, Groups
 
+_CENTER_SAMPLE = 8  # elements by which a piece's center is chosen; mirrors csrc/summary.h
 PIECE = 1 << 20  # elements summarized at a time: float64 copies of a large tensor would take several times its memory
 
 
@@ -36,7 +37,7 @@ def observe_into(tensor: Tensor, row: Tensor, groups: int = Groups.ALL) -> None:
     if values.is_quantized or values.dtype not in _SMALLEST_NORMAL:
         raise TypeError(f"observe_into: got dtype {tensor.dtype}, expected bool, an integer of 8 bits or more, a float or a complex dtype")
     if num_implied_zeros:
-        _merge_zeros(row, num_implied_zeros)
+        _merge_zeros(row, num_implied_zeros, groups)
     if values.numel():
         for piece in torch.split(values.reshape(-1), PIECE):
             _merge_dense(piece, row, groups)
@@ -64,7 +65,10 @@ _SMALLEST_NORMAL: dict[torch.dtype, float] = {
 }
 
 
-def _merge_zeros(row: Tensor, count: int) -> None:
+def _merge_zeros(row: Tensor, count: int, groups: int) -> None:
+    if groups & Groups.MOMENTS:
+        zero = row.new_zeros(())
+        _merge_sums(row, zero + count, zero, row.new_zeros(5))
     row[0] += count
     row[4] += count
     row[6:10:2].copy_(torch.stack([row[6].clamp(max=0.0), row[8]]))
@@ -87,16 +91,48 @@ def _merge_dense(values: Tensor, row: Tensor, groups: int) -> None:
             ((magnitude < _SMALLEST_NORMAL[values.dtype]) & ~is_zero).sum(),
         ]
     )
+    if groups & Groups.MOMENTS:
+        center = _center_of(exact)
+        y = torch.where(finite, x - center, 0.0)
+        square = y * y
+        sums = torch.stack([y.sum(), torch.where(finite, magnitude, 0.0).sum(), square.sum(), (square * y).sum(), (square * square).sum()])
+        _merge_sums(row, finite.sum().to(torch.float64), center, sums)
     row[0] += values.numel()
     row[1:6].add_(counts.to(torch.float64))
     lowest = torch.stack([torch.where(finite, x, math.inf).amin(), torch.where(is_zero | ~finite, math.inf, magnitude).amin()])
     highest = torch.stack([torch.where(finite, x, -math.inf).amax(), torch.where(finite, magnitude, -math.inf).amax()])
     row[6:10:2].copy_(torch.minimum(row[6:10:2], lowest + 0.0))  # + 0.0 makes -0.0 plain 0.0
     row[7:10:2].copy_(torch.maximum(row[7:10:2], highest + 0.0))
-    if groups & Groups.MOMENTS:
-        x = torch.where(finite, x, 0.0)
-        square = x * x
-        row[10:15].add_(torch.stack([x.sum(), x.abs().sum(), square.sum(), (square * x).sum(), (square * square).sum()]))
+
+
+def _center_of(values: Tensor) -> Tensor:
+    """The provisional center of csrc/summary.h, float64[]."""
+    sample = values[:: max(1, values.numel() // _CENTER_SAMPLE)][:_CENTER_SAMPLE].to(torch.float64)
+    finite = torch.isfinite(sample)
+    least, most = torch.where(finite, sample, math.inf).amin(), torch.where(finite, sample, -math.inf).amax()
+    center = torch.where(least > 0, least, most)
+    is_close = torch.where(least > 0, most / 2 <= least, (most < 0) & (least / 2 >= most)) & torch.isfinite(center)
+    return torch.where(is_close, center, 0.0)
+
+
+def _merge_sums(row: Tensor, num_finite: Tensor, center: Tensor, sums: Tensor) -> None:
+    """Merge sums about a center into a row whose counts are still without them; that of fewer elements moves to the other's center."""
+    before = row[0] - row[1] - row[2] - row[3]
+    middle = torch.where(before < num_finite, center, row[15])
+    row[10:15].copy_(_moved(row[10:15], before, row[15] - middle) + _moved(sums, num_finite, center - middle))
+    row[15].copy_(middle)
+
+
+def _moved(sums: Tensor, n: Tensor, d: Tensor) -> Tensor:
+    s1, magnitudes, s2, s3, s4 = sums.unbind()
+    about = [
+        s1 + d * n,
+        magnitudes,
+        s2 + d * (2 * s1 + d * n),
+        s3 + d * (3 * s2 + d * (3 * s1 + d * n)),
+        s4 + d * (4 * s3 + d * (6 * s2 + d * (4 * s1 + d * n))),
+    ]
+    return torch.where((d == 0) | (n == 0), sums, torch.stack(about))
 
 
 def empty_block(num_rows: int, device: torch.device | str = "cpu") -> Tensor:

@@ -1,20 +1,26 @@
-"""A tensor's summary: numbers in a fixed layout that merge exactly.
+"""A tensor's summary: numbers in a fixed layout that merge.
 
 A *row* is ``ROW_WIDTH`` float64 numbers in the order of ``FIELDS``, as filled by kernels and stored in ledgers. Counts are exact in float64
 up to 2^53 elements. A ``Summary`` is one row in Python numbers.
+
+Sums are about a *center*, one of the elements or 0, which the row keeps. Sums of raw powers lose a variance's digits where the mean is far
+above the deviation, and a fourth moment's twice as fast; about an element nothing cancels. Rows of different centers merge about the center
+of the one with more elements.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from fractions import Fraction
 from functools import lru_cache
 
 from numscope.records.observation import COUNTS, FIELDS
 
-ROW_WIDTH = 16  # one spare: a row is two cache lines
+ROW_WIDTH = 16  # a row is two cache lines
 ROW_BYTES = ROW_WIDTH * 8
 EMPTY_ROW: tuple[float, ...] = (0.0,) * 6 + (math.inf, -math.inf, math.inf, -math.inf) + (0.0,) * 6
 
@@ -42,13 +48,18 @@ class Summary:
 
     Counts are over all elements, all other fields over the finite ones; a complex number is two elements, its real and imaginary part.
     Extrema are None without finite elements (``abs_min``, the smallest non-zero magnitude, without non-zero ones). ``num_subnormal``
-    counts subnormals of the tensor's own dtype. Sums are accumulated in float64; those of a float64 tensor can overflow (fourth powers
-    from 1e77 on), and what needs an overflowed sum is None.
+    counts subnormals of the tensor's own dtype. ``dev_sum`` to ``dev_fourth_sum`` are the sums of the first four powers of x - ``center``;
+    ``sum``, ``square_sum``, ``cube_sum`` and ``fourth_sum``, those of x, follow from them. Sums are accumulated in float64; those of a
+    float64 tensor can overflow (fourth powers from 1e77 on) and underflow (squares below 1e-154), and what needs such a sum is None.
 
     Derived from counts and extrema are ``num_finite``, ``num_nonfinite``, ``num_inf``, ``zero_pct``, ``subnormal_pct``, ``amax`` and
     ``dynamic_range``. Derived from sums are ``mean``, ``var``, ``std``, ``sample_std``, ``skewness``, ``kurtosis``, ``rms``, ``l1_norm``
     and ``l2_norm``, which are None if the pass computed no sums (``has_moments`` is False) or if they are undefined (the mean of nothing,
     the skewness of a constant).
+
+    Error bound: with the sums' rounding errors taken as 2^-44 of the magnitudes added, ``var``, ``kurtosis`` and ``l2_norm`` are None if
+    their relative error could exceed a thousandth, and ``skewness`` if its error could exceed a thousandth of max(1, \|skewness\|). Of
+    tensors with mean / std up to 1e8 in float64, merged from up to 10,000 parts, all are right to 1e-10; that is tested.
 
     Laws: ``summarize(cat(a, b)) == summarize(a).merge(summarize(b))``; ``merge`` is associative and commutative with the unit
     ``Summary.empty()``: exactly for counts and extrema, up to float64 rounding for sums.
@@ -64,11 +75,12 @@ class Summary:
     max: float | None = None
     abs_min: float | None = None
     abs_max: float | None = None
-    sum: float = 0.0
+    dev_sum: float = 0.0
     abs_sum: float = 0.0
-    square_sum: float = 0.0
-    cube_sum: float = 0.0
-    fourth_sum: float = 0.0
+    dev_square_sum: float = 0.0
+    dev_cube_sum: float = 0.0
+    dev_fourth_sum: float = 0.0
+    center: float = 0.0
 
     @classmethod
     def empty(cls) -> Summary:
@@ -83,15 +95,15 @@ class Summary:
             row: at least ``len(FIELDS)`` numbers in the order of ``FIELDS``, such as ``block[i].tolist()``.
         """
         extrema = (None if math.isinf(x) else x for x in row[6:10])  # a finite element's extremum is finite
-        return cls(*(int(x) for x in row[: len(COUNTS)]), *extrema, *row[10:15])
+        return cls(*(int(x) for x in row[: len(COUNTS)]), *extrema, *row[10:16])
 
     def to_row(self) -> list[float]:
         """The row: ``from_row(s.to_row()) == s``."""
         present = (self.min, self.max, self.abs_min, self.abs_max)
         extrema = (empty if x is None else x for x, empty in zip(present, EMPTY_ROW[6:10], strict=True))
         counts = (self.numel, self.num_nan, self.num_pos_inf, self.num_neg_inf, self.num_zero, self.num_subnormal)
-        sums = (self.sum, self.abs_sum, self.square_sum, self.cube_sum, self.fourth_sum)
-        return [*map(float, counts), *extrema, *sums, 0.0]
+        sums = (self.dev_sum, self.abs_sum, self.dev_square_sum, self.dev_cube_sum, self.dev_fourth_sum)
+        return [*map(float, counts), *extrema, *sums, self.center]
 
     def merge(self, other: Summary) -> Summary:
         """The summary of both tensors' elements together. Both must have the same groups."""
@@ -134,26 +146,58 @@ class Summary:
     # ---- from sums
 
     @property
+    def sum(self) -> float:
+        """Of the finite elements."""
+        return self._raw[0]
+
+    @property
+    def square_sum(self) -> float:
+        """Of the finite elements' squares."""
+        return self._raw[1]
+
+    @property
+    def cube_sum(self) -> float:
+        """Of the finite elements' cubes."""
+        return self._raw[2]
+
+    @property
+    def fourth_sum(self) -> float:
+        """Of the finite elements' fourth powers."""
+        return self._raw[3]
+
+    @property
+    def _devs(self) -> Sums:
+        return self.dev_sum, self.dev_square_sum, self.dev_cube_sum, self.dev_fourth_sum
+
+    @property
+    def _raw(self) -> Sums:
+        return moved(self.num_finite, self._devs, self.center, 0.0) if self.center else self._devs
+
+    @property
     def has_moments(self) -> bool:
         """Whether sums were computed: with a non-zero element, the sum of magnitudes is not zero."""
         return self.abs_min is None or self.abs_sum != 0.0
 
-    def _mean_of(self, total: float) -> float | None:
-        return total / self.num_finite if self.num_finite and self.has_moments and math.isfinite(total) else None
-
     @property
     def mean(self) -> float | None:
-        return self._mean_of(self.sum)
+        if not self.num_finite or not self.has_moments or not math.isfinite(self.dev_sum):
+            return None
+        return self.center + self.dev_sum / self.num_finite
 
     @property
     def var(self) -> float | None:
-        """Population variance (NumPy's ``ddof=0``), exact for the stored sums, which alone have rounding errors.
-
-        Its relative error is some 1e-16 (1 + (mean / std)^2): 1e-10 if the mean is a thousand times the std.
-        """
+        """Population variance (NumPy's ``ddof=0``), exact for the stored sums, which alone have rounding errors; None if they hide it."""
         if not self.num_finite or not self.has_moments:
             return None
-        return 0.0 if self.min == self.max else _variance(self.num_finite, self.sum, self.square_sum)
+        if self.min == self.max:
+            return 0.0
+        var = _variance(self.num_finite, self.dev_sum, self.dev_square_sum)
+        return var if var and 3 * ROUNDING * self._square + TINY <= TOLERANCE * var else None
+
+    @property
+    def _square(self) -> float:
+        """The mean square of deviations from the center."""
+        return self.dev_square_sum / self.num_finite
 
     @property
     def std(self) -> float | None:
@@ -169,19 +213,30 @@ class Summary:
 
     @property
     def skewness(self) -> float | None:
-        """Third standardized moment; None for a constant."""
-        return _skewness(self.num_finite, self.sum, self.square_sum, self.cube_sum) if self.var else None
+        """Third standardized moment; None for a constant, or if rounding errors hide it."""
+        var = self.var
+        if not var or self.max is None or self.min is None:
+            return None
+        skewness = _skewness(self.num_finite, self.dev_sum, self.dev_square_sum, self.dev_cube_sum)
+        farthest = max(self.max - self.center, self.center - self.min)  # mean(|x - center|^3) is at most that times the mean square
+        error = 10 * ROUNDING * self._square * farthest + TINY
+        return skewness if skewness is not None and error <= TOLERANCE * max(1.0, abs(skewness)) * var * math.sqrt(var) else None
 
     @property
     def kurtosis(self) -> float | None:
-        """Fourth standardized moment, 3 for a normal distribution; None for a constant."""
-        return _kurtosis(self.num_finite, self.sum, self.square_sum, self.cube_sum, self.fourth_sum) if self.var else None
+        """Fourth standardized moment, 3 for a normal distribution; None for a constant, or if rounding errors hide it."""
+        var = self.var
+        kurtosis = _kurtosis(self.num_finite, *self._devs) if var else None
+        if not var or kurtosis is None:
+            return None
+        error = 20 * ROUNDING * self.dev_fourth_sum / self.num_finite + TINY
+        return kurtosis if error <= TOLERANCE * kurtosis * var * var else None
 
     @property
     def rms(self) -> float | None:
         """Root mean square."""
-        square = self._mean_of(self.square_sum)
-        return None if square is None else math.sqrt(square)
+        total = self.known_square_sum
+        return math.sqrt(total / self.num_finite) if total is not None and self.num_finite else None
 
     @property
     def l1_norm(self) -> float | None:
@@ -189,7 +244,18 @@ class Summary:
 
     @property
     def l2_norm(self) -> float | None:
-        return math.sqrt(self.square_sum) if self.has_moments and math.isfinite(self.square_sum) else None
+        total = self.known_square_sum
+        return None if total is None else math.sqrt(total)
+
+    @property
+    def known_square_sum(self) -> float | None:
+        """``square_sum``; None without sums, or if it overflowed, underflowed or is hidden by rounding errors."""
+        total = self.square_sum
+        if not self.has_moments or not math.isfinite(total):
+            return None
+        added = self.dev_square_sum + self.num_finite * self.center * self.center
+        known = not self.abs_max or 3 * ROUNDING * added + self.num_finite * TINY <= TOLERANCE * total
+        return total if known else None
 
     def finalize(self) -> dict[str, int | float | None]:
         """All stored and derived numbers by name, in the order of ``FIELDS`` and ``DERIVED``."""
@@ -199,10 +265,14 @@ class Summary:
 # ---- Central moments from sums of powers
 #
 # With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e, everything is integer arithmetic with one final division, which Python
-# rounds once. In float64, differences would lose digits in proportion to mean / std. Each takes about 3 µs; the cache serves the statistics
-# of one summary.
+# rounds once. In float64, differences would lose digits in proportion to the mean's distance from the center. Each takes about 3 µs; the
+# cache serves the statistics of one summary.
 
 _RECENT = 8
+ROUNDING = 2.0**-44  # of a sum, relative to the magnitudes added: more than 10,000 additions leave, unless their errors conspire
+TINY = 2.0**-1022  # what a power may lose by underflow
+TOLERANCE = 1e-3  # the largest error of a value that is not left out
+Sums = tuple[float, float, float, float]
 
 
 def _over_powers_of_two(*sums: float) -> tuple[int, list[int]]:
@@ -256,8 +326,34 @@ def _kurtosis(n: int, s1: float, s2: float, s3: float, s4: float) -> float | Non
     return _ratio(max(fourth, 0), spread * spread)
 
 
+def moved(n: int, sums: Sums, center: float, to: float, more: Sums = (0.0, 0.0, 0.0, 0.0)) -> Sums:
+    """Sums about another center plus ``more`` about that, in exact arithmetic, rounded once; infinite if a sum they need is not finite.
+
+    Args:
+        n: number of elements.
+    """
+    num_known = next((k for k, pair in enumerate(zip(sums, more, strict=True)) if not all(map(math.isfinite, pair))), 4)
+    distance = Fraction(center) - Fraction(to)
+    found = [math.inf] * 4
+    powers = [Fraction(n), *map(Fraction, sums[:num_known])]
+    for k in range(1, num_known + 1):
+        total = Fraction(more[k - 1]) + sum(math.comb(k, j) * powers[j] * distance ** (k - j) for j in range(k + 1))
+        with contextlib.suppress(OverflowError):
+            found[k - 1] = float(total)
+    return found[0], found[1], found[2], found[3]
+
+
 def merge_rows(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """Two rows merged: counts and sums add up, extrema combine."""
+    """Two rows merged: counts and sums add up, extrema combine.
+
+    *Cost:* a microsecond; 30 for rows of different centers, of which that of fewer elements moves to the other's.
+    """
     merged = [x + y for x, y in zip(a, b, strict=True)]
     merged[6:10] = min(a[6], b[6]), max(a[7], b[7]), min(a[8], b[8]), max(a[9], b[9])
+    merged[15] = a[15]
+    if a[15] != b[15]:
+        fewer, more = sorted((a, b), key=lambda row: (row[0] - sum(row[1:4]), -abs(row[15]), row[15]))
+        n = int(fewer[0] - sum(fewer[1:4]))
+        merged[15] = more[15]
+        merged[10], *merged[12:15] = moved(n, (fewer[10], *fewer[12:15]), fewer[15], more[15], (more[10], *more[12:15]))  # type: ignore
     return merged

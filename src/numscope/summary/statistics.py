@@ -16,7 +16,7 @@ from numscope.records.observation import TENSORS
 from numscope.records.words import nearest
 from numscope.summary import operand_casts
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, PaperCast, blockwise, format_extra
-from numscope.summary.state import Summary
+from numscope.summary.state import ROUNDING, TINY, TOLERANCE, Summary
 
 Options = tuple[tuple[str, Any], ...]
 Value = float | int | None | list[float]
@@ -61,10 +61,12 @@ class Statistic:
 _FINITE = "(numel - num_nan - num_pos_inf - num_neg_inf)"
 _HAS_MOMENTS = f"({_FINITE} > 0 AND (abs_min IS NULL OR abs_sum <> 0))"
 _N = f"CAST({_FINITE} AS DOUBLE)"
-_MEAN = f'("sum" / {_N})'
-_VAR = f"greatest(square_sum / {_N} - {_MEAN} * {_MEAN}, 0)"
-_THIRD = f"(cube_sum / {_N} - 3 * {_MEAN} * (square_sum / {_N}) + 2 * {_MEAN} * {_MEAN} * {_MEAN})"
-_FOURTH = f"(fourth_sum / {_N} - 4 * {_MEAN} * (cube_sum / {_N}) + 6 * {_MEAN} * {_MEAN} * (square_sum / {_N}) - 3 * pow({_MEAN}, 4))"
+_DEV = f"(dev_sum / {_N})"  # the mean's distance from the center
+_SQUARE = f"(dev_square_sum / {_N})"
+_MEAN = f"(center + {_DEV})"
+_VAR = f"({_SQUARE} - {_DEV} * {_DEV})"
+_THIRD = f"(dev_cube_sum / {_N} - 3 * {_DEV} * {_SQUARE} + 2 * {_DEV} * {_DEV} * {_DEV})"
+_FOURTH = f"(dev_fourth_sum / {_N} - 4 * {_DEV} * (dev_cube_sum / {_N}) + 6 * {_DEV} * {_DEV} * {_SQUARE} - 3 * pow({_DEV}, 4))"
 
 
 def _where(condition: str, value: str) -> str:
@@ -75,18 +77,55 @@ def _moments_sql(value: str, *sums: str) -> str:
     return _where(" AND ".join([_HAS_MOMENTS, *(f"isfinite({name})" for name in sums)]), value)
 
 
-def _norm_sql(value: str, total: str) -> str:
-    return _where(f"({_FINITE} = 0 OR {_HAS_MOMENTS}) AND isfinite({total})", value)
-
-
-_VARIES = '"min" < "max"'
-_SPREAD = ('"sum"', "square_sum")
-_STD_SQL = _moments_sql(f"CASE WHEN {_VARIES} THEN sqrt({_VAR}) ELSE 0 END", *_SPREAD)
-_SAMPLE_STD_SQL = _where(
-    f"{_FINITE} > 1", _moments_sql(f"CASE WHEN {_VARIES} THEN sqrt({_VAR} * ({_N} / ({_N} - 1))) ELSE 0 END", *_SPREAD)
+# A sum of squares that neither overflowed nor underflowed nor is hidden by rounding errors.
+_KNOWS_SQUARES = (
+    f"(isfinite(square_sum) AND (abs_max = 0 OR 3 * {ROUNDING} * (dev_square_sum + {_N} * center * center) + {_N} * {TINY} "
+    f"<= {TOLERANCE} * square_sum))"
 )
-_SKEWNESS_SQL = _where(f"{_VARIES} AND {_VAR} > 0", _moments_sql(f"{_THIRD} / ({_VAR} * sqrt({_VAR}))", *_SPREAD, "cube_sum"))
-_KURTOSIS_SQL = _where(f"{_VARIES} AND {_VAR} > 0", _moments_sql(f"{_FOURTH} / ({_VAR} * {_VAR})", *_SPREAD, "cube_sum", "fourth_sum"))
+
+
+def _norm_sql(value: str, total: str) -> str:
+    known = _KNOWS_SQUARES if total == "square_sum" else f"isfinite({total})"
+    return _where(f"({_FINITE} = 0 OR ({_HAS_MOMENTS} AND {known}))", value)
+
+
+def moved_sql(to: str) -> dict[str, str]:
+    """SQL of the sums about another center, by their columns' names.
+
+    Args:
+        to: SQL of that center.
+    """
+    d, n = f"(center - ({to}))", _N
+    moved = {
+        "dev_sum": f"dev_sum + {d} * {n}",
+        "dev_square_sum": f"dev_square_sum + {d} * (2 * dev_sum + {d} * {n})",
+        "dev_cube_sum": f"dev_cube_sum + {d} * (3 * dev_square_sum + {d} * (3 * dev_sum + {d} * {n}))",
+        "dev_fourth_sum": f"dev_fourth_sum + {d} * (4 * dev_cube_sum + {d} * (6 * dev_square_sum + {d} * (4 * dev_sum + {d} * {n})))",
+    }
+    return {name: f"CASE WHEN {d} = 0 THEN {name} ELSE {sql} END" for name, sql in moved.items()}
+
+
+RAW_SUMS = dict(zip(("sum", "square_sum", "cube_sum", "fourth_sum"), moved_sql("0").values(), strict=True))
+
+
+# What rounding errors hide is NULL, by the rules of ``Summary``.
+_VARIES = f'("min" < "max" AND 3 * {ROUNDING} * {_SQUARE} + {TINY} <= {TOLERANCE} * {_VAR})'
+_SPREAD = ("dev_sum", "dev_square_sum")
+_STD_SQL = _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR}) END', *_SPREAD)
+_SAMPLE_STD_SQL = _where(
+    f"{_FINITE} > 1",
+    _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR} * ({_N} / ({_N} - 1))) END', *_SPREAD),
+)
+_SKEWNESS = f"({_THIRD} / ({_VAR} * sqrt({_VAR})))"
+_FARTHEST = 'greatest("max" - center, center - "min")'
+_KNOWS_SKEWNESS = (
+    f"10 * {ROUNDING} * {_SQUARE} * {_FARTHEST} + {TINY} <= {TOLERANCE} * greatest(1, abs({_SKEWNESS})) * {_VAR} * sqrt({_VAR})"
+)
+_SKEWNESS_SQL = _where(_VARIES, _moments_sql(_where(_KNOWS_SKEWNESS, _SKEWNESS), *_SPREAD, "dev_cube_sum"))
+_KNOWS_KURTOSIS = f"20 * {ROUNDING} * (dev_fourth_sum / {_N}) + {TINY} <= {TOLERANCE} * {_FOURTH}"
+_KURTOSIS_SQL = _where(
+    _VARIES, _moments_sql(_where(_KNOWS_KURTOSIS, f"{_FOURTH} / ({_VAR} * {_VAR})"), *_SPREAD, "dev_cube_sum", "dev_fourth_sum")
+)
 
 
 # ---- values
@@ -199,12 +238,12 @@ def _sqnr_db(
     error = f"{key}_square_error"
 
     def value(summary: Summary, extras: Named) -> Value:
-        noise, signal = extras.get(error), summary.square_sum
-        if not noise or not math.isfinite(noise) or not summary.has_moments or not is_defined(summary, extras):
+        noise, signal = extras.get(error), summary.known_square_sum
+        if not noise or not math.isfinite(noise) or not is_defined(summary, extras):
             return None
-        return 10.0 * (math.log10(signal) - math.log10(noise)) if signal and math.isfinite(signal) else None
+        return 10.0 * (math.log10(signal) - math.log10(noise)) if signal else None
 
-    defined = [_HAS_MOMENTS, "isfinite(square_sum)", "square_sum > 0", f"isfinite({error})", f"{error} > 0", condition]
+    defined = [_HAS_MOMENTS, _KNOWS_SQUARES, "square_sum > 0", f"isfinite({error})", f"{error} > 0", condition]
     sql = _where(" AND ".join(filter(None, defined)), f"10 * (log10(square_sum) - log10({error}))")
     return Statistic(f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {cast}", "dB", value, extra, sql)
 
@@ -214,14 +253,14 @@ def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Name
 
 
 def _ratio_sql(column: str) -> str:
-    defined = [_HAS_MOMENTS, "square_sum > 0", "isfinite(square_sum)", f"isfinite({column})"]
+    defined = [_HAS_MOMENTS, "square_sum > 0", _KNOWS_SQUARES, f"isfinite({column})"]
     return _where(" AND ".join(defined), f"sqrt({column}) / sqrt(square_sum)")
 
 
 _LIST: list[Statistic] = [
     _simple("max", "largest element", "value", '"max"'),
     _simple("min", "smallest element", "value", '"min"'),
-    _simple("mean", "sum(x) / n", "value", _moments_sql(_MEAN, '"sum"')),
+    _simple("mean", "sum(x) / n", "value", _moments_sql(_MEAN, "dev_sum")),
     _simple("std", "sqrt(sum((x - mean)^2) / n), of the population", "value", _STD_SQL),
     _simple("sample_std", "sqrt(sum((x - mean)^2) / (n - 1)), of a sample", "value", _SAMPLE_STD_SQL),
     _simple("l1_norm", "sum(|x|)", "value", _norm_sql("abs_sum", "abs_sum")),
@@ -230,7 +269,7 @@ _LIST: list[Statistic] = [
     _simple("dynamic_range", "log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
             _where("abs_max > 0 AND abs_min > 0", "log2(abs_max) - log2(abs_min)")),
     _simple("abs_min", "smallest non-zero magnitude", "value", "abs_min"),
-    _simple("rms", "sqrt(sum(x^2) / n)", "value", _moments_sql(f"sqrt(square_sum / {_N})", "square_sum")),
+    _simple("rms", "sqrt(sum(x^2) / n)", "value", _where(f"{_HAS_MOMENTS} AND {_KNOWS_SQUARES}", f"sqrt(square_sum / {_N})")),
     _simple("skewness", "mean((x - mean)^3) / std^3", "ratio", _SKEWNESS_SQL),
     _simple("kurtosis", "mean((x - mean)^4) / std^4; 3 for a normal distribution", "ratio", _KURTOSIS_SQL),
     _simple("num_nan", "elements that are nan", "count", "num_nan"),

@@ -29,6 +29,7 @@ SCALINGS = [
     PER_ROW,
     MX,
     Scaling("block", (32, 1), scale_format="e8m0"),
+    Scaling("block", (1, 32), scale_format="e8m0", e8m0_rounding="rceil"),
     Scaling("block", (1, 128)),
     Scaling("block", (128, 128)),
     Scaling("block", (1, 128), power_of_two=True),

@@ -21,6 +21,7 @@ from numscope.records.formats import FORMATS
 from tests.precision import oracle
 
 MX = Scaling("block", (1, 32), scale_format="e8m0")
+MX_RCEIL = Scaling("block", (1, 32), scale_format="e8m0", e8m0_rounding="rceil")
 NVFP4 = Scaling("block", (1, 16), scale_format="e4m3fn")
 ROWS_128, SQUARES_128 = Scaling("block", (1, 128)), Scaling("block", (128, 128))
 SMALL_SQUARES = Scaling("block", (4, 3), power_of_two=True)
@@ -42,6 +43,10 @@ WAYS = {
     "mxfp6 e3m2": How(FORMATS["e3m2fn"], MX, margin=1),
     "mxfp4": How(FORMATS["e2m1fn"], MX),
     "mxint8": How(FORMATS["int8"], MX),
+    "mxfp8 rceil": How(FORMATS["e4m3fn"], MX_RCEIL),
+    "mxfp8 e5m2 rceil": How(FORMATS["e5m2"], MX_RCEIL, margin=1),
+    "mxfp4 rceil": How(FORMATS["e2m1fn"], MX_RCEIL),
+    "mxint8 rceil": How(FORMATS["int8"], MX_RCEIL),
     "nvfp4": How(FORMATS["e2m1fn"], NVFP4),
 }
 by_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -81,6 +86,7 @@ def model_of(x: Tensor, way: How, columnwise: bool, scale: float | None = None) 
         way.margin,
         scaling.power_of_two,
         scale,
+        e8m0_rounding=scaling.e8m0_rounding,
     )
 
 
@@ -344,3 +350,58 @@ def test_a_way_says_itself_in_a_few_words() -> None:
 def test_scale_format_has_one_name() -> None:
     assert Scaling("block", (1, 32), scale_format="float8_e8m0fnu") == MX
     assert Scaling("block", (1, 16), scale_format="e4m3") == NVFP4
+
+
+def exponents_as_transformer_engine(amax: np.ndarray, top: float) -> np.ndarray:
+    """Biased exponents of e8m0 by ``float_to_e8m0(amax * max_norm_rcp)`` of its ``ptx.cuh``."""
+    with np.errstate(under="ignore", over="ignore"):
+        bits = (amax * (np.float32(1) / np.float32(top))).astype(np.float32).view(np.uint32)
+    exponent, mantissa = (bits >> 23).astype(int), bits & 0x7FFFFF
+    up = (mantissa > 0) & (exponent != 0xFE) & ~((exponent == 0) & (mantissa <= 0x400000))
+    return exponent + up
+
+
+def exponents_as_torchao(amax: np.ndarray, top: float) -> np.ndarray:
+    """Biased exponents of e8m0 by its ``_to_mx_rceil``, with log2 in float64."""
+    with np.errstate(under="ignore", divide="ignore"):
+        descale = (amax / np.float32(top)).astype(np.float64)
+        return (np.clip(np.ceil(np.log2(descale)), -127, 127) + 127).astype(int)
+
+
+@pytest.mark.parametrize("name", ["e4m3fn", "e5m2"])
+def test_rceil_scales_are_those_of_transformer_engine_and_torchao(name: str) -> None:
+    top = FORMATS[name].max
+    rng = np.random.default_rng(0)
+    limits = np.float32(top) * np.exp2(np.arange(-120, 111)).astype(np.float32)  # what a scale just holds, and the numbers around it
+    near = [limits, np.nextafter(limits, np.float32(np.inf)), np.nextafter(limits, np.float32(0))]
+    amax = np.concatenate([*near, rng.integers(1 << 23, 0x7F800000, 5000, dtype=np.uint32).view(np.float32)]).astype(np.float32)
+    x = torch.zeros(len(amax), 32)
+    x[:, 7] = torch.from_numpy(amax)
+    made = cast(x, How(FORMATS[name], MX_RCEIL))
+    exponents = np.log2(made.scale_inv.to(torch.float64).numpy().reshape(-1)).astype(int) + 127
+    assert np.array_equal(exponents, exponents_as_torchao(amax, top))
+    exact = amax * (np.float32(1) / np.float32(top)) >= np.finfo(np.float32).tiny  # their product is rounded once more below
+    rounded_alike = amax[exact] / np.float32(top) == amax[exact] * (np.float32(1) / np.float32(top))
+    assert np.array_equal(exponents[exact][rounded_alike], exponents_as_transformer_engine(amax, top)[exact][rounded_alike])
+    assert rounded_alike.mean() > 0.4
+
+
+def test_nothing_saturates_under_rceil_and_the_largest_elements_do_under_floor() -> None:
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
+    errors = {}
+    for scaling in (MX, MX_RCEIL):
+        cells = empty_cells()
+        cast(x, How(FORMATS["e4m3fn"], scaling), cells=cells)
+        errors[scaling.e8m0_rounding] = cells[2].item(), cells[3].item() / x.numel()
+    assert errors["rceil"][0] == 0 < errors["floor"][0]
+    assert errors["floor"][1] > 1.1 * errors["rceil"][1]
+
+
+def test_only_e8m0_scales_are_rounded_up() -> None:
+    with pytest.raises(
+        UsageError, match=r"^Scaling: e8m0_rounding: got 'rceil' for float32 scales, expected floor: others are not e8m0\.$"
+    ):
+        Scaling("block", (1, 128), e8m0_rounding="rceil")
+    with pytest.raises(UsageError, match=r"^Scaling: e8m0_rounding: got 'up', expected one of floor, rceil"):
+        Scaling("block", (1, 32), scale_format="e8m0", e8m0_rounding="up")  # type: ignore[arg-type]
+    assert How(FORMATS["e4m3fn"], MX_RCEIL).text() == "e4m3fn 1x32 e8m0 rceil"

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.precision.gemm.on_paper import cast_on_paper, how_of
-from numscope.precision.gemm.recipes import NVFP4, BlockScaling
-from numscope.records.observation import Observation
+from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling
+from numscope.records.formats import format_of
+from numscope.records.observation import TENSORS, Observation
 from numscope.summary.dispatch import summarize
 from numscope.summary.extras import Layout
 from numscope.summary.operand_casts import ON_PAPER, PAPER_EXTRAS
@@ -36,7 +37,12 @@ def nearest(y: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 def scales(x: np.ndarray, way: str, weight: bool) -> tuple[np.ndarray, np.ndarray]:
     """Scale and inverse of each element, by the formulas of docs/statistics.md, in float32 where they are float32."""
-    blocks = {"fp8_current_scaling": x.shape, "fp8_block_scaling": (128, 128) if weight else (1, 128), "mxfp8": (1, 32)}
+    blocks = {
+        "fp8_current_scaling": x.shape,
+        "fp8_block_scaling": (128, 128) if weight else (1, 128),
+        "mxfp8": (1, 32),
+        "mxfp8_rceil": (1, 32),
+    }
     rows, columns = blocks.get(way, (16, 16) if weight else (1, 16))
     scale, inverse = np.empty(x.shape), np.empty(x.shape)
     outer = np.float32(448 * 6) / np.float32(np.abs(x).max())
@@ -44,7 +50,10 @@ def scales(x: np.ndarray, way: str, weight: bool) -> tuple[np.ndarray, np.ndarra
         for j in range(0, x.shape[1], columns):
             here = np.s_[i : i + rows, j : j + columns]
             amax = np.float32(np.abs(x[here]).max())
-            if way == "fp8_current_scaling":
+            if way == "mxfp8_rceil":
+                inverse[here] = 2.0 ** math.ceil(math.log2(amax / np.float32(448)))
+                scale[here] = 1 / inverse[i, j]
+            elif way == "fp8_current_scaling":
                 scale[here] = np.float32(448) / amax
                 inverse[here] = np.float32(1) / np.float32(scale[i, j])
             elif way == "fp8_block_scaling":
@@ -131,6 +140,15 @@ def test_blocks_are_those_of_the_recipes() -> None:
     assert how_of("nvfp4", "weight") == NVFP4().plan()["fprop", "weight"]
     assert how_of("fp8_block_scaling", "gradient") == BlockScaling().plan()["dgrad", "gradient"]
     assert how_of("mxfp8", "activation").scaling.block == (1, 32)
+    assert how_of("mxfp8_rceil", "activation") == MXFP8(e8m0_rounding="rceil").plan()["fprop", "activation"]
+
+
+def test_formats_are_the_layers_own_or_else_the_recipes() -> None:
+    e4m3, e5m2 = format_of("e4m3"), format_of("e5m2")
+    assert [how_of("fp8_current_scaling", kind).format for kind in TENSORS] == [e4m3, e4m3, e5m2, e4m3, e4m3, e5m2]
+    for key in ("fp8_current_scaling", "fp8_block_scaling", "mxfp8", "mxfp8_rceil"):
+        assert how_of(key, "gradient", e5m2).format == e5m2 and how_of(key, "gradient", e4m3).format == e4m3
+    assert how_of("nvfp4", "gradient", e5m2) == how_of("nvfp4", "gradient")
 
 
 @pytest.mark.parametrize(

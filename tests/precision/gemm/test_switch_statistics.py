@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 import numscope
 from numscope.precision.casting.cast import cast
 from numscope.precision.casting.scaling import How, Scaling
+from numscope.precision.gemm.autocasting import autocast
 from numscope.precision.gemm.conversion import convert
+from numscope.precision.gemm.recipes import MXFP8, NVFP4, CurrentScaling, DelayedScaling
 from tests.precision.oracle import cast_number
 
 STATS = ["underflows", "overflows%", "mse", "scale_inv_min", "scale_inv_max"]
@@ -283,3 +286,83 @@ def test_delayed_scalings_statistics_are_those_of_layers_that_use_it(tmp_path: P
     assert (0, "fc2_weight_fp8_delayed_scaling_mse") not in kept.lines
     text = (tmp_path / "debug_logs" / "globalrank-0.log").read_text()
     assert text.count("nothing to do on fc2: there is no delayed scaling there") == 1
+
+
+# ---- as Transformer Engine means it
+
+
+def test_gradients_of_a_hybrid_layer_are_cast_to_e5m2_on_paper_too() -> None:
+    torch.manual_seed(0)
+    model, kept = convert(Net(), DelayedScaling()), Kept()
+    operands = Operands(model.fc2)
+    stats = ["fp8_current_scaling_mse", "mxfp8_mse"]
+    with numscope.watch(model, config=config(stats, "fc2", tensors=["gradient", "activation"]), on_nonfinite=None, loggers=[kept]):
+        train(model, 1)
+    seen = operands.step()
+    for operand, form in (("gradient", "e5m2"), ("activation", "e4m3")):
+        x = seen[operand]
+        for label, scaling in zip(stats, (Scaling(), MXFP8().plan()["fprop", "activation"].scaling), strict=True):
+            expected = ((cast(x, How(form, scaling)).values.double() - x.double()) ** 2).mean().item()
+            assert kept.lines[0, f"fc2_{operand}_{label}"] == pytest.approx(expected, rel=1e-12), (operand, label)
+
+
+def test_an_e4m3_layers_gradients_are_cast_to_e4m3_on_paper() -> None:
+    torch.manual_seed(0)
+    model, kept = convert(Net(), CurrentScaling(fp8_format="e4m3")), Kept()
+    with numscope.watch(model, config=config(["fp8_current_scaling_mse", "mse"], "fc2"), on_nonfinite=None, loggers=[kept]):
+        train(model, 1)
+    assert kept.lines[0, "fc2_gradient_fp8_current_scaling_mse"] == kept.lines[0, "fc2_gradient_mse"]
+
+
+@pytest.mark.parametrize(("recipe", "asked", "other"), [("delayed", "nvfp4", "fp8"), ("nvfp4", "fp8", "nvfp4")])
+@pytest.mark.parametrize("by_autocast", [False, True])
+def test_statistics_of_another_kind_of_cast_are_skipped_with_a_warning(
+    recipe: str, asked: str, other: str, by_autocast: bool, tmp_path: Path
+) -> None:
+    features = {"fp8": "collect_fp8_tensor_stats", "nvfp4": "collect_nvfp4_tensor_stats"}
+    model, kept = convert(Net(), "high_precision" if by_autocast else recipe), Kept()
+    tree = config(["mse", "underflows%"], name=features[asked])
+    with numscope.watch(model, config=tree, on_nonfinite=None, loggers=[kept], log_dir=str(tmp_path)):
+        with autocast(recipe=recipe) if by_autocast else nullcontext():
+            train(model, 1)
+    assert kept.lines == {}
+    text = (tmp_path / "debug_logs" / "globalrank-0.log").read_text()
+    kind = {"fp8": "fp8", "nvfp4": "NVFP4"}[asked]
+    warning = (
+        f"nothing to do on fc1, fc2: nothing there is cast to {kind}; its statistics are skipped. Use {features[other]} for these layers"
+    )
+    assert text.count(warning) == 1
+    (line,) = [line for line in text.splitlines() if warning in line]
+    assert "WARNING" in line
+
+
+def test_both_kinds_of_statistics_on_all_layers_give_each_layer_its_own() -> None:
+    torch.manual_seed(0)
+    model, kept = Net(), Kept()
+    convert(model, "mxfp8", layers=["fc1"])
+    convert(model, "nvfp4", layers=["fc2"])
+    tree = config(["mse"], name="LogFp8TensorStats", tensors="weight")
+    nvfp4 = {"enabled": True, "stats": ["mse", "scale_inv_max"], "tensors": "weight"}
+    tree["section"]["transformer_engine"]["LogNvfp4TensorStats"] = nvfp4
+    weights = {name: getattr(model, name).weight.detach().clone() for name in ("fc1", "fc2")}
+    with numscope.watch(model, config=tree, on_nonfinite=None, loggers=[kept]):
+        train(model, 1)
+    assert {name for _, name in kept.lines} == {"fc1_weight_mse", "fc2_weight_mse", "fc2_weight_scale_inv_max"}
+    for name, recipe in (("fc1", MXFP8()), ("fc2", NVFP4())):
+        values = cast(weights[name], recipe.plan()["fprop", "weight"]).values
+        expected = ((values.double() - weights[name].double()) ** 2).mean().item()
+        assert kept.lines[0, f"{name}_weight_mse"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_scales_rounded_up_have_names_of_their_own() -> None:
+    torch.manual_seed(0)
+    model, kept = convert(Net(), MXFP8(e8m0_rounding="rceil")), Kept()
+    weight = model.fc2.weight.detach().clone()
+    stats = ["mse", "mxfp8_mse", "mxfp8_rceil_mse", "mxfp8_rceil_mse_columnwise"]
+    with numscope.watch(model, config=config(stats, "fc2", tensors=["weight"]), on_nonfinite=None, loggers=[kept]):
+        train(model, 1)
+    for label in stats:
+        rounding, columnwise = "floor" if label == "mxfp8_mse" else "rceil", label.endswith("columnwise")
+        how = How("e4m3", Scaling("block", (1, 32), scale_format="e8m0", e8m0_rounding=rounding))
+        values = cast(weight, how, columnwise=columnwise).values
+        assert kept.lines[0, f"fc2_weight_{label}"] == pytest.approx(((values.double() - weight.double()) ** 2).mean().item(), rel=1e-12)

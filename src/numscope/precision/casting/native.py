@@ -16,7 +16,7 @@ from numscope.records.formats import Format
 from numscope.summary import native
 
 _DTYPES = {dtype: native.CODES[dtype] for dtype in (torch.float32, torch.bfloat16, torch.float16)}
-_SCALE_KINDS = {None: 0, "e8m0": 1, "e4m3fn": 2}  # mirrors csrc/quantize.h
+_SCALE_KINDS = {(None, "floor"): 0, ("e8m0", "floor"): 1, ("e4m3fn", "floor"): 2, ("e8m0", "rceil"): 3}  # mirrors csrc/quantize.h
 _PARALLEL_NUMEL = 65536  # mirrors quantize.cpp
 _function_mode_on = torch._C._is_torch_function_mode_enabled
 
@@ -114,7 +114,7 @@ def _spec(how: How, columnwise: bool) -> array[int]:
         0 if not form.exponent_bits else 1 << (form.bits - 1),
         1 << (form.bits - 1) if form.has_nan else 0,
         1 if form.bits <= 8 else 2 if form.bits <= 16 else 4,
-        _SCALE_KINDS[scaling.scale_format],
+        _SCALE_KINDS[scaling.scale_format, scaling.e8m0_rounding],
         scaling.power_of_two,
         how.margin,
         not form.has_nan or scaling.scale_format is not None,

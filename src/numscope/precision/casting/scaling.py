@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,8 +14,12 @@ from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
 
 Rounding = Literal["nearest_even", "stochastic"]
+Family = Literal["fp8", "nvfp4"]
+FAMILIES: tuple[Family, ...] = ("fp8", "nvfp4")
 _KINDS = ("tensor", "row", "block")
 _ROUNDINGS = ("nearest_even", "stochastic")
+E8M0Rounding = Literal["floor", "rceil"]
+_E8M0_ROUNDINGS = ("floor", "rceil")
 _FLOAT32 = torch.finfo(torch.float32)
 _E4M3 = format_of("e4m3fn")
 _MAX_MARGIN = 126  # powers of two on either side of 1 that float32 has
@@ -30,6 +35,9 @@ class Scaling:
         power_of_two: round scales down to a power of two.
         scale_format: format of a block's scale: ``e8m0`` (powers of two, the microscaling rule), ``e4m3fn`` (under one float32 scale
             for the tensor, as in NVFP4), or None for float32.
+        e8m0_rounding: how an e8m0 scale follows from a block's amax: ``floor``, the microscaling rule, 2^(floor(log2 amax) - the exponent
+            of the format's maximum), which saturates a block's largest elements; ``rceil``, as Transformer Engine and torchao's RCEIL
+            round, the smallest power of two that is at least amax / the format's maximum, under which nothing saturates.
 
     Raises: UsageError: a setting is none of these.
     """
@@ -38,6 +46,7 @@ class Scaling:
     block: tuple[int, int] = (1, 1)
     power_of_two: bool = False
     scale_format: str | None = None
+    e8m0_rounding: E8M0Rounding = "floor"
 
     def __post_init__(self) -> None:
         check_one_of("Scaling: kind", self.kind, _KINDS)
@@ -51,6 +60,10 @@ class Scaling:
             if self.kind != "block":
                 raise UsageError(f"Scaling: scale_format: got {self.scale_format!r} for {self.kind}, expected None: only blocks have one.")
             object.__setattr__(self, "scale_format", "e8m0" if name == "e8m0fnu" else name)
+        check_one_of("Scaling: e8m0_rounding", self.e8m0_rounding, _E8M0_ROUNDINGS)
+        if self.e8m0_rounding != "floor" and self.scale_format != "e8m0":
+            given = self.scale_format or "float32"
+            raise UsageError(f"Scaling: e8m0_rounding: got {self.e8m0_rounding!r} for {given} scales, expected floor: others are not e8m0.")
 
     def sides(self, columnwise: bool) -> tuple[int, int]:
         """Rows and columns of a matrix that share a scale; 0 for all of them.
@@ -99,6 +112,11 @@ class How:
         if self.delayed and self.scaling.kind != "tensor":
             raise UsageError(f"delayed: got True for scaling of kind {self.scaling.kind!r}, expected one scale for the whole tensor.")
 
+    @property
+    def family(self) -> Family:
+        """Whose statistics describe its casts: ``nvfp4`` for e2m1 in blocks with e4m3 scales, ``fp8`` for all others."""
+        return "nvfp4" if self.format.name == "e2m1fn" and self.scaling.scale_format == "e4m3fn" else "fp8"
+
     def replace(self, **changes: Any) -> How:
         """The same with some fields changed.
 
@@ -115,6 +133,7 @@ class How:
             words.append(f"{scaling.block[0]}x{scaling.block[1]}")
         words.append("delayed" if self.delayed else "current" if scaling.kind == "tensor" else scaling.kind)
         words += [word for word in (scaling.scale_format, "power-of-two" if scaling.power_of_two else None) if word]
+        words += [scaling.e8m0_rounding] if scaling.e8m0_rounding != "floor" else []
         words += [f"margin {self.margin}"] if self.margin else []
         words += ["stochastic"] if self.rounding == "stochastic" else []
         words += [] if self.saturate else ["not saturating"]
@@ -152,6 +171,11 @@ def floor_to_power_of_two(x: Tensor) -> Tensor:
     return (x.view(torch.int32) & 0x7F800000).view(torch.float32)
 
 
+def _fraction_of(number: float) -> int:
+    """The fraction's bits of a float32."""
+    return int.from_bytes(struct.pack("<f", min(number, _FLOAT32.max)), "little") & 0x7FFFFF
+
+
 def amax_of(magnitude: Tensor, rows: int, columns: int) -> Tensor:
     """The largest magnitude in each block of a matrix, or NaN if the block has one: [ceil(M / rows), ceil(K / columns)].
 
@@ -179,12 +203,16 @@ def block_scales(amax: Tensor, how: How, tensor_amax: Tensor | None = None) -> t
         how: format, margin and scale format.
         tensor_amax: float32[], over all blocks; for e4m3 scales only.
 
-    *Source:* OCP Microscaling Formats 1.0, section 6.3 (e8m0); NVIDIA, "Pretraining Large Language Models with NVFP4", 2025 (e4m3).
+    *Source:* OCP Microscaling Formats 1.0, section 6.3 (e8m0, floor); NVIDIA cuBLAS, "1D Block Scaling for FP8 and FP4" (e8m0, rceil);
+    NVIDIA, "Pretraining Large Language Models with NVFP4", 2025 (e4m3).
     """
     form, name = how.format, how.scaling.scale_format
     if name == "e8m0":
         # From the exponent's bits: a subnormal amax would end below the smallest scale anyway.
-        exponent = ((amax.view(torch.int32) >> 23) & 0xFF) - 127 - form.max_exponent + how.margin
+        bits = amax.view(torch.int32)
+        exponent = ((bits >> 23) & 0xFF) - 127 - form.max_exponent + how.margin
+        if how.scaling.e8m0_rounding == "rceil":  # one more if amax's significand is above that of the format's maximum
+            exponent = exponent + ((bits & 0x7FFFFF) > _fraction_of(form.max)).to(torch.int32)
         exponent = torch.where(amax == torch.inf, 127, exponent).clamp(-127, 127).to(torch.int64)
         scale, scale_inv = (((1023 + e) << 52).view(torch.float64).to(torch.float32) for e in (-exponent, exponent))
     elif name == "e4m3fn":

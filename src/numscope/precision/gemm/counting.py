@@ -7,7 +7,10 @@ from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling
 from numscope.precision.gemm.state import LayerState
 from numscope.precision.gemm.weights import is_same_both_ways
+from numscope.records.formats import Format
+from numscope.summary.operand_casts import EXTRAS
 
+FEATURES = {"collect_fp8_tensor_stats": "fp8", "collect_nvfp4_tensor_stats": "nvfp4"}
 DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
 # The GEMM whose cast of an operand a statistic describes, and the GEMM that stands in where the first takes it in high precision.
 _TAKERS = {
@@ -21,17 +24,35 @@ _TAKERS = {
 
 
 def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, ...], tuple[StatRequest, ...]]:
-    """A switch's statistics, named as in ``summary/statistics.py``: those of the layer's own casts, and those of casts on paper."""
-    of_operands, on_paper = [], []
+    """A switch's statistics, named as in ``summary/statistics.py``: those of the layer's own casts, and those of casts on paper.
+
+    Own casts count only in the switch's family: a layer that casts to NVFP4 has no fp8 statistics, and the reverse.
+    """
+    of_operands = []
     for stat in switch.settings["stats"]:
         options = dict(stat.options)
         recipe = options.get("recipe")
         if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
-            word = "columnwise_" if options.get("orientation") == "columnwise" else ""
-            of_operands.append(StatRequest(stat.label, f"operand_{word}{stat.statistic}"))
-        elif recipe not in (None, DELAYED):  # the recipe is the first option, the orientation, if any, the second
-            on_paper.append(StatRequest(stat.label, f"{recipe}_{stat.statistic}", stat.options[1:]))
+            family = family_of(switch) if recipe is None else "fp8"
+            extra = EXTRAS[family, options.get("orientation", "rowwise")]
+            of_operands.append(StatRequest(stat.label, f"{extra.key}_{stat.statistic}"))
+    on_paper = [StatRequest(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
+
+
+def family_of(switch: Switch) -> str:
+    """The casts that a switch's statistics describe, as ``How.family`` names them."""
+    return FEATURES[switch.feature]
+
+
+def paper_of(switch: Switch) -> list[StatRequest]:
+    """The statistics of casts on paper that a switch collects."""
+    return [stat for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") not in (None, DELAYED)]
+
+
+def on_paper_name(stat: StatRequest) -> str:
+    """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
+    return f"{dict(stat.options)['recipe']}_{stat.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:
@@ -45,6 +66,17 @@ def is_of_own_casts(switch: Switch) -> bool:
 
 def is_delayed(state: LayerState) -> bool:
     return isinstance(state.in_force, DelayedScaling)
+
+
+def format_of(plan: LayerPlan, kind: str) -> Format | None:
+    """The fp8 format that a layer's GEMMs have a tensor in; None if there is none.
+
+    Args:
+        kind: ``activation``, ``weight``, …; ``dgrad`` is the next layer's ``gradient``, ``output`` its ``activation``.
+    """
+    operand = {"output": "activation", "dgrad": "gradient", "wgrad": "weight"}.get(kind, kind)
+    hows = [how for gemm in _TAKERS[operand, "rowwise"] if (how := plan[gemm, operand]) is not None]
+    return hows[0].format if hows and hows[0].format.name in ("e4m3fn", "e5m2") else None
 
 
 def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:

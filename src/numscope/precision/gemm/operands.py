@@ -47,7 +47,8 @@ def cast_operand(
             state.cohort.has_run = True
     elif operand != "weight" and isinstance(recipe, CurrentScaling) and recipe.reduce_amax:
         group = among(recipe.amax_group)
-    counted = [state.cells[gemm, operand] for gemm in gemms if (gemm, operand) in state.cells] if counts and state.cells else []
+    into_all = [state.cells.get((gemm, operand, how.family)) for gemm in gemms] if counts and state.cells else []
+    counted = [into for into in into_all if into is not None]
     cells = None if not counted else counted[0] if len(counted) == 1 else empty_cells(x.device)
     made = cast(x, how, scale=scale, columnwise=columnwise, values=values, codes=codes, cells=cells, amax=amax, group=group)
     if cells is not None and len(counted) > 1:
@@ -71,7 +72,7 @@ def cast_weight(state: LayerState, gemm: str, weight: Tensor, how: How, dtype: t
     columnwise = ((gemm, "weight") in COLUMNWISE) != state.is_transposed and not is_same_both_ways(how)
     # A dispatch mode (a replay's op probe, selective checkpointing) has to see the same operations each time, from the weight on.
     kept = None if _num_dispatch_modes() else state.kept_weights.get((id(how), columnwise))
-    cells = state.cells.get((gemm, "weight")) if counts and state.cells is not None else None
+    cells = state.cells.get((gemm, "weight", how.family)) if counts and state.cells is not None else None
     counted: dict[str, Tensor] = {}
     made: Cast | None = None
     values: Tensor | None = None

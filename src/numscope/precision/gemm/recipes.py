@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from numscope.precision.casting.delayed import History
-from numscope.precision.casting.scaling import MX, PER_ROW, PER_TENSOR, How, Rounding, Scaling
+from numscope.precision.casting.scaling import MX, PER_ROW, PER_TENSOR, E8M0Rounding, How, Rounding, Scaling
 from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
@@ -185,16 +185,19 @@ class MXFP8(_Fp8Recipe):
 
     Args:
         fp8_format: ``e4m3``, ``hybrid`` (gradients e5m2) or ``e5m2``.
+        e8m0_rounding: ``floor``, the specification's scales, under which a block's largest elements can saturate; ``rceil``, scales
+            rounded up so that nothing saturates, as in Transformer Engine and torchao's ``ScaleCalculationMode.RCEIL``.
 
-    Raises: UsageError: an unknown format.
+    Raises: UsageError: an unknown format or rounding.
 
     *Source:* OCP Microscaling Formats 1.0; Rouhani et al., "Microscaling Data Formats for Deep Learning", 2023.
     """
 
     fp8_format: str = E4M3
+    e8m0_rounding: E8M0Rounding = "floor"
 
     def _how(self, operand: str, form: Format) -> How:
-        return How(form, MX)
+        return How(form, dataclasses.replace(MX, e8m0_rounding=self.e8m0_rounding))
 
 
 @dataclass(frozen=True)

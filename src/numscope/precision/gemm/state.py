@@ -59,7 +59,7 @@ class LayerState:
         self.is_transposed = is_transposed
         self.module: weakref.ref[nn.Module] | None = None if module is None else weakref.ref(module)
         self.observer: CastObserver | None = None
-        self.cells: Mapping[tuple[str, str], Tensor] | None = None
+        self.cells: Mapping[tuple[str, str, str], Tensor] | None = None  # by GEMM, operand, and the cast's family
         self.results: Mapping[str, How] | None = None
         self.histories: dict[tuple[str, str], History] = {}  # by operand and format
         self.kept_weights: dict[tuple[int, bool], KeptWeight] = {}  # by the plan's ``How`` (its id), and whether columnwise
