@@ -9,6 +9,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 
 MAX_RAISED = 4096
+MAX_RANKS = 1 << 20
 
 _PREFIX = re.compile(r"\[(?:rank|default)(?P<rank>\d{1,7})\]:")
 _FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,9})(?:, in (?P<name>[^\n]{1,120}))?")
@@ -55,6 +56,8 @@ class Tracebacks:
         text = line.text
         prefix = _PREFIX.search(text)
         rank = int(prefix["rank"]) if prefix is not None else -1
+        if rank >= MAX_RANKS:
+            return ""
         if rank >= 0:
             self.ranks.add(rank)
         key = (line.file, rank)
