@@ -35,6 +35,10 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return errors
 
 
+GROWS = "got more than 100000 values with all aliases and merge keys written out, or one that contains itself, expected fewer."
+LONG = "got a number of more than 100 characters, expected a shorter one, or text in quotes."
+
+
 @pytest.mark.parametrize(("text", "errors"), golden())
 def test_wrong_configuration_is_refused_with_all_its_errors(refused: Any, text: str, errors: list[str]) -> None:
     assert refused(text) == errors
@@ -75,10 +79,16 @@ def test_all_errors_of_all_sections_are_said_at_once(refused: Any) -> None:
         (b"a: \xff", "stats.yaml: got bytes that are not UTF-8 (at byte 3), expected a YAML file in UTF-8."),
         (
             "a: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"b{i}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(30)),
-            "stats.yaml: got more than 100000 values with all aliases written out, expected fewer.",
+            f"stats.yaml: line 5, column 5: {GROWS}",
         ),
+        (
+            "a: &a0 {x: 1}\n" + "".join(f"b{i}: &a{i + 1}\n  <<: [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(30)),
+            f"stats.yaml: line 11, column 7: {GROWS}",
+        ),
+        ("a: " + "1:" * 1000 + "1", f"stats.yaml: line 1, column 4: {LONG}"),
+        ("a: 0x" + "f" * 100_000, f"stats.yaml: line 1, column 4: {LONG}"),
     ],
-    ids=["deep", "large", "ranges", "bytes", "aliases"],
+    ids=["deep", "large", "ranges", "bytes", "aliases", "merges", "sexagesimal", "digits"],
 )
 def test_file_that_would_grow_without_bound_is_refused(refused: Any, text: str | bytes, error: str) -> None:
     assert refused(text) == [error]

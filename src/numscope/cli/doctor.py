@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -15,6 +13,7 @@ import click
 from numscope.cli.values import Expected, Value, listed, output_file, real, whole_number
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
+from numscope.records.files import read_json
 from numscope.records.words import nearest
 
 BACKENDS = ("gloo", "nccl")
@@ -50,7 +49,7 @@ def _report(path: str) -> Mapping[str, Any]:
     """An earlier JSON report."""
     rule = "a file written by numscope doctor --json."
     try:
-        report = json.loads(Path(path).read_text(encoding="utf-8"))
+        report = read_json(os.path.realpath(path))
     except OSError as error:
         raise Expected(f"{rule} {error.strerror}.") from None
     except ValueError as error:

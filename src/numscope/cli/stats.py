@@ -154,8 +154,16 @@ def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     import csv
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerow(map(_cell, columns))
+    writer.writerows(map(_cell, row) for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    """Text from a run that can neither color a terminal nor be a formula: spreadsheets run those of files that they open."""
+    if not isinstance(value, str):
+        return value
+    text = escape(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numscope.config.wording import meant
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
+from numscope.records.files import read_json
 from numscope.records.layer import Layer
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
 _GEMM_CLASSES = ("Linear", "Conv1D", "LayerNormLinear", "LayerNormMLP")  # a run stores only the name of a layer's class
+_FIELDS: dict[str, type] = {
+    **{"name": str, "cls": str, "qualified": str, "weights": list},
+    **{"numel_weights": int, "weight_bytes": int, "owns_parameters": bool},
+}  # a layer in a run's files; values of other types are not taken
 _NORM = ".layer_norm"  # the part of a fused module that is not a GEMM
 _ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
 
@@ -162,12 +166,11 @@ def _of_run(folder: Path) -> Subject:
 
 
 def _told(path: Path) -> Iterator[Layer]:
-    known = {each.name for each in fields(Layer)}
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))["layers"]
+        told = read_json(path)["layers"]
         for one in told:
-            layer = {key: value for key, value in one.items() if key in known}
-            yield Layer(**{**layer, "weights": tuple(layer.get("weights", ()))})
+            layer: dict[str, Any] = {key: value for key, kind in _FIELDS.items() if isinstance(value := one.get(key), kind)}
+            yield Layer(**{**layer, "weights": tuple(map(str, layer.get("weights", ())))})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: can't be read ({error}), expected a file written by a run.") from None
 

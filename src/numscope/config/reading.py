@@ -16,6 +16,9 @@ from numscope.records.words import closest
 _MAX_BYTES = 2**20
 _MAX_DEPTH = 32
 _MAX_VALUES = 100_000  # with every alias written out: ten aliases of ten aliases of … end here
+_MAX_NUMBER = 100  # characters of a number or date: making a number of many digits takes quadratic time
+_GROWS = f"got more than {_MAX_VALUES} values with all aliases and merge keys written out, or one that contains itself, expected fewer"
+_LONG = f"got a number of more than {_MAX_NUMBER} characters, expected a shorter one, or text in quotes"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
@@ -24,6 +27,20 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.repeated: list[tuple[str, int, int]] = []  # key, line, line of the first
+        self._sizes: dict[Any, int] = {}  # values in a node, with every alias and merge written out
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        is_alias = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if not is_alias:
+            parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+            is_scalar = isinstance(node, yaml.ScalarNode)
+            self._sizes[node] = 1 if is_scalar else 1 + sum(self._sizes[part] for part in parts)
+            if is_scalar and len(node.value) > _MAX_NUMBER and not node.tag.endswith(":str"):
+                raise yaml.composer.ComposerError(None, None, _LONG, node.start_mark)
+        if max(self._sizes.get(node, _MAX_VALUES + 1), len(self._sizes)) > _MAX_VALUES:  # without a size: an alias within its own value
+            raise yaml.composer.ComposerError(None, None, _GROWS, node.start_mark)
+        return node
 
     def compose_mapping_node(self, anchor: str | None) -> Any:
         # Here, before merge keys (`<<`) are resolved: they may repeat a key on purpose.
@@ -98,7 +115,13 @@ def _parsed(text: str, errors: Errors) -> dict[str, Any] | None:
     except RecursionError:
         errors.add("", f"got values nested too deeply, expected at most {_MAX_DEPTH} levels.")
         return None
-    except (ValueError, OverflowError, AttributeError, TypeError) as error:  # what PyYAML's own number and date readers let through
+    except (
+        ValueError,
+        OverflowError,
+        AttributeError,
+        TypeError,
+        LookupError,
+    ) as error:  # what PyYAML's own number and date readers let through
         errors.add("", f"contains a value that YAML can't read: {error}.")
         return None
     for key, line, first in loader.repeated:
@@ -148,7 +171,7 @@ def _plain(tree: object, errors: Errors) -> dict[str, Any] | None:
 
     copied: dict[str, Any] = copy(tree, "", 0)
     if budget < 0:
-        errors.add("", f"got more than {_MAX_VALUES} values with all aliases written out, expected fewer.")
+        errors.add("", f"{_GROWS}.")
     elif not copied and len(errors) == before:
         errors.add("", "got no section, expected at least one.")
     return copied if len(errors) == before else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
+from numscope.config.matching import compiled
 from numscope.config.plan import Collect, Plan, PluginFeature, Switch
 from numscope.config.schema import MERGES
 from numscope.config.selection import Selection, is_of_type, number_of
@@ -141,6 +142,15 @@ def _near(sought: str, layers: Sequence[Layer]) -> str:
 def _ranges(numbers: Iterable[int]) -> str:
     """``1-3, 7``."""
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans(numbers))
+
+
+def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -> None:
+    if collect.merge is None or collect.merge in MERGES or not chosen:
+        return
+    if not any(compiled(collect.merge).search(layer.name) for layer in chosen):
+        unmatched.add(
+            f"{collect.section}.{collect.feature}.merge", f"{shown(collect.merge)} matches none of the layers that the section selects."
+        )
 
 
 # -------------------------------------------------------------------------------------------------------- contradictions

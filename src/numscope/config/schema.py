@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from numscope.config.matching import compiled
 from numscope.config.plan import StatRequest
 from numscope.config.wording import listed, one_of, shown
 from numscope.records.layer import GEMMS
@@ -102,8 +103,8 @@ def _regex(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise _wrong(("", f"got {shown(value)}, expected a regex that is searched for in layers' names."))
     try:
-        re.compile(value)
-    except (re.error, OverflowError, RecursionError) as error:
+        compiled(value)
+    except re.error as error:
         raise _wrong(("", f"{shown(value)} is not a regular expression: {error}.")) from None
     return value
 
@@ -368,7 +369,7 @@ class Statistics(Scheduled):
     def _groups(cls, value: str | None) -> str | None:
         if value is None or value in MERGES:
             return value
-        if not re.compile(_regex(value)).groups:
+        if not compiled(_regex(value)).num_groups:
             rule = 'layer, type, all, or a regex with a group, whose text names the merged sites, such as "layers\\.(\\d+)"'
             raise _wrong(("", f"got {shown(value)}, expected {rule}."))
         return value

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numscope.config.matching import compiled
+
 if TYPE_CHECKING:
     from numscope.records.layer import Layer
 
@@ -42,8 +44,8 @@ def group_of(by: str, name: str, cls: str) -> str | None:
     groups = {"layer": block_of(name), "name": name, "type": cls, "tensor": "", "all": "all"}
     if by in groups:
         return groups[by]
-    found = re.search(by, name)
-    return None if found is None else ".".join(part for part in found.groups() if part) or found.group()
+    found = compiled(by).search(name)
+    return None if found is None else ".".join(part for part in found[1:] if part) or found[0]
 
 
 def _number_in(segments: list[str]) -> tuple[int, int] | None:
@@ -84,7 +86,7 @@ class Selection:
         if self.names is not None:
             return layer.name in self.names
         if self.pattern is not None:
-            return re.search(self.pattern, layer.name) is not None
+            return compiled(self.pattern).search(layer.name) is not None
         if self.numbers is not None and number_of(layer.name) not in self.numbers:
             return False
         return self.types is None or any(is_of_type(layer, word) for word in self.types)

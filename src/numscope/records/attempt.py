@@ -16,7 +16,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from numscope.records.files import write_atomically
+from numscope.records.files import read_json, write_atomically
+from numscope.records.words import escape
 
 RANKS = "ranks"
 
@@ -92,16 +93,18 @@ def _say_who_else(mine: Attempt, folder: str) -> None:
     """A process that writes as the same rank at the same time, if it can be known: on this machine."""
     if mine.number == 1:
         return
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # what stands there is no file of ours
-        with open(os.path.join(os.path.dirname(mine.path), f"rank{mine.rank}-{mine.number - 1}.json"), encoding="utf-8") as file:
-            other = json.load(file)
-        if other["host"] == socket.gethostname() and other["pid"] != os.getpid():
-            os.kill(int(other["pid"]), 0)  # raises where it has ended
+    with contextlib.suppress(
+        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
+    ):  # what stands there is no file of ours
+        other = read_json(os.path.join(os.path.dirname(mine.path), f"rank{mine.rank}-{mine.number - 1}.json"))
+        pid, since = int(other["pid"]), escape(other["started"])
+        if other["host"] == socket.gethostname() and pid != os.getpid():
+            os.kill(pid, 0)  # raises where it has ended
             log.warning(
                 "%s: process %d writes there too, as rank %d since %s. Both are kept apart: this one's files have the number %d.",
                 folder,
-                other["pid"],
+                pid,
                 mine.rank,
-                other["started"],
+                since,
                 mine.number,
             )

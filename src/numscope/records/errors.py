@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numscope.records.words import escape
+
 if TYPE_CHECKING:
     from numscope.records.finding import Finding
 
@@ -26,9 +28,15 @@ class AbortAfter(NumscopeError):
 
 
 class UsageError(NumscopeError, ValueError):
-    """A wrong argument; the message names it, the valid values, and the nearest one."""
+    """A wrong argument; the message names it, the valid values, and the nearest one.
+
+    Messages may quote files that others wrote, so unprintable characters are escaped: a terminal shows them and obeys none.
+    """
 
     exit_status = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__("\n".join(map(escape, message.split("\n"))))
 
 
 class NonFiniteError(NumscopeError, ValueError):

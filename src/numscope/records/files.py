@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import stat
 from collections.abc import Iterator
+from typing import Any
+
+MAX_JSON_BYTES = 32 << 20
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE})
 _AWAY = frozenset({errno.EFBIG, errno.EROFS, errno.ENOENT})
@@ -69,3 +74,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(aside)
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The values in a JSON file that others may have written; links are not followed.
+
+    Raises:
+        OSError: the file can't be opened, or is a link.
+        ValueError: it is not a regular file, larger than 32 MiB, or not JSON of bounded depth.
+    """
+    # Without blocking: nobody may ever write to a pipe.
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with open(file, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise ValueError("not a regular file")
+        data = stream.read(MAX_JSON_BYTES + 1)
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"larger than {MAX_JSON_BYTES >> 20} MiB")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -17,7 +17,7 @@ from numscope.runs.align import ObservedLayer, align
 from numscope.runs.difference import Calibration, Diff, DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
 from numscope.runs.divergence import STATS
 from numscope.runs.folder import Run, find_run
-from numscope.runs.query import by_name
+from numscope.runs.query import bare, by_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -78,8 +78,6 @@ def compare(
 
     *Cost:* one scan of both runs' folders by DuckDB, in its memory; no tensor library is loaded.
     """
-    import duckdb
-
     for i, stat in enumerate(stats):
         check_one_of(f"stats[{i}]", stat, STATS)
     if not stats:
@@ -96,11 +94,15 @@ def compare(
         sides[name] = Side.parse("noise", run, name)
         if (sides[name].step is None) != (sides["a"].step is None):
             raise UsageError(f"noise: got {run!r} to compare with {a!r}, expected a step for both or for none.")
-    con = duckdb.connect()
+    con = bare(enable_external_access=False, lock_configuration=True)
+    import duckdb
+
     try:
         for name, side in sides.items():
             divergence.load(con, name, side.run)
         return _compare(con, sides, tuple(noise), tolerance, tuple(stats), top)
+    except duckdb.Error as error:  # numbers that no tensor has, such as a count of 2^63
+        raise UsageError(f"A, B: {a!r} and {b!r} can't be compared: {error}") from None
     finally:
         con.close()
 

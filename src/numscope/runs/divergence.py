@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS
 from numscope.records.observation import COUNTS
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, connect
+from numscope.runs.query import RAW, reading
 from numscope.summary.statistics import STATISTICS, moved_sql
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
 
     Several ranks may write one site each (stages of a pipeline, unreduced logging): the lowest tells their place in the step.
     """
-    with connect(run) as reader:  # which reaches this run's files and no others
-        rows = reader.sql(_MERGED).to_arrow_table()
+    rows = reading(run, lambda connection: connection.sql(_MERGED).to_arrow_table())  # reaches this run's files and no others
+    if not rows.num_rows:
+        raise UsageError(f"RUN: {run.path!r} holds no row with a step, a layer and a rank, expected some.")
     con.register(f"{name}_rows", rows)
     con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {name}_rows")
     con.unregister(f"{name}_rows")

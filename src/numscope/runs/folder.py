@@ -53,6 +53,11 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
         raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {_instead(path)}")
     statistics = os.path.join(path, STATISTICS)
     found = split_merged(os.listdir(statistics))[0] if os.path.isdir(statistics) else []
+    for place in (statistics, *(os.path.join(statistics, part.name) for part in found)):
+        if os.path.islink(place):
+            raise UsageError(
+                f"{where}: {place!r} is a link, expected a file or folder: links in a run are not followed. Copy what it names."
+            )
     broken = tuple(part.name for part in found if not _is_whole(os.path.join(statistics, part.name)))
     parts = tuple(part for part in found if part.name not in broken)
     if not parts:
@@ -67,6 +72,8 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
 
 def _is_whole(path: str) -> bool:
     try:
+        if not os.path.isfile(path):  # a pipe would block forever
+            return False
         with open(path, "rb") as file:
             if file.read(4) != _MAGIC:
                 return False

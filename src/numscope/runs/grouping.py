@@ -160,7 +160,10 @@ def _merged(
             counts, num_rows = by_group.get((place, kind, row["period"]), ([], 0))
             if num_rows == row["num_rows"]:
                 extras[name] = counts
-        values = {s.name: s.value(summary, extras) if extra_columns(s) <= set(extras) else None for s in stats}
+        try:
+            values = {s.name: s.value(summary, extras) if extra_columns(s) <= set(extras) else None for s in stats}
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # such as a negative count
+            raise UsageError(f"RUN: {place or kind} holds numbers that no tensor has ({error}).") from error
         groups.append(MergedGroup(place or kind, kind, row["first_step"], row["last_step"], row["num_rows"], summary, extras, values))
     return groups
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numscope.records.errors import UsageError
+from numscope.records.observation import COUNTS, EXTREMA, SUMS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run, find_run
 from numscope.summary.statistics import RAW_SUMS, STATISTICS, Statistic
@@ -22,6 +23,14 @@ T = TypeVar("T")
 
 VIEW = "stats"
 RAW = "raw"  # without the derived columns
+NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
+MAX_ROWS_PER_BYTE = 100  # a real run's rows take some bytes each; all alike, still a tenth of one
+_TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
+_TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
+_TYPES["time"] = "TIMESTAMP"
+_CENTERED = dict.fromkeys((*SUMS, "center"), "DOUBLE")
+_UNCENTERED = dict.fromkeys(RAW_SUMS, "DOUBLE")  # what runs of before 0.1 have in their place; a restarted one may have both
+_NUMBERS = ("DOUBLE", "BIGINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +49,19 @@ def connect(run: Run) -> DuckDBPyConnection:
 
     Raises: UsageError where DuckDB is not installed.
     """
-    duckdb = _duckdb()
-    connection: DuckDBPyConnection = duckdb.connect(
-        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False, "python_enable_replacements": False}
-    )
+    connection = bare()
     paths = run.paths
     patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
     source = f"read_parquet([{_strings(patterns)}], union_by_name = true, hive_partitioning = false)"
-    where = _without_repeated(connection, source) if run.restarted else ""
-    connection.execute(f"CREATE VIEW stored AS FROM {source}{where}")
+    _check_types(run, columns_of(connection, source))
+    _check_rows(run, connection)
+    rows = f"SELECT s.* FROM {source} s"
+    if run.restarted:  # without the steps that a later attempt of the same rank ran again
+        connection.execute(f"CREATE TEMP TABLE starts AS SELECT rank, attempt, min(step) AS step FROM {source} GROUP BY ALL")
+        rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
+    connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
     centered = _centered(set(columns_of(connection, "stored")))
     connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM ({centered})")
     derived = derivable(set(columns_of(connection)))
@@ -133,7 +144,7 @@ def extra_columns(statistic: Statistic) -> set[str]:
 
 def columns_of(connection: DuckDBPyConnection, table: str = RAW) -> dict[str, str]:
     """The types of a table's columns, by name."""
-    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE FROM {table}").fetchall()}
 
 
 def by_name(result: DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -161,16 +172,25 @@ def _listed(expressions: Mapping[str, str]) -> str:
     return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in expressions.items())
 
 
-def _without_repeated(connection: DuckDBPyConnection, source: str) -> str:
-    """A WHERE clause without the steps that a later attempt of the same rank ran again."""
-    starts = connection.execute(f"SELECT rank, attempt, min(step) FROM {source} GROUP BY ALL ORDER BY rank, attempt DESC").fetchall()
-    conditions: list[str] = []
-    first: dict[int, int] = {}
-    for rank, attempt, start in starts:
-        if rank in first:
-            conditions.append(f"NOT (rank = {rank} AND attempt = {attempt} AND step >= {first[rank]})")
-        first[rank] = min(start, first.get(rank, start))
-    return " WHERE " + " AND ".join(conditions) if conditions else ""
+def _check_types(run: Run, columns: Mapping[str, str]) -> None:
+    """Raises: UsageError for columns that are missing or of another type than a run's: nothing is computed from such a file."""
+    sums = {name: kind for one in (_CENTERED, _UNCENTERED) if one.keys() & columns.keys() for name, kind in one.items()} or _CENTERED
+    expected = _TYPES | sums
+    wrong = [f"{name} {columns.get(name, 'missing')}, expected {kind}" for name, kind in expected.items() if columns.get(name) != kind]
+    for name, kind in columns.items():
+        if name not in expected and kind.removesuffix("[]") not in _NUMBERS:
+            wrong.append(f"{name} {kind}, expected numbers")
+    if wrong:
+        raise UsageError(f"RUN: {run.path!r} holds columns of other types than a run's: {'; '.join(wrong[:3])}.")
+
+
+def _check_rows(run: Run, connection: DuckDBPyConnection) -> None:
+    """Raises: UsageError for files that unpack into far more rows than a run's: a few bytes can stand for billions."""
+    num_bytes = sum(map(os.path.getsize, run.paths))
+    files = _strings(map(glob.escape, run.paths))
+    (num_rows,) = connection.execute(f"SELECT sum(num_rows) FROM parquet_file_metadata([{files}])").fetchall()[0]
+    if num_rows > num_bytes * MAX_ROWS_PER_BYTE:
+        raise UsageError(f"RUN: {run.path!r} holds {num_rows} rows in {num_bytes} bytes, expected at most {MAX_ROWS_PER_BYTE} a byte.")
 
 
 def _execute(connection: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
@@ -199,6 +219,16 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
 
 def _strings(texts: Any) -> str:
     return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+
+
+def bare(**config: Any) -> DuckDBPyConnection:
+    """An empty connection that loads no extensions and knows no variables of this program.
+
+    Raises: UsageError where DuckDB is not installed.
+    """
+    config |= dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions", "python_enable_replacements"), False)
+    connection: DuckDBPyConnection = _duckdb().connect(config=config)
+    return connection
 
 
 def _duckdb() -> Any:

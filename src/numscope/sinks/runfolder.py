@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numscope.records.attempt import Attempt
-from numscope.records.files import write_atomically
+from numscope.records.files import read_json, write_atomically
 from numscope.version import __version__
 
 RUN_FILE = "run.json"
@@ -81,8 +81,7 @@ def _text(content: Mapping[str, Any]) -> str:
 def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The attempts in ``run.json``; none if it is missing or not ours."""
     try:
-        with open(os.path.join(folder, RUN_FILE), encoding="utf-8") as file:
-            attempts = json.load(file)["attempts"]
+        attempts = read_json(os.path.join(folder, RUN_FILE))["attempts"]
         return [a for a in attempts if isinstance(a, dict) and isinstance(a.get("attempt"), int)]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import pickletools
@@ -152,4 +151,4 @@ def test_lists_that_contain_each_other_have_no_endless_text(tmp_path: Path) -> N
     entry = {"collective_seq_id": 1, "profiling_name": "nccl:x", "process_group": (doubled, doubled), "input_dtypes": doubled, "frames": []}
     entry["frames"] = [{"filename": "train.py", "name": doubled}]
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"entries": [entry], "pg_config": {"0": {"ranks": doubled}}}, protocol=2))
-    assert json.dumps([file.problem for file in examine([tmp_path]).files]) == '[""]'
+    assert [file.problem.partition(":")[0] for file in examine([tmp_path]).files] == ["refused"]

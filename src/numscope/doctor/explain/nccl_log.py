@@ -9,28 +9,27 @@ Prefixes of launchers (``[1,3]<stdout>:``, ``0: ``, ``(Worker pid=7)``) are skip
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.reading import Line
 
 MAX_WARNINGS = 20_000
 MAX_PER_SPEAKER = 200
+MAX_SPEAKERS = 1 << 17  # processes and devices, or communicators; further ones are ignored
 HEAD_CHARS = 400  # host, process, file and line precede "NCCL"
 
 _SPOKEN = re.compile(
     r"(?:(?P<host>[A-Za-z0-9_](?:[\w.\-]{0,252}[\w])?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) )?\[(?P<dev>-?\d{1,6})\] (?:[\d.]+ )?"
-    r"(?:(?P<where>[\w./\-]+:\d+) )?(?:NCCL )?(?P<level>INFO|WARN|ABORT) (?P<said>.*)"
+    r"(?:(?P<where>[\w./\-]+:\d+) )?(?:NCCL )?(?P<level>INFO|WARN|ABORT) "
 )
 _VERSION_ALONE = re.compile(r"(?:^|[\s:>|])NCCL version (?P<version>\d+\.\d+\.\d+)(?:\+cuda(?P<cuda>[\d.]+))?\s*$")
 _VERSION = re.compile(r"NCCL version (?P<version>\d+\.\d+\.\d+)")
-_USING = re.compile(r"(?P<name>[\w.\-@]+):(?P<address>\[?[0-9A-Fa-f:.]+\]?(?:%[\w.\-]+)?)<\d+>")
-_COMM = re.compile(
-    r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})\b"
-    r"(?:.{0,200}?commId (?P<id>0x[0-9a-f]+))?.{0,200}? - Init (?P<what>START|COMPLETE)"
-)
-_COMM_BARE = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
-_SET = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S+?)\.?$")
+_USING = re.compile(r"(?P<name>[\w.\-@]{1,64}):(?P<address>\[?[0-9A-Fa-f:.]{1,64}\]?(?:%[\w.\-]{1,32})?)<\d{1,9}>")
+_COMM = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
+_COMM_ID = re.compile(r"commId (?P<id>0x[0-9a-f]+)")
+_INIT = re.compile(r" - Init (?P<what>START|COMPLETE)")
+_SET = re.compile(r"(?P<name>NCCL_\w{1,64}) set (?:by environment )?to (?P<value>\S+?)\.?$")
 _FAILED = re.compile(r"NCCL error in|NCCL WARN|nccl(?:SystemError|UnhandledCudaError|RemoteError|InternalError|InvalidUsage)")
 _DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (?P<b>\d+)")
 
@@ -99,16 +98,18 @@ class NcclLog:
         at = max(
             0, (at if at >= 0 else max(text.find(" WARN "), text.find(" INFO "))) - HEAD_CHARS
         )  # a line may be long, and the pattern is slow
-        m = _SPOKEN.search(text, at)
+        m = _SPOKEN.search(text, at, at + 2 * HEAD_CHARS)
         if m is None or (m["host"] is None and "NCCL " not in text):
             return self._bare(line)
         key = (m["host"] or "", m["pid"] or "", m["dev"] if m["host"] else f"{line.file}:{m['dev']}")
         speaker = self.speakers.get(key)
         if speaker is None:
+            if len(self.speakers) >= MAX_SPEAKERS:
+                return True
             speaker = self.speakers[key] = Speaker(m["host"] or "", line.file)
             if line.rank >= 0:
                 speaker.ranks[0] = line.rank
-        said = m["said"]
+        said = text[m.end() :]
         if m["level"] == "INFO" and not self._fact(line, key, speaker, said):
             return True
         if len(self.warned) < MAX_WARNINGS:
@@ -137,11 +138,11 @@ class NcclLog:
         if (m := _COMM.search(said)) is not None:
             rank, nranks = int(m["rank"]), int(m["nranks"])
             speaker.ranks.setdefault(nranks, rank)
-            communicator = self.communicators.setdefault((m["id"] or "", nranks), Communicator(nranks))
-            (communicator.started if m["what"] == "START" else communicator.complete).setdefault(rank, line)
-            communicator.speakers.add(key)
-        elif (m := _COMM_BARE.search(said)) is not None:
-            speaker.ranks.setdefault(int(m["nranks"]), int(m["rank"]))
+            if (init := _INIT.search(said, m.end(), m.end() + HEAD_CHARS)) is not None and len(self.communicators) < MAX_SPEAKERS:
+                id = _COMM_ID.search(said, m.end(), init.start())
+                communicator = self.communicators.setdefault((id["id"] if id else "", nranks), Communicator(nranks))
+                (communicator.started if init["what"] == "START" else communicator.complete).setdefault(rank, line)
+                communicator.speakers.add(key)
         elif said.startswith("Bootstrap") and "sing" in said and (m := _USING.search(said)) is not None:
             speaker.interface, speaker.address, speaker.lines["interface"] = m["name"], m["address"], line
         elif said.startswith("NET/IB") and "No device found" in said:
@@ -176,7 +177,12 @@ class NcclLog:
         speakers = [self.speakers[one.speaker] for one in warned]
         return {s.rank for s in speakers if s.rank >= 0}, {s.host for s in speakers if s.host}
 
-    def host_of(self, address: str) -> str:
-        """The host that uses an address; the address itself if that is unknown."""
-        bare = address.split("<")[0].strip("[]")
-        return next((s.host for s in self.speakers.values() if s.address and s.address.strip("[]") == bare and s.host), bare)
+    def host_of(self) -> Callable[[str], str]:
+        """A function from an address to the host that uses it; to the address itself if that is unknown."""
+        hosts = {s.address.strip("[]"): s.host for s in reversed(self.speakers.values()) if s.address and s.host}
+
+        def host(address: str) -> str:
+            bare = address.split("<")[0].strip("[]")
+            return hosts.get(bare, bare)
+
+        return host

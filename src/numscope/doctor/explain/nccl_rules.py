@@ -13,6 +13,7 @@ from numscope.doctor.explain.reading import Line
 from numscope.doctor.findings import capital, finding, named
 from numscope.doctor.records import Finding
 
+MAX_MEMBERS = 1 << 22  # ranks of all communicators that are looked at
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
 _LOCAL_ADDRESS = re.compile(r"^\[?(?:127\.|169\.254\.|::1|fe80)")
 _IB_NAME = re.compile(r"^(?:ib\w*|hsi\d+|roce\w*|rdma\w*)$")
@@ -187,10 +188,12 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
 
 
 def _missing(log: NcclLog) -> Iterator[Finding]:
+    left = MAX_MEMBERS
     for (name, nranks), communicator in log.communicators.items():
         waiting = set(communicator.started) - set(communicator.complete)
-        if not waiting or nranks > 1 << 20:
+        if not waiting or nranks > left:
             continue  # no starts in the log (older NCCL), or all are complete
+        left -= nranks
         never = set(range(nranks)) - set(communicator.started) - set(communicator.complete)
         hosts = {log.speakers[key].host for key in communicator.speakers}
         whole = f"the communicator of {nranks} ranks" + (f" ({name})" if name else "")

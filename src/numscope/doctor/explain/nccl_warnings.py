@@ -84,6 +84,7 @@ def _spelled(number: int) -> str:
 
 def _connect(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     links, addresses, reasons = set(), set(), set()
+    host_of = log.host_of()
     for line in lines:
         if (m := CONNECT.search(line.said)) is None:
             continue
@@ -92,7 +93,7 @@ def _connect(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[st
             address = m["to"].split("<")[0]
             addresses.add(address)
             if host := log.speakers[line.speaker].host:
-                links.add((host, log.host_of(address)))
+                links.add((host, host_of(address)))
     meaning = "packets are dropped or have no route: a firewall, or an interface that does not lead there"
     if any("refused" in why for why in reasons):
         meaning = "nothing listens there: that rank has ended, or announced the address of an interface that others can't reach"
@@ -114,13 +115,14 @@ CONNECT = re.compile(
 
 def _closed(found: Found, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
     ranks, _ = log.speaking(lines)
-    peers = {m[1] for line in lines if (m := re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.said)) is not None}
-    pairs = [(log.speakers[line.speaker].host, peer) for line in lines for peer in peers if peer in line.said]
+    named_in = ((line, re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.said)) for line in lines)
+    pairs = [(log.speakers[line.speaker].host, m[1]) for line, m in named_in if m is not None]
+    peers, host_of = {peer for _, peer in pairs}, log.host_of()
     return found(
         f"The connection to {', '.join(sorted(peers)[:4]) or 'another rank'} was closed by the other side: look for the cause there "
         f"({named(ranks) if ranks else 'this rank'} only noticed).",
         "# check the rank that ended first: its log, its exit code, its host's kernel log (dmesg -T)",
-        links={(host, log.host_of(peer)) for host, peer in pairs if host},
+        links={(host, host_of(peer)) for host, peer in pairs if host},
     )
 
 
@@ -170,8 +172,8 @@ RULES: tuple[Rule, ...] = (
     Rule("nccl-duplicate-gpu", re.compile(r"Duplicate GPU detected"), _duplicate),
     _plain(
         "shm-too-small",
-        r"failed to extend /dev/shm|posix_fallocate failed|creating shared memory segment .*(?:No space left|\(28\))"
-        r"|/dev/shm.*No space left",
+        r"failed to extend /dev/shm|posix_fallocate failed|creating shared memory segment .{0,400}(?:No space left|\(28\))"
+        r"|/dev/shm.{0,400}No space left",
         "/dev/shm is full: NCCL could not create its shared memory",
         "df -h /dev/shm",
         "docker run --shm-size=16g …  # or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
@@ -180,7 +182,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _plain(
         "memlock-too-small",
-        r"(?:ibv_(?:reg_\w*mr\w*|create_\w+|alloc_\w+)|[Uu]nable to register memory|fi_mr_reg).*Cannot allocate memory",
+        r"(?:ibv_(?:reg_\w{0,20}mr|create_\w|alloc_\w)|[Uu]nable to register memory|fi_mr_reg).{0,400}Cannot allocate memory",
         "Memory could not be locked for InfiniBand or RoCE: the limit on locked memory is too small",
         "ulimit -l  # must print unlimited, inside the job too",
         "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/memlock.conf",
@@ -189,7 +191,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _plain(
         "ib-timeout",
-        r"NET/IB\w* ?: ?Got completion.*(?:(?:error|status=?) ?12\b)",
+        r"NET/IB\w* ?: ?Got completion.{0,400}(?:(?:error|status=?) ?12\b)",
         "A transfer over InfiniBand or RoCE was never acknowledged: the two ports do not reach each other, or lose packets",
         *_IB_HINT,
     ),
@@ -202,7 +204,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _plain(
         "ib-transfer-failed",
-        r"NET/IB\w* ?: ?Got (?:completion.*(?:error|status=?) ?(?P<status>\d+)|async event ?: ?port error)|ibv_modify_qp failed",
+        r"NET/IB\w* ?: ?Got (?:completion.{0,400}(?:error|status=?) ?(?P<status>\d+)|async event ?: ?port error)|ibv_modify_qp failed",
         "A transfer over InfiniBand or RoCE failed",
         *_IB_HINT,
     ),
@@ -215,14 +217,14 @@ RULES: tuple[Rule, ...] = (
     Rule("nccl-connect-failed", CONNECT, _connect),
     _plain(
         "gpu-fabric-manager",
-        r"Cuda failure (?:802 )?'system not yet initialized'|error 802\b.*system not yet initialized",
+        r"Cuda failure (?:802 )?'system not yet initialized'|error 802\b.{0,400}system not yet initialized",
         "The GPUs' NVLink switches are not set up: the fabric manager is not running, or its version differs from the driver's",
         "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A2 Fabric  # on that host",
         "sudo systemctl restart nvidia-fabricmanager",
     ),
     _plain(
         "gpu-out-of-memory",
-        r"Cuda failure.*out of memory|Failed to CUDA (?:calloc|malloc)",
+        r"Cuda failure.{0,400}out of memory|Failed to CUDA (?:calloc|malloc)",
         "NCCL could not allocate GPU memory",
         "nvidia-smi  # shows what else uses this GPU",
         "NCCL_BUFFSIZE=1048576  # smaller buffers; or a smaller batch",

@@ -44,10 +44,11 @@ class _Plain(pickle._Unpickler):  # the Python implementation: its table of opco
     dispatch: ClassVar[dict[int, Any]] = {opcode[0]: pickle._Unpickler.dispatch[opcode[0]] for opcode in (*_PLAIN, *_NAMING)}
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise Refused(f"it requests code to be executed ({module}.{name}); a dump contains plain values only, so it was not opened")
+        what = f"{module[:80]}.{name[:80]}"
+        raise Refused(f"it requests code to be executed ({what}); a dump contains plain values only, so it was not opened")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise Refused(f"it refers to an object outside of the file ({str(pid)[:80]})")
+        raise Refused("it refers to an object outside of the file")
 
     def load_frame(self) -> None:
         self.read(8)  # type: ignore[attr-defined]  # the frame's length is only a hint
@@ -67,7 +68,7 @@ class _Plain(pickle._Unpickler):  # the Python implementation: its table of opco
 
 
 def _fill(target: Any, items: list[Any]) -> None:
-    """Adds keys and values to a dict. Keys must not be nested, since hashing deeply nested tuples overflows the C stack."""
+    """Adds keys and values to a dict. Keys must not be nested: hashing nested tuples takes exponential time, or overflows the C stack."""
     if type(target) is not dict or len(items) % 2:
         raise Refused("the pickle is damaged: keys and values without a dict")
     for key, value in zip(items[::2], items[1::2], strict=True):

@@ -20,7 +20,9 @@ from numscope.doctor.explain.masking import shown, visible
 MAX_FILES = 20_000
 MAX_TEXT_BYTES = 256 << 20  # of one file, uncompressed; the rest is ignored, which is reported
 MAX_DUMP_BYTES = 32 << 20  # a dump of 20,000 calls with 20 frames each has 10 MB
-MAX_LINE_CHARS = 16_384
+MAX_DUMP_DEPTH = 16
+MAX_DUMP_VALUES = 1 << 24  # with shared parts counted wherever they occur; a long string counts as several
+MAX_LINE_CHARS = 4096
 HEAD_BYTES = 4096
 
 _SPEAKER = re.compile(r"\[(?:rank|default)(\d{1,7})\]:")
@@ -165,6 +167,9 @@ class Reader:
                 f"cannot be read: {'nested too deeply' if isinstance(error, RecursionError) else 'the JSON is damaged or cut off'}"
             )
             return None
+        if not _is_bounded(values):
+            record.problem = f"refused: nested more than {MAX_DUMP_DEPTH} levels deep, or more than {MAX_DUMP_VALUES:,} values"
+            return None
         if not isinstance(values, Mapping) or not isinstance(values.get("entries"), list):
             record.problem = "not a flight-recorder dump: it has no list of entries"
             return None
@@ -203,3 +208,23 @@ class Reader:
         if rest:
             record.num_lines += 1
             yield Line(record.name, record.num_lines, rest.decode("utf-8", "replace")[:MAX_LINE_CHARS])
+
+
+def _is_bounded(values: Any) -> bool:
+    """Whether a value is small, with all that it shares written out: a few bytes can nest tuples that have no end."""
+    level, num_values = [values], 0
+    for _ in range(MAX_DUMP_DEPTH):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, str | bytes):
+                num_values += len(value) >> 4
+            elif isinstance(value, Mapping):
+                inner += value
+                inner += value.values()
+            elif isinstance(value, list | tuple):
+                inner += value
+            if num_values + len(inner) > MAX_DUMP_VALUES:
+                return False
+        num_values += len(inner)
+        level = inner
+    return not level

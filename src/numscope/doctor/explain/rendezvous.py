@@ -25,25 +25,27 @@ _PATTERNS: dict[str, re.Pattern[str]] = {
     ),
     "refused": re.compile(
         r"client socket has failed to connect to (?:any network address of \()?\[?(?P<host>[^\s,\])]+)\]?[,:]\s*(?P<port>\d+)\)?"
-        r".*?(?P<why>refused|No route|unreachable|timed out)"
+        r".{0,400}?(?P<why>refused|No route|unreachable|timed out)"
     ),
     "store": re.compile(r"RendezvousConnectionError"),
     "name": re.compile(
-        r"(?P<family>IPv[46]) network addresses of \((?P<host>[^,)]+), (?P<port>\d+)\) cannot be retrieved"
+        r"(?P<family>IPv[46]) network addresses of \((?P<host>[^,)]{1,255}), (?P<port>\d+)\) cannot be retrieved"
         r"|(?:Name or service not known|Temporary failure in name resolution)"
     ),
     "loopback": re.compile(r"Unable to resolve hostname to a \(local\) address"),
     "interface": re.compile(r"Unable to find address for: (?P<name>\S+)|Unable to find interface for: (?P<address>\S+)"),
     "mesh": re.compile(r"Gloo connectFullMesh failed with (?P<why>.*)"),
     "waited": re.compile(r"Timed out waiting (?P<after>\d+)ms for (?P<what>send|recv) operation"),
-    "closed": re.compile(r"gloo/transport/.*(?:Connection closed by peer|Connection reset by peer|Broken pipe)(?: \[(?P<peer>[^\]]+)\])?"),
+    "closed": re.compile(
+        r"gloo/transport/.{0,400}(?:Connection closed by peer|Connection reset by peer|Broken pipe)(?: \[(?P<peer>[^\]]{1,255})\])?"
+    ),
 }
 _QUICK = re.compile(  # a quick test that most lines fail
     r"EADDRINUSE|already in use|waiting for (?:clients|workers)|wait timeout|ncclUniqueId|Rendezvous|client socket"
     r"|cannot be retrieved|Name or service"
     r"|name resolution|Unable to|connectFullMesh|Timed out waiting|gloo/transport"
 )
-_PORT = re.compile(r"port: (?P<a>\d+)|\]?:(?P<b>\d+) \(errno|Port (?P<c>\d+)|\[[^\]]*\]:(?P<d>\d+)")
+_PORT = re.compile(r"port: (?P<a>\d+)|\]?:(?P<b>\d+) \(errno|Port (?P<c>\d+)|\[[^\]]{0,64}\]:(?P<d>\d+)")
 
 
 @dataclass(frozen=True, slots=True)

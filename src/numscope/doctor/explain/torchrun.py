@@ -22,11 +22,11 @@ _EXIT = re.compile(r"^(?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
 _FAILED = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,7}) \(pid: (?P<pid>\d{1,10})\)")
 _SIGNALED = re.compile(r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<death>\d+) death signal")
 _OOM = re.compile(
-    r"Out of memory: Killed process (?P<pid>\d{1,10})|oom-kill:.*?pid=(?P<pid2>\d{1,10})|[Dd]etected \d+ oom[-_]kill event"
+    r"Out of memory: Killed process (?P<pid>\d{1,10})|oom-kill:.{0,1000}?pid=(?P<pid2>\d{1,10})|[Dd]etected \d+ oom[-_]kill event"
     r"|oom_kill event|Memory cgroup out of memory: Kill(?:ed)? process (?P<pid3>\d{1,10})|OOMKilled"
 )
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d{1,4}),?(?P<said>.*)")
-_OFF_BUS = re.compile(r"NVRM:.*fallen off the bus")
+_OFF_BUS = re.compile(r"NVRM:.{0,400}fallen off the bus")
 _CUDA_OOM = re.compile(r"OutOfMemoryError: CUDA out of memory|CUDA out of memory\. Tried to allocate")
 
 XIDS = {  # what the driver's numbers mean, and the usual cause

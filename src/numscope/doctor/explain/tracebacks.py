@@ -9,6 +9,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
 
 MAX_RAISED = 4096
+MAX_RANKS = 1 << 20
 
 _FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,9})(?:, in (?P<name>[^\n]{1,120}))?")
 _RAISED = re.compile(
@@ -52,6 +53,8 @@ class Tracebacks:
     def line(self, line: Line) -> str:
         """Adds a line; returns the current frame in the user's code."""
         text, rank = line.text, line.rank
+        if rank >= MAX_RANKS:
+            return ""
         if rank >= 0:
             self.ranks.add(rank)
         key = (line.file, rank)

@@ -11,11 +11,12 @@ from numscope.doctor.explain.reading import Line
 from numscope.doctor.findings import finding
 from numscope.doctor.records import Finding
 
+MAX_MESSAGES = 1 << 18
 _TIMEOUT = re.compile(
     r"\[Rank (?P<rank>\d{1,7})\] .{0,80}?collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)"
     r"(?:, NumelIn=(?P<numel_in>\d{1,18}))?(?:, NumelOut=(?P<numel_out>\d{1,18}))?, Timeout\(ms\)=\d{1,18}\) ran for (?P<ran>\d{1,18})"
 )
-_GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s\]]+))?(?: \((?P<desc>[^)\]]*)\))? Rank (?P<rank>\d{1,7})\]")
+_GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s\]]+))?(?: \((?P<desc>[^)\]]{0,200})\))? Rank (?P<rank>\d{1,7})\]")
 _AT = re.compile(r"(?:at work|at NCCL work|at work sequence id): (?P<seq>\d{1,18})")
 _STATUS = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: -?\d{1,18}")
 _FINGERPRINT = re.compile(
@@ -55,6 +56,8 @@ class Watchdog:
             return bool(calls)
         if "ProcessGroupNCCL" not in text and "WorkNCCL" not in text:
             return False
+        if len(self.timeouts) + len(self.groups) > MAX_MESSAGES:
+            return True
         if (m := _TIMEOUT.search(text)) is not None:
             rank, seq = int(m["rank"]), int(m["seq"])
             numel = int(m["numel_in"]) if m["numel_in"] else -1

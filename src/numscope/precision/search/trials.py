@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from numscope.records.errors import NumscopeError, UsageError
-from numscope.records.files import write_atomically
+from numscope.records.files import read_json, write_atomically
 from numscope.records.finding import plain
 from numscope.records.words import count
 
@@ -165,7 +165,7 @@ class Book:
         if fresh or not (folder / STATE).is_file():
             return
         try:
-            known = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            known = read_json(folder / STATE)
             version, theirs, trials = known["version"], known["about"], known["trials"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{folder / STATE}: can't be read ({error}), expected a search's state. Start again with --fresh.") from None
