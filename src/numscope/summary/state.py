@@ -58,7 +58,7 @@ class Summary:
     the skewness of a constant).
 
     Error bound: with the sums' rounding errors taken as 2^-44 of the magnitudes added, ``var``, ``kurtosis`` and ``l2_norm`` are None if
-    their relative error could exceed a thousandth, and ``skewness`` if its error could exceed a thousandth of max(1, \|skewness\|). Of
+    their relative error could exceed a thousandth, and ``skewness`` if its error could exceed a thousandth of max(1, abs(skewness)). Of
     tensors with mean / std up to 1e8 in float64, merged from up to 10,000 parts, all are right to 1e-10; that is tested.
 
     Laws: ``summarize(cat(a, b)) == summarize(a).merge(summarize(b))``; ``merge`` is associative and commutative with the unit
