@@ -55,7 +55,7 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
         _check_selection(section, selection, chosen[selection], layers, unmatched, notes)
     for collect in plan.collects:
         found, merge = chosen[collect.selection], collect.merge
-        if merge is not None and merge not in MERGES and found and not any(re.search(merge, layer.name) for layer in found):
+        if merge is not None and merge not in MERGES and found and not any(compiled(merge).search(layer.name) for layer in found):
             what = f"{shown(merge)} matches none of the layers that the section selects."
             unmatched.add(f"{collect.section}.{collect.feature}.merge", what)
     clashes = Errors(plan.source)
@@ -142,15 +142,6 @@ def _near(sought: str, layers: Sequence[Layer]) -> str:
 def _ranges(numbers: Iterable[int]) -> str:
     """``1-3, 7``."""
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans(numbers))
-
-
-def _check_merge(collect: Collect, chosen: Sequence[Layer], unmatched: Errors) -> None:
-    if collect.merge is None or collect.merge in MERGES or not chosen:
-        return
-    if not any(compiled(collect.merge).search(layer.name) for layer in chosen):
-        unmatched.add(
-            f"{collect.section}.{collect.feature}.merge", f"{shown(collect.merge)} matches none of the layers that the section selects."
-        )
 
 
 # -------------------------------------------------------------------------------------------------------- contradictions
