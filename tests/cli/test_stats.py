@@ -181,3 +181,12 @@ def test_narrow_terminal_gets_a_wide_table_in_parts_that_break_no_number(
     assert max(map(len, lines)) <= 40
     assert [line.split()[:2] for line in lines] == [["group", "tensor"], ["Linear", "activation"]] * (len(lines) // 2)
     assert [word for line in lines[1::2] for word in line.split()[2:]] == cells[0][2:]
+
+
+def test_a_run_that_was_started_twice_says_so(tmp_path: Path) -> None:
+    for _ in range(2):
+        write(tmp_path, {Place(0, "a", "Linear", "weight"): torch.ones(3)})
+    for words in ((), ("--by", "name")):
+        done = stats(tmp_path, *words)
+        assert "(attempts 1, 2). Of a step that was run again, the last attempt's numbers are shown." in done.stderr, done.stderr
+    assert not stats(tmp_path, "SELECT 1").stderr

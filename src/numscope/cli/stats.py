@@ -76,6 +76,13 @@ def _result(
     run = find_run(given)
     for name in run.broken:
         click.echo(f"numscope stats: {name} is not a complete Parquet file and is ignored.", err=True)
+    if run.restarted and sql is None:
+        attempts = sorted({part.attempt for part in run.parts})
+        click.echo(
+            f"numscope stats: the run was started more than once (attempts {', '.join(map(str, attempts))}). "
+            "Of a step that was run again, the last attempt's numbers are shown.",
+            err=True,
+        )
     if by is not None:
         return _grouped(run, by, names, _bounds(steps), every_steps)
     found = ask(run, _OVERVIEW if sql is None else sql)
