@@ -46,7 +46,7 @@ def run(tmp_path: Path, name: str, before: str = "", after: str = "") -> subproc
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_files_are_written_and_the_process_ends_by_the_signal(name: str, tmp_path: Path) -> None:
-    done = run(tmp_path, name)
+    done = run(tmp_path, name, before=f"signal.signal(signal.{name}, signal.SIG_DFL)")  # nohup's children ignore SIGHUP
     assert done.returncode == -getattr(signal, name) and not done.stdout, done.stderr
     assert load(tmp_path / "logs").step.max() >= 3
     assert json.loads((tmp_path / "found.json").read_text())["meta"]["steps"] >= 4

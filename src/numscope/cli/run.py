@@ -67,16 +67,17 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
                 "--on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out."
             )
         given["on_nonfinite"] = None
+    config, features = given.get("config"), given.get("features", ())  # as the user has named them
     given |= {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}  # a script may change its folder
-    given["features"] = tuple(map(os.path.abspath, given.get("features", ())))
+    given["features"] = tuple(map(os.path.abspath, features))
     try:
         watch = TorchWatch(WatchOptions(**given), recipe)
     except UsageError as error:  # "frames: got 0, …" about the option --frames
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
-    if "config" in given:  # refused before the script's first line, without torch unless a file of features imports it
+    if config is not None:  # refused before the script's first line, without torch unless a file of features imports it
         from numscope.config.planning import plan_of
 
-        plan_of(given["config"], given["features"])
+        plan_of(config, features)
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
     return partial(launch, target, watch)

@@ -41,7 +41,7 @@ class Channel:
 
     Every method raises ``Apart`` where the ranks are no longer together, and from then on at once.
 
-    *Cost:* sockets to those ranks only that gloo's algorithms need, made at the first question.
+    *Cost:* a socket to each rank of the group, made at the first question.
     """
 
     def __init__(self, name: str, group: Any, patience: float) -> None:
@@ -140,9 +140,9 @@ class Channel:
         options._timeout = timedelta(seconds=self._patience)
         interface = "" if os.environ.get("GLOO_SOCKET_IFNAME") else os.environ.get("NCCL_SOCKET_IFNAME", "")
         if interface in {name for _, name in socket.if_nameindex()}:  # NCCL's may also be a prefix, or a list
-            options._devices = [kind.create_device(interface=interface, lazy_init=True)]
+            options._devices = [kind.create_device(interface=interface, lazy_init=False)]
         else:
-            options._devices = [kind.create_default_device(lazy_init=True)]
+            options._devices = [kind.create_default_device(lazy_init=False)]  # a lazy one can hang when it goes
         place = dist.distributed_c10d.PrefixStore(self._name, store())
         return kind(place, self._ranks.index(dist.get_rank()), len(self._ranks), options)
 

@@ -28,7 +28,7 @@ MAX_ROWS_PER_BYTE = 100  # a real run's rows take some bytes each; all alike, st
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
 _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
 _TYPES["time"] = "TIMESTAMP"
-_CENTERED = dict.fromkeys((*SUMS, "center"), "DOUBLE")
+_CENTERED = dict.fromkeys((*(name for name in SUMS if name != "abs_sum"), "center"), "DOUBLE")
 _UNCENTERED = dict.fromkeys(RAW_SUMS, "DOUBLE")  # what runs of before 0.1 have in their place; a restarted one may have both
 _NUMBERS = ("DOUBLE", "BIGINT")
 

@@ -216,7 +216,7 @@ def test_checkpointing_changes_no_bit_and_counts_once(recipe: str, kind: dict[st
     for checkpointed in (False, True):
         net = model(recipe)
         state = of(net)
-        state.cells = {key: empty_cells() for key in OPERANDS}
+        state.cells = {(*key, "fp8"): empty_cells() for key in OPERANDS}
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         for seed in range(3):
             optimizer.zero_grad()
@@ -234,10 +234,10 @@ def test_cells_hold_each_operand_as_its_gemm_took_it() -> None:
     net = model("current")
     state = of(net)
     net(batch().requires_grad_())  # the weight's codes are kept now
-    state.cells = {key: empty_cells() for key in OPERANDS}
+    state.cells = {(*key, "fp8"): empty_cells() for key in OPERANDS}
     for seed in range(2):
         net(batch(seed).requires_grad_()).square().sum().backward()
-    numel = {key: int(cells[0]) for key, cells in state.cells.items()}
+    numel = {(gemm, operand): int(cells[0]) for (gemm, operand, _), cells in state.cells.items()}
     assert numel == {
         ("fprop", "activation"): 64,
         ("fprop", "weight"): 128,
