@@ -28,11 +28,11 @@ class Living(Generic[T]):
                     self._refs.remove(ref)
 
     def __iter__(self) -> Iterator[T]:
-        """Those that live; one may be added or taken off meanwhile."""
-        return iter([item for ref in self._refs if (item := ref()) is not None])
+        """Those that live; another thread may add one or take one off meanwhile."""
+        return iter([item for ref in tuple(self._refs) if (item := ref()) is not None])
 
     def __len__(self) -> int:
-        return sum(ref() is not None for ref in self._refs)
+        return sum(ref() is not None for ref in tuple(self._refs))
 
     def __reversed__(self) -> Iterator[T]:
         return reversed(list(self))
