@@ -107,8 +107,15 @@ def _ask(folder: str, words: list[str]) -> NoReturn:
     child = int.from_bytes(server.recv(8), "big")
     if not child:
         os.execv(COLD, [COLD, *words])
+
+    def forward(number: int, frame: object) -> None:
+        try:
+            os.kill(child, number)
+        except ProcessLookupError:  # it has just ended, and the answer is on its way
+            pass
+
     for name in _FORWARDED:
-        _signal.signal(getattr(_signal, name), lambda number, frame: os.kill(child, number))
+        _signal.signal(getattr(_signal, name), forward)
     status = int.from_bytes(server.recv(8) or b"\xff\0", "big")  # without an answer the server has died: status 255
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
