@@ -63,6 +63,16 @@ def test_ranks_that_diverge_train_as_bare_and_wait_once(ranks: RankPool, how: st
         assert len(said) <= 1 + ("and" in watches)
 
 
+def test_of_three_ranks_the_other_two_go_on_too(tmp_path: Path) -> None:
+    pool = RankPool(3)
+    pool.folder = tmp_path
+    try:
+        bare, on = (pool.run(train, "leaves out a step", w, str(tmp_path / "logs")) for w in ("bare", "detection and statistics"))
+    finally:
+        pool.close()
+    assert [t.value[0] for t in on] == [t.value[0] for t in bare]
+
+
 @pytest.mark.parametrize("how", ["closes early", "leaves out a step", "one more"])
 def test_of_four_ranks_the_other_three_go_on_too(four_ranks: RankPool, how: str, tmp_path: Path) -> None:
     bare, on = (four_ranks.run(train, how, w, str(tmp_path)) for w in ("bare", "detection and statistics"))

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from numscope.distributed import agree, reduce
+from numscope.distributed import agree, channel, reduce
 from numscope.distributed.reduce import Item, Reduced, Reducer
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import EMPTY_ROW, Groups, Summary, merge_rows
@@ -223,6 +223,27 @@ def test_ranks_that_are_at_different_steps_part(ranks: RankPool) -> None:
     told = ranks.run(out_of_step)
     assert [t.value for t in told] == [[2, 1, 1]] * 2
     assert all("ranks are at different steps (10 and 20)" in t.said[0] for t in told)
+
+
+def ends_without_its_store(rank: int) -> Any:
+    reducer, group = of_all_ranks()
+    reducer.places.known  # looked up as it is used
+    original = agree.store
+
+    def gone() -> Any:
+        raise RuntimeError("the store's host is gone")
+
+    reduce.store = channel.store = gone
+    try:
+        reducer.close()
+    finally:
+        reduce.store = channel.store = original
+    item = Item("a", (group,), summarize(torch.ones(1), Groups.ALL).to_row())
+    return reducer.reduce([item])[0].ranks
+
+
+def test_a_watch_ends_though_the_store_is_gone(ranks: RankPool) -> None:
+    assert [t.value for t in ranks.run(ends_without_its_store)] == [1, 1]
 
 
 class Broken:

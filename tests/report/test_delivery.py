@@ -114,3 +114,13 @@ def test_json_goes_into_what_stands_there(kind, tmp_path):
     with numscope.watch(nn.Linear(2, 2), json=str(path)):
         pass
     assert read(target)["findings"] == [] and os.path.islink(path) is (kind == "link") and target.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_attempt_is_later_than_all_others_though_some_were_removed(tmp_path):
+    for _ in range(3):
+        with numscope.watch(nn.Linear(2, 2), log_dir=str(tmp_path)):
+            pass
+    (tmp_path / "ranks" / "rank0-1.json").unlink()
+    with numscope.watch(nn.Linear(2, 2), log_dir=str(tmp_path)):
+        pass
+    assert (tmp_path / "findings-rank0-4.json").exists()

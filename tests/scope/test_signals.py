@@ -50,6 +50,7 @@ def test_files_are_written_and_the_process_ends_by_the_signal(name: str, tmp_pat
     assert done.returncode == -getattr(signal, name) and not done.stdout, done.stderr
     assert load(tmp_path / "logs").step.max() >= 3
     assert json.loads((tmp_path / "found.json").read_text())["meta"]["steps"] >= 4
+    assert json.loads((tmp_path / "logs" / "findings-rank0.json").read_text())["meta"]["ended"] is False
 
 
 @pytest.mark.parametrize("where", ["before", "after"])

@@ -157,7 +157,7 @@ def _of_run(folder: Path) -> Subject:
     """The layers of each rank's last attempt that had some; ranks of a pipeline have different layers."""
     layers: dict[str, Layer] = {}
     for files in attempts(folder).values():
-        for layer in next((told for file in reversed(files) if (told := list(_told(Path(file))))), ()):
+        for layer in next((told for file in reversed(files.values()) if (told := list(_told(Path(file))))), ()):
             layers.setdefault(layer.name, layer)
     if not layers:
         raise UsageError(f"{folder}: contains no layers, expected the folder of a run that had a configuration and began a step.")

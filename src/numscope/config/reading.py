@@ -115,13 +115,7 @@ def _parsed(text: str, errors: Errors) -> dict[str, Any] | None:
     except RecursionError:
         errors.add("", f"got values nested too deeply, expected at most {_MAX_DEPTH} levels.")
         return None
-    except (
-        ValueError,
-        OverflowError,
-        AttributeError,
-        TypeError,
-        LookupError,
-    ) as error:  # what PyYAML's own number and date readers let through
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's own readers of numbers and dates
         errors.add("", f"contains a value that YAML can't read: {error}.")
         return None
     for key, line, first in loader.repeated:

@@ -7,6 +7,7 @@ their new keys (as JSON) before they send.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from array import array
@@ -130,10 +131,11 @@ class Reducer:
 
     def close(self) -> None:
         """Merge no more: this rank's watch has ended or failed. The other ranks learn it at their next exchange."""
-        for group in self.places.known if agree.spread() else ():
-            self._gone.add(name_of(group))
-            self._arrive(group, "rows")  # who waits there for this rank goes on to the channel, and learns it
-            self._exchange(group).channel.close()
+        with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
+            for group in self.places.known if agree.spread() else ():
+                self._gone.add(name_of(group))
+                self._exchange(group).channel.close()
+                self._arrive(group, "rows")  # who waits there for this rank goes on to the channel, and learns it
 
     def _adopt(self, items: Sequence[Item]) -> None:
         """Adds groups known only from a tensor's mesh, in the order of the keys; all ranks of that mesh know them."""

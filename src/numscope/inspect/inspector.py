@@ -376,11 +376,11 @@ class Inspector(Reader):
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
         self._steps.remove(self)
-        self._joint.close(failed=bool(self.fault))
         self._let_go()
         self._dynamics.clear()
         if not self.fault:
             self._put_back()
+        self._joint.close(failed=bool(self.fault))  # last: it asks others
 
     def _let_go(self) -> None:
         """Stop reading tensors; detection reads what it needs without statistics."""

@@ -41,7 +41,7 @@ class Attempt:
         self._ranks = os.path.join(folder, RANKS)
         self._used_for: set[str] = set()
         os.makedirs(self._ranks, exist_ok=True)
-        self.number = 1 + len(attempts(folder).get(rank, ()))
+        self.number = 1 + max(attempts(folder).get(rank, ()), default=0)
         while True:
             try:
                 with open(self.path, "x", encoding="utf-8") as file:
@@ -79,13 +79,13 @@ class Attempt:
         return json.dumps({**own, **more}, indent=1, default=str) + "\n"
 
 
-def attempts(folder: str | os.PathLike[str]) -> dict[int, list[str]]:
-    """The files of each rank's attempts, the latest last. Raises: OSError."""
+def attempts(folder: str | os.PathLike[str]) -> dict[int, dict[int, str]]:
+    """By rank the file of each attempt by its number, the latest last. Raises: OSError."""
     ranks = os.path.join(folder, RANKS)
     names = filter(None, map(_NAME.fullmatch, os.listdir(ranks) if os.path.isdir(ranks) else ()))
-    found: dict[int, list[str]] = {}
+    found: dict[int, dict[int, str]] = {}
     for name in sorted(names, key=lambda name: (int(name[1]), int(name[2]))):
-        found.setdefault(int(name[1]), []).append(os.path.join(ranks, name[0]))
+        found.setdefault(int(name[1]), {})[int(name[2])] = os.path.join(ranks, name[0])
     return found
 
 
@@ -93,9 +93,7 @@ def _say_who_else(mine: Attempt, folder: str) -> None:
     """A process that writes as the same rank at the same time, if it can be known: on this machine."""
     if mine.number == 1:
         return
-    with contextlib.suppress(
-        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
-    ):  # what stands there is no file of ours
+    with contextlib.suppress(Exception):  # what stands there need be no file of ours
         other = read_json(os.path.join(os.path.dirname(mine.path), f"rank{mine.rank}-{mine.number - 1}.json"))
         pid, since = int(other["pid"]), escape(other["started"])
         if other["host"] == socket.gethostname() and pid != os.getpid():

@@ -26,6 +26,7 @@ class _Share:
     """What models watched at the same time write to the same files: a later one must not overwrite an earlier one's findings."""
 
     attempt: Attempt | None = None  # in the folder, if there is one
+    due: int = 1  # number of findings at which the folder's files are written again
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
     contained: list[Finding] = field(default_factory=list)
@@ -72,9 +73,12 @@ class Delivery:
             _print(finding)
         else:
             print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
-        self._share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
-        self._share.findings.append(finding)
-        self._write_folder({"model": self._model, "ended": False})  # the run may be killed
+        share = self._share
+        share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
+        share.findings.append(finding)
+        if len(share.findings) >= share.due:  # the run may be killed; of very many, the last ones wait for its end
+            share.due = len(share.findings) + 1 + len(share.findings) // 8
+            self._write_folder({"model": self._model, "ended": False})
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
@@ -102,12 +106,19 @@ class Delivery:
         self._share.open -= 1
         if not self._share.open:
             _shares.pop(self._files, None)
-        self.write(findings, contained, events, steps, batches)
+        self.write(findings, contained, events, steps, batches, ended=True)
 
     def write(
-        self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
+        self,
+        findings: Sequence[Finding],
+        contained: Sequence[Finding],
+        events: Sequence[tuple[int, str]],
+        steps: int,
+        batches: int,
+        *,
+        ended: bool,
     ) -> None:
-        """``close``, while the process is being ended."""
+        """Write the files as ``close`` does; ``ended``: whether the run came to its end by itself."""
         share = self._share
         share.models.insert(0, self._model)  # the last model watched is closed first
         share.findings = [*findings, *(finding for finding in share.findings if all(finding is not one for one in findings))]
@@ -128,7 +139,7 @@ class Delivery:
                 if folder:
                     os.makedirs(folder, exist_ok=True)
                 write_where_asked(self._json, findings_json(share.findings, share.contained, meta))
-        self._write_folder({**meta, "ended": True})
+        self._write_folder({**meta, "ended": ended})
 
     def _write_folder(self, meta: Mapping[str, Any]) -> None:
         share = self._share

@@ -325,9 +325,10 @@ class Scope:
 def _write_all() -> None:
     """The process is being ended: what is known goes into the files, without a judgment."""
     for scope in live():
-        scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch)
-        if scope.inspector is not None:
-            scope.inspector.recorder.close()
+        with contextlib.suppress(Exception):  # the other scopes' files
+            scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch, ended=False)
+            if scope.inspector is not None:
+                scope.inspector.recorder.close()
 
 
 def live() -> tuple[Scope, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -14,8 +13,7 @@ PATIENCE_S = 5.0
 
 _NUMBERS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
-
-_write: Callable[[], None] = lambda: None  # noqa: E731  # everything that is held
+_write: Callable[[], None] | None = None  # everything that is held
 
 
 def listen(write: Callable[[], None]) -> None:
@@ -42,13 +40,8 @@ def unlisten() -> None:
 def _write_and_end(number: int, frame: FrameType | None) -> None:
     if signal.getsignal(number) is not _write_and_end:
         return  # a handler of the script's calls this one, which was there before: what happens is the script's to say
-    writer = threading.Thread(target=_write_all, daemon=True)
+    writer = threading.Thread(target=_write, daemon=True)
     writer.start()
     writer.join(PATIENCE_S)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-
-
-def _write_all() -> None:
-    with contextlib.suppress(Exception):
-        _write()
