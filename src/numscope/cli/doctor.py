@@ -102,7 +102,7 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 @click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 @click.option("--nproc", type=whole_number(1), help="Ranks to start on this node (one per GPU, else 2).")
-@click.option("--nnodes", type=whole_number(1), help="Number of nodes; run this command on each, with the same --endpoint.")
+@click.option("--nnodes", type=whole_number(1), help="Number of nodes. The one on the endpoint's host prints the others' line.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
 @click.option("--node-rank", type=whole_number(0), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
 @click.option(
@@ -131,7 +131,7 @@ def doctor(
     torchrun --nproc-per-node 8 … -m numscope doctor
     srun numscope doctor
     mpirun … numscope doctor --endpoint HOST:PORT
-    numscope doctor --nnodes 2 --endpoint HOST:PORT     on each node
+    numscope doctor --nnodes 2 --endpoint HOST:PORT     on HOST, which prints the other nodes' line
 
     Exit status: 0 healthy; 1 a fault was found; 2 wrong usage; 3 something failed, and the cause is unknown; 4 degraded (with --strict);
     5 incomplete; 70 an internal error.
