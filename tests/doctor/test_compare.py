@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.doctor.phases.compare import clocks, differences, split
+from numscope.doctor.diagnose.differing import clocks, differences, split
 from tests.doctor.examples import examination
 
 
@@ -15,7 +15,7 @@ def test_equal_facts_have_no_difference() -> None:
 
 @given(st.dictionaries(st.integers(0, 20), st.sampled_from("abc"), min_size=1))
 def test_majority_and_others_are_all_ranks(values: dict[int, str]) -> None:
-    found = split(values, "x", "version")
+    found = split(values, "version-mismatch", "x")
     if found is None:
         assert len(set(values.values())) == 1
         return

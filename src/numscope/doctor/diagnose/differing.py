@@ -1,25 +1,53 @@
-"""Findings about differences between ranks that should be equal (phase 2)."""
+"""Findings about differences between ranks that should be equal, decided by majority (phases 0 and 2)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.findings import capital, listed, named
-from numscope.doctor.phases.compare import ABSENT, Difference, clocks, differences
 from numscope.doctor.records import Examined, Finding, Phase, Severity
 
-_IDS = {
-    "version": "version-mismatch",
-    "environment": "environment-differs",
-    "gpus": "gpus-differ",
-    "mtu": "mtu-differs",
-    "limit": "limits-differ",
-    "cpus": "hosts-differ",
-    "system": "hosts-differ",
-}
+CLOCK_S = 1.0  # larger offsets are reported: logs, certificates and caches suffer from them
+_ABSENT = "nothing"
+_UNSET = "not set"
+# Set by the launcher per rank or host, so they are expected to differ.
+_OWN = re.compile(
+    r"TORCHELASTIC_(?!RUN_ID|MAX_RESTARTS)|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|MASTER_ADDR|UCX_NET_DEVICES"
+)
 _ESSENTIAL = ("torch version", "nccl version")  # different ones work together only by luck
 _MINOR = ("transformers version", "accelerate version", "triton version", "numscope version")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value that differs between ranks.
+
+    Args:
+        id: of its finding.
+        subject: what it is a value of: ``torch version``, ``NCCL_ALGO``.
+        majority: the value of more than half of the ranks; "" for a tie.
+        others: by each other value the ranks that have it; for a tie, all values.
+    """
+
+    id: str
+    subject: str
+    majority: str
+    others: Mapping[str, tuple[int, ...]]
+
+    @property
+    def tie(self) -> bool:
+        return not self.majority
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that differ; all of them for a tie."""
+        return tuple(sorted(rank for ranks in self.others.values() for rank in ranks))
 
 
 def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
@@ -50,40 +78,97 @@ def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
             )
 
 
+def differences(examined: Examined) -> list[Difference]:
+    """All differences between the facts of the ranks, the most harmful first. A fact that a rank lacks is not a difference."""
+    facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items())}
+    used = {rank: result.data.get("interface", {}) for rank, result in examined.of(Phase.COMPARE).items()}
+
+    def each(fact: str, value: Callable[[Any], object] = str) -> dict[int, str]:
+        return {rank: str(value(data[fact])) for rank, data in facts.items() if fact in data}
+
+    def named_values(fact: str, spelled: Callable[[str | None], str]) -> list[tuple[str, dict[int, str]]]:
+        names = sorted({name for data in facts.values() for name in data.get(fact, {})})
+        return [(name, {rank: spelled(data[fact].get(name)) for rank, data in facts.items() if fact in data}) for name in names]
+
+    versions = named_values("versions", lambda value: _ABSENT if value is None else value)
+    environment = named_values("environment", lambda value: _UNSET if value is None else repr(value))
+    mtus = {rank: str(each["mtu"]) for rank, each in used.items() if each.get("mtu") and not each["name"].startswith("lo")}
+    values = (
+        *(("version-mismatch", f"{name} version", of) for name, of in versions),
+        ("version-mismatch", "GPU driver version", each("gpus", lambda gpus: gpus.get("driver", _ABSENT))),
+        *(("environment-differs", name, of) for name, of in environment if not _OWN.match(name)),
+        ("gpus-differ", "GPUs", each("gpus", _gpus)),
+        ("mtu-differs", "MTU of the interface used", mtus),
+        ("limits-differ", "memlock limit", each("limits", lambda limits: _limit(limits["memlock_bytes"]))),
+        ("limits-differ", "open files limit", each("limits", lambda limits: _limit(limits["nofile"]))),
+        ("hosts-differ", "architecture", each("machine")),
+        ("hosts-differ", "usable CPUs", each("cpus", lambda cpus: cpus.get("quota", cpus["usable"]))),
+        ("hosts-differ", "kernel", each("kernel")),
+    )
+    return [found for id, subject, of in values if (found := split(of, id, subject)) is not None]
+
+
+def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None:
+    """The difference in a value by rank; None if all ranks have the same."""
+    ranks = {value: tuple(sorted(rank for rank in values if values[rank] == value)) for value in sorted(set(values.values()))}
+    if len(ranks) < 2:
+        return None
+    majority = next((value for value, own in ranks.items() if len(own) * 2 > len(values)), "")
+    return Difference(id, subject, majority, {value: own for value, own in ranks.items() if value != majority})
+
+
+def clocks(examined: Examined) -> dict[int, float]:
+    """By rank, seconds by which its clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
+    offsets = {rank: float(entry.get("offset_s", 0.0)) for rank, entry in examined.roster.items()}
+    if len(offsets) < 2:
+        return {}
+    middle = statistics.median_low(sorted(offsets.values()))
+    return {
+        rank: offset - middle
+        for rank, offset in sorted(offsets.items())
+        if abs(offset - middle) > CLOCK_S + float(examined.roster[rank].get("round_trip_s", 0.0)) / 2
+    }
+
+
+def _gpus(gpus: Mapping[str, Any]) -> str:
+    names = Counter(str(device["name"]) for device in gpus["devices"])
+    return ", ".join(f"{count} × {name}" for name, count in sorted(names.items())) or "none"
+
+
+def _limit(value: int) -> str:
+    return "none" if value < 0 else f"{value:,}"
+
+
 def _finding(difference: Difference, blame: Blame) -> Finding:
-    ranks = difference.ranks
-    lines = [f"{_who(ranks, blame)}: {value}" for value, ranks in difference.others.items()]
+    ranks, subject = difference.ranks, difference.subject
+    lines = [f"{_who(own, blame)}: {value}" for value, own in difference.others.items()]
     if difference.tie:
-        summary = f"{difference.subject} differs, and no value has a majority: {listed(difference.others)}."
+        summary = f"{subject} differs, and no value has a majority: {listed(difference.others)}."
     else:
         lines.append(f"all others: {difference.majority}")
-        values = f"{difference.subject} is {listed(difference.others)}; on the others it is {difference.majority}"
+        values = f"{subject} is {listed(difference.others)}; on the others it is {difference.majority}"
         summary = f"{capital(_who(ranks, blame))}: {values}."
     severity: Severity | None = None
-    if difference.kind == "version" and difference.subject not in _ESSENTIAL:
-        severity = "note" if difference.subject in _MINOR else "degraded"
+    if difference.id == "version-mismatch" and subject not in _ESSENTIAL:
+        severity = "note" if subject in _MINOR else "degraded"
+    confidence = "likely" if difference.tie else "certain"
     return blame.finding(
-        _IDS[difference.kind],
-        summary,
-        ranks=ranks,
-        evidence=lines,
-        confidence="likely" if difference.tie else "certain",
-        remedy=_remedy(difference),
-        severity=severity,
+        difference.id, summary, ranks=ranks, evidence=lines, confidence=confidence, remedy=_remedy(difference), severity=severity
     )
 
 
 def _remedy(difference: Difference) -> tuple[str, ...]:
-    if difference.tie or difference.majority == ABSENT:
+    subject, majority = difference.subject, difference.majority
+    if difference.tie or majority == _ABSENT:
         return ()
-    package, _, what = difference.subject.partition(" ")
-    if difference.kind == "version" and what == "version" and package not in ("python", "GPU", "nccl", "cuda-runtime"):
-        return (f"pip install {package}=={difference.majority}",)
-    if difference.kind == "environment":
-        unset = difference.majority == "not set"
-        return (f"unset {difference.subject}" if unset else f"export {difference.subject}={difference.majority}",)
-    if difference.kind == "mtu":
-        return (f"sudo ip link set dev INTERFACE mtu {difference.majority}",)
+    package = subject.removesuffix(" version")
+    match difference.id:
+        case "version-mismatch" if package not in ("python", "GPU driver", "nccl", "cuda-runtime"):
+            return (f"pip install {package}=={majority}",)
+        case "environment-differs":
+            return (f"unset {subject}" if majority == _UNSET else f"export {subject}={majority}",)
+        case "mtu-differs":
+            return (f"sudo ip link set dev INTERFACE mtu {majority}",)
     return ()
 
 
