@@ -81,11 +81,7 @@ class BisectionVerdict:
 
 
 class Bisection:
-    """Runs the trials that the search asks for.
-
-    Args:
-        say: called with a line for each finished run and each new stage of the search.
-    """
+    """Runs the trials that the search asks for, and says a line for each finished run and each new stage."""
 
     def __init__(self, task: BisectionTask, book: Book, say: Callable[[str], None]) -> None:
         self._task = task

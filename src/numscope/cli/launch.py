@@ -65,11 +65,7 @@ class Watch:
 
 
 def launch(target: Target, watch: Watch) -> NoReturn:
-    """Runs the target under watch.
-
-    Args:
-        target: what to run.
-        watch: armed before the script's first line, finished after its last, not in processes forked meanwhile.
+    """Runs the target under a watch, which is armed before the script's first line and finished after its last, not in forked processes.
 
     Raises:
         SystemExit: with the status that the script would have ended with; a non-finite value's own status else.

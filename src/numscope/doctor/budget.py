@@ -24,11 +24,7 @@ SILENT_S = 5.0  # without a heartbeat a rank counts as silent; times the timeout
 
 
 class Deadline:
-    """A point in time on this process's clock.
-
-    Args:
-        seconds: from now.
-    """
+    """A point in time on this process's clock, some seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

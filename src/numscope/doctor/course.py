@@ -50,9 +50,6 @@ def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int,
 class Course:
     """Hosts the hub, and conducts the examination in a thread of its own until the verdict is delivered.
 
-    Args:
-        places: assigns node numbers, where launchers ask for them.
-
     Attributes:
         departed: set by the launcher: how ranks ended that never joined.
 

@@ -74,11 +74,7 @@ def write_json(values: Mapping[str, Any], path: str, command: str) -> bool:
 def alone(
     identity: Identity, settings: Settings, hub: Mapping[str, Any], results: Sequence[PhaseResult] = (), refused: Sequence[Any] = ()
 ) -> tuple[Verdict, Examined]:
-    """The verdict of a rank that has no hub.
-
-    Args:
-        hub: why, as in ``Examined.hub``.
-    """
+    """The verdict of a rank that has no hub; ``hub`` says why, as in ``Examined.hub``."""
     examined = Examined(settings, identity.world_size, {}, results, refused, {"here": identity.hostname, **hub})
     return judge(examined), examined
 

@@ -47,13 +47,10 @@ class Alignment:
 
 
 def align(a: Sequence[ObservedLayer], b: Sequence[ObservedLayer]) -> Alignment:
-    """Pairs the layers of two runs: by name, by name without wrappers' segments, by a renamed prefix, at last by class and order.
+    """Pairs two runs' layers: by name, by name without wrappers' segments, by a renamed prefix, at last by class and order of execution.
 
     A later way only sees what the earlier ones left over. Class and order pair a kind of layer (class and observed tensors) only where both
     runs have equally many left: a guess that starts with a missing layer would shift all that follow.
-
-    Args:
-        a, b: each run's layers in the order of execution.
     """
     found: dict[str, tuple[str, How]] = {}
     taken: set[str] = set()

@@ -21,11 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(agent: int) -> None:
-    """Reads requests from standard input until it ends.
-
-    Args:
-        agent: process id of our agent.
-    """
+    """Reads requests from standard input until it ends, or the process with this id, our agent, does."""
     _die_with(agent)
     report = Report(os.dup(1))
     os.dup2(2, 1)  # what torch and NCCL print is evidence, and must not mix with our lines

@@ -47,11 +47,7 @@ _START_SHARE = 0.9  # until torch's own timeout for starting a group
 
 
 def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
-    """Waits for the other ranks and starts the process groups.
-
-    Args:
-        arguments: ``store`` (rank, address, port), ``members``, ``backend`` as requested, ``local_rank``.
-    """
+    """Waits for the other ranks and starts the process groups that ``backend`` asks for, with a GPU by ``local_rank``."""
     torch.set_num_threads(1)
     report, where, members = desk.report, arguments["store"], arguments["members"]
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -51,11 +51,7 @@ _GPU_BYTES = 1 << 30
 
 
 def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
-    """Allocates memory and runs the collectives.
-
-    Args:
-        arguments: ``members`` that take part in this phase, ``sizes``.
-    """
+    """Allocates memory, and runs the collectives between ``members`` with ``sizes``."""
     torch.set_num_threads(1)
     report, roll = desk.report, desk.need_group()
     ranks = tuple(rank for rank in desk.members if rank in arguments["members"])

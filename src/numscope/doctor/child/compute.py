@@ -34,11 +34,7 @@ _COPY_BYTES, _COPY_BYTES_GPU = 32 << 20, 256 << 20  # larger than caches
 
 
 def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
-    """Runs the measurements.
-
-    Args:
-        arguments: ``local_rank``, ``local_world_size``.
-    """
+    """Runs the measurements, on the device of ``local_rank`` and with the threads that ``local_world_size`` ranks share."""
     report = desk.report
     num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = max(1, num_cpus // arguments["local_world_size"])

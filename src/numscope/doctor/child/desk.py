@@ -19,12 +19,7 @@ class Failed(Exception):
 
 @dataclass(slots=True)
 class Wire:
-    """A backend's process group.
-
-    Args:
-        backend: gloo or nccl.
-        device: on which it expects tensors.
-    """
+    """The process group of a backend, gloo or nccl, and the device on which it expects tensors."""
 
     backend: str
     group: ProcessGroup

@@ -17,12 +17,7 @@ _PERIOD = 1021  # of the numbers in a payload; a prime, so that no chunk equals 
 
 @dataclass(slots=True)
 class Party:
-    """A group, as one of its members sees it.
-
-    Args:
-        index: of this rank in the group.
-        substitutes: filled with what replaces a collective that the backend lacks.
-    """
+    """A group, as the member with an index in it sees it; ``substitutes`` names what replaces a collective that the backend lacks."""
 
     ranks: tuple[int, ...]
     index: int

@@ -51,11 +51,7 @@ _STOP_SHARE = 0.12  # of the phase: no round starts with less time left
 
 
 def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
-    """Plays the rounds.
-
-    Args:
-        arguments: ``members`` that take part in this phase, ``sizes``, ``quick``.
-    """
+    """Plays the rounds between ``members`` with ``sizes``, fewer of them if ``quick``."""
     torch.set_num_threads(1)
     desk.need_group()
     ranks = tuple(rank for rank in desk.members if rank in arguments["members"])

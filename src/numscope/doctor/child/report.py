@@ -18,11 +18,7 @@ class StepTimeout(Exception):
 
 
 class Report:
-    """Writes lines to a file descriptor.
-
-    Args:
-        fd: from which the agent reads.
-    """
+    """Writes lines to a file descriptor from which the agent reads."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

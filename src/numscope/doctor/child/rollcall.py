@@ -20,11 +20,7 @@ _T = TypeVar("_T")
 
 
 class StoreLost(Exception):
-    """The store, or the rank that calls the roll, does not respond: it died, hangs, or can no longer be reached.
-
-    Args:
-        rank: that hosts the store or calls the roll.
-    """
+    """The store of a rank, or the rank that calls the roll, does not respond: it died, hangs, or can no longer be reached."""
 
     def __init__(self, sentence: str, rank: int) -> None:
         super().__init__(sentence)
@@ -33,11 +29,7 @@ class StoreLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The outcome of a roll call, the same on all ranks that are here.
-
-    Args:
-        word: a message from the collecting rank.
-    """
+    """The outcome of a roll call, the same on all ranks that are here, with a word from the collecting rank."""
 
     here: tuple[int, ...]
     missing: tuple[int, ...]
@@ -45,11 +37,7 @@ class Present:
 
 
 class RollCall:
-    """Calls the roll over its own connection to the store, since torch blocks a connection while it waits.
-
-    Args:
-        host: the rank whose child hosts the store, for messages.
-    """
+    """Calls the roll over its own connection to the store of the rank ``host``, since torch blocks a connection while it waits."""
 
     def __init__(self, store: Store, rank: int, host: int, report: Report) -> None:
         self._store = store

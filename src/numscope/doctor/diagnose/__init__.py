@@ -32,9 +32,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     """The verdict on all observations.
 
     Causes are looked for phase after phase. A rank that fails only because of a known cause is a victim and gets no finding.
-
-    Args:
-        baseline: JSON values of an earlier report, to compare with.
+    An earlier report as a baseline shows what has become slower.
     """
     seconds = float(examined.hub.get("seconds", 0.0))
     present = attendance(examined)

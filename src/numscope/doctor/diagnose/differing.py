@@ -11,7 +11,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.findings import capital, listed, named
-from numscope.doctor.records import Examined, Finding, Phase, Severity
+from numscope.doctor.records import Confidence, Examined, Finding, Phase, Severity
 
 CLOCK_S = 1.0  # larger offsets are reported: logs, certificates and caches suffer from them
 _ABSENT = "nothing"
@@ -151,7 +151,7 @@ def _finding(difference: Difference, blame: Blame) -> Finding:
     severity: Severity | None = None
     if difference.id == "version-mismatch" and subject not in _ESSENTIAL:
         severity = "note" if subject in _MINOR else "degraded"
-    confidence = "likely" if difference.tie else "certain"
+    confidence: Confidence = "likely" if difference.tie else "certain"
     return blame.finding(
         difference.id, summary, ranks=ranks, evidence=lines, confidence=confidence, remedy=_remedy(difference), severity=severity
     )

@@ -76,11 +76,7 @@ class Attribution:
 
 
 def attribute(cells: Mapping[Cell, bool]) -> Attribution:
-    """What explains the failed cells.
-
-    Args:
-        cells: for each examined (from, to), whether it works.
-    """
+    """What explains the failed ones of the examined cells."""
     failed = frozenset(cell for cell, works in cells.items() if not works)
     if not failed:
         return Attribution()

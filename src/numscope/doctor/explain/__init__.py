@@ -21,12 +21,7 @@ from numscope.doctor.redact import of_hosts
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was found in which files.
-
-    Args:
-        findings: causes first.
-        files: all that were opened, with what was recognized in each.
-    """
+    """The findings, causes first, and all files that were opened, with what was recognized in each."""
 
     findings: tuple[Finding, ...]
     files: tuple[FileRead, ...]
@@ -37,10 +32,7 @@ class Explanation:
 
 
 def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
-    """The findings, and the files that were read.
-
-    Args:
-        redact: replace host names and addresses by numbered words.
+    """The findings, and the files that were read; with ``redact`` host names and addresses are numbered words.
 
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """

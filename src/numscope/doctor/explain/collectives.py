@@ -75,11 +75,7 @@ class History:
 
 @dataclass(slots=True)
 class Group:
-    """A process group.
-
-    Args:
-        members: all its ranks, as far as known.
-    """
+    """A process group: all its ranks, as far as known, and what each did."""
 
     name: str
     members: set[int] = field(default_factory=set)

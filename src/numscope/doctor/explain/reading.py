@@ -55,11 +55,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """The content of one rank's flight recorder.
-
-    Args:
-        rank: from the file's name; -1 if that contains no number.
-    """
+    """The content of one rank's flight recorder; the rank is from the file's name, -1 if that contains no number."""
 
     file: str
     rank: int
@@ -68,12 +64,7 @@ class Dump:
 
 @dataclass(slots=True)
 class FileRead:
-    """How reading a file went.
-
-    Args:
-        kinds: what was recognized in it.
-        problem: why it could not be read, or not completely.
-    """
+    """What was recognized in a file, and why it could not be read, or not completely."""
 
     name: str
     kinds: set[str] = field(default_factory=set)
@@ -82,11 +73,7 @@ class FileRead:
 
 
 class Reader:
-    """Opens files one by one.
-
-    Args:
-        paths: files and folders; folders are walked, links to folders are not followed.
-    """
+    """Opens files one by one. Folders are walked, links to folders are not followed."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths

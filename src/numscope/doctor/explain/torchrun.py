@@ -140,11 +140,7 @@ class Torchrun:
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
 
     def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
-        """What is wrong.
-
-        Args:
-            watchdog_ranks: ranks with messages of NCCL's watchdog.
-        """
+        """What is wrong; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
         return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
 
     def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[Finding]:

@@ -72,11 +72,7 @@ class Watchdog:
         return True
 
     def findings(self, members: set[int]) -> list[Finding]:
-        """What the messages of all ranks reveal together.
-
-        Args:
-            members: all ranks of the job, as far as known.
-        """
+        """What the messages of all ranks reveal together; ``members`` are all ranks of the job, as far as known."""
         found = self._differing()
         groups: dict[str, Group] = {}
         for rank, calls in self.timeouts.items():

@@ -35,11 +35,7 @@ _SPARE_FILES = 512  # besides the ranks' connections
 
 
 class HubTaken(Exception):
-    """None of the hub's ports is free.
-
-    Args:
-        ports: those tried.
-    """
+    """None of the ports that the hub tried is free."""
 
     def __init__(self, ports: tuple[int, ...], reason: str) -> None:
         super().__init__(f"port {', '.join(map(str, ports))}: {reason}")

@@ -19,11 +19,7 @@ _NO_STEP = {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4
 
 
 def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
-    """Who this process is among the ranks.
-
-    Args:
-        environ: of the process.
-        hostname: "" asks the system.
+    """Who this process is among the ranks, from its environment.
 
     Returns: None if no launcher started it, or if SLURM or MPI started it alone: such a task (``srun --pty bash``) starts its own ranks.
 

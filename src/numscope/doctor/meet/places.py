@@ -20,11 +20,7 @@ class Places:
         self._taken: dict[int, str] = {0: hostname}
 
     def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
-        """The answer to a node's request: its number, or why it gets none.
-
-        Args:
-            request: ``hostname``, ``nnodes``, ``nproc``, ``node_rank`` (-1: any).
-        """
+        """The answer to a node's request: its number, or why it gets none. With ``node_rank`` -1 it gets any."""
         who = f"{request['hostname']} ({address})"
         nodes, nproc, wish = request["nnodes"], request["nproc"], request["node_rank"]
         if (nodes, nproc) != (self._num_nodes, self._nproc):

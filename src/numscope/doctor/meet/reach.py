@@ -165,11 +165,7 @@ class Road:
 
 
 def look(meeting: Meeting, settings: Settings, seconds: float) -> Unreached | None:
-    """Looks whether this job's hub is at a place on this host; returns why it is not, or None.
-
-    Args:
-        seconds: times the timeout scale.
-    """
+    """Looks whether this job's hub is at a place on this host, for some seconds (scaled); returns why it is not, or None."""
     deadline = Deadline(seconds * max(settings.timeout_scale, 0.25))
     found = Road(meeting, elsewhere=False, scale=settings.timeout_scale).open(deadline)
     if isinstance(found, Unreached):

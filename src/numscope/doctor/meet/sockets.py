@@ -13,11 +13,7 @@ from numscope.doctor.budget import Deadline
 
 
 def listen(port: int = 0, backlog: int = 1024, host: str = "") -> socket.socket:
-    """A socket that listens on all addresses, IPv6 and IPv4, or on one.
-
-    Args:
-        port: 0 lets the kernel choose one.
-        host: the address; "" for all.
+    """A socket that listens on all addresses, IPv6 and IPv4, or on one; for port 0 the kernel chooses one.
 
     Raises: OSError, for example where the port is taken.
     """

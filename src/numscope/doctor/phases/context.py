@@ -11,12 +11,7 @@ from numscope.doctor.records import Identity, Settings
 
 
 class PhaseFailed(Exception):
-    """A phase found that something does not work.
-
-    Args:
-        sentence: what does not work.
-        data: what was measured until then, as documented in the phase's module.
-    """
+    """A phase found that something does not work: a sentence, and what was measured until then."""
 
     def __init__(self, sentence: str, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(sentence)

@@ -17,11 +17,7 @@ _ERROR_CHARACTERS = 300
 
 
 class GpuQuery:
-    """Starts nvidia-smi when created; the answer is awaited later.
-
-    Args:
-        environ: of the child; nvidia-smi ignores CUDA_VISIBLE_DEVICES.
-    """
+    """Starts nvidia-smi when created; the answer is awaited later. It ignores CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._child: subprocess.Popen[str] | None = None

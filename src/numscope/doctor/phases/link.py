@@ -44,11 +44,7 @@ class Examiner:
         self._known_port = int(port) if port.isdigit() else 0
 
     def cell(self, node: int, rank: int, number: int, only_reach: bool = False) -> Cell:
-        """Examines the link to a rank on a node, in round ``number``.
-
-        Args:
-            only_reach: connect and ping, nothing else.
-        """
+        """Examines the link to a rank on a node, in round ``number``; with ``only_reach`` just connects and pings."""
         identity, entry = self._context.identity, self._context.roster[rank]
         listen = entry.get("listen") or {}
         address, port = str(listen.get("address") or entry.get("address", "")), int(listen.get("port") or 0)

@@ -66,11 +66,7 @@ class Scaling:
             raise UsageError(f"Scaling: e8m0_rounding: got {self.e8m0_rounding!r} for {given} scales, expected floor: others are not e8m0.")
 
     def sides(self, columnwise: bool) -> tuple[int, int]:
-        """Rows and columns of a matrix that share a scale; 0 for all of them.
-
-        Args:
-            columnwise: whether rows and blocks run along the columns instead.
-        """
+        """Rows and columns of a matrix that share a scale; 0 for all of them. Columnwise, rows and blocks run along the columns."""
         rows, columns = {"tensor": (0, 0), "row": (1, 0), "block": self.block}[self.kind]
         return (columns, rows) if columnwise else (rows, columns)
 
@@ -118,11 +114,7 @@ class How:
         return "nvfp4" if self.format.name == "e2m1fn" and self.scaling.scale_format == "e4m3fn" else "fp8"
 
     def replace(self, **changes: Any) -> How:
-        """The same with some fields changed.
-
-        Args:
-            changes: new values by field.
-        """
+        """The same with some fields changed."""
         return replace(self, **changes)
 
     def text(self) -> str:
@@ -178,11 +170,7 @@ def _fraction_of(number: float) -> int:
 
 def amax_of(magnitude: Tensor, rows: int, columns: int) -> Tensor:
     """The largest magnitude in each block of a matrix, or NaN if the block has one: [ceil(M / rows), ceil(K / columns)].
-
-    Args:
-        magnitude: [M, K], not empty.
-        rows, columns: of a block; blocks at the ends may be smaller.
-    """
+    Blocks at the ends may be smaller; ``magnitude`` [M, K] is not empty."""
     return blocked(magnitude, rows, columns).amax((1, 3))
 
 

@@ -40,11 +40,7 @@ def in_autocast_dtype(x: Tensor) -> Tensor:
 
 
 def forward_pass(state: LayerState, plan: LayerPlan, x: Tensor, weight: Tensor, bias: Tensor | None, counts: bool) -> Tensor:
-    """A layer's output under a plan, computed in x's dtype.
-
-    Args:
-        counts: whether the call is part of training, so that amaxes are recorded and casts counted.
-    """
+    """A layer's output under a plan, in x's dtype. ``counts``: it is part of training, so amaxes are recorded and casts counted."""
     counts = counts and torch._C._current_graph_task_id() == -1  # within backward, this is a checkpoint's second pass
     tensors = {"activation": x, "weight": weight}
     return _Pass(state, plan, LinearCall(x, weight, bias, state.is_transposed), tensors, (_FPROP,), counts).run(_FPROP)

@@ -101,20 +101,11 @@ class LayerPlan(Mapping[tuple[str, str], How | None]):
         return self.replace({key: None for key in OPERANDS if key[0] in gemms})
 
     def replace(self, changes: Mapping[tuple[str, str], How | None]) -> LayerPlan:
-        """The same plan with some operands changed.
-
-        Args:
-            changes: (GEMM, operand) → how it is quantized, or None.
-        """
+        """The same plan with some operands changed: (GEMM, operand) → how it is quantized, or None."""
         return LayerPlan({**self._hows, **changes})
 
     def moved_to(self, old: LayerPlan, new: LayerPlan) -> LayerPlan:
-        """The changes that this plan made to one plan, applied to another: this is how a switch outlasts a change of recipe.
-
-        Args:
-            old: the plan that this one was made from.
-            new: the plan to change in the same way.
-        """
+        """The changes that this plan made to one plan, applied to another: this is how a switch outlasts a change of recipe."""
         return new.replace({key: how for key, how in self.items() if how != old[key]})
 
     def text(self) -> str:

@@ -32,11 +32,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool) 
 
 
 def fprop(x: Tensor, weight: Tensor, call: LinearCall, is_high: bool) -> Tensor:
-    """``x Wᵀ + b`` of two operands, quantized or not, of which the layer was called with others.
-
-    Args:
-        is_high: whether no operand is quantized, so that the result has to be bitwise torch's.
-    """
+    """``x Wᵀ + b`` of two operands, quantized or not, of which the layer was called with others. If ``is_high``, no operand is quantized,
+    and the result has to be bitwise torch's."""
     bias = call.bias if call.bias is None else call.bias.to(x.dtype)
     if is_high and not call.is_transposed and call.weight.requires_grad and not _is_plain(x):
         # This runs without grad mode, and how torch batches such an input depends on whether the weight wants a gradient.

@@ -39,12 +39,7 @@ _UNSUPPORTED: Mapping[str, tuple[object, str]] = {
 
 
 def check_others(cls: type[nn.Module], given: Mapping[str, object]) -> None:
-    """Accept arguments of Transformer Engine that have no effect here, and raise UsageError for any others.
-
-    Args:
-        cls: the module's class.
-        given: the arguments that its constructor does not name.
-    """
+    """Accept arguments of Transformer Engine that a constructor does not name and that have no effect here; raise UsageError for others."""
     where = cls.__name__
     for name, value in given.items():
         if name in _WITHOUT_EFFECT:

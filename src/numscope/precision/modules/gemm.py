@@ -16,12 +16,8 @@ from numscope.records.errors import UsageError
 
 
 def attach(module: nn.Module, name: str | None) -> None:
-    """Make a module a GEMM layer: it computes as plain PyTorch until ``autocast``, ``convert`` or a switch changes that.
-
-    Args:
-        module: its forward calls ``linear.product``.
-        name: for messages.
-    """
+    """Make a module a GEMM layer: it computes as plain PyTorch until ``autocast``, ``convert`` or a switch changes that. Its forward
+    calls ``linear.product``; the name is for messages."""
     module.__dict__[ATTRIBUTE] = LayerState(module, name or "", HighPrecision())
 
 

@@ -17,12 +17,7 @@ from numscope.precision.modules.arguments import check_others
 
 
 class Part(nn.Module):
-    """A child module that works with parameters of the module it is part of.
-
-    Args:
-        borrowed: its own name for each parameter → the whole's attribute.
-        name: the layer's name in configurations.
-    """
+    """A child module that works with parameters of the module it is part of: its own name for each → the whole's attribute."""
 
     def __init__(self, borrowed: Mapping[str, str], name: str | None) -> None:
         super().__init__()
@@ -49,12 +44,7 @@ class Part(nn.Module):
 
 
 class NamedModule(nn.Module):
-    """A module with Transformer Engine's arguments; it loads their checkpoints, without the scales and amax histories in their own format.
-
-    Args:
-        name: the layer's name in configurations.
-        others: arguments that the constructor does not name.
-    """
+    """A module with Transformer Engine's arguments; it loads their checkpoints without the scales and amaxes in their own format."""
 
     def __init__(self, name: str | None, others: Mapping[str, object] = MappingProxyType({})) -> None:
         super().__init__()

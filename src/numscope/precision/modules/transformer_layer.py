@@ -255,11 +255,7 @@ class TransformerLayer(NamedModule):
 
 
 class DropPath(nn.Module):
-    """Drops the whole branch of some samples in training, and scales up the others.
-
-    Args:
-        rate: probability that a sample is dropped.
-        batch_dim: the batch dimension.
+    """Drops the whole branch of a sample in training, with a probability of ``rate``, and scales up the others.
 
     *Source:* Huang et al., Deep Networks with Stochastic Depth, 2016.
     """

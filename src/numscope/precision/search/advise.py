@@ -103,12 +103,8 @@ class Advice:
 
 
 def advice_of(numbers: Mapping[str, Any], limits: Limits) -> Advice:
-    """Decide which formats operands could take, and which GEMMs to keep high: those with an operand whose cast exceeds a limit.
-
-    Args:
-        numbers: what ``WhatIf.numbers`` returned, or ``merged`` from several ranks.
-        limits: the largest errors that a cast may have.
-    """
+    """Decide, from what ``WhatIf`` measured, which formats operands could take, and which GEMMs to keep high: those with an operand whose
+    cast exceeds a limit."""
     plan: Mapping[str, Mapping[str, str | None]] = numbers["plan"]
     operands: list[OperandAdvice] = []
     high: list[tuple[str, str]] = []

@@ -22,10 +22,7 @@ Over = Callable[[int, float], None]
 
 
 class LossRecorder(optimizer_probe.StepListener):
-    """Records losses from ``open`` to ``close``.
-
-    Args:
-        over: called with the number and the loss of each step, once its weights have been updated.
+    """Records losses from ``open`` to ``close``; calls ``over`` with each step's number and loss, once its weights have been updated.
 
     *Cost:* a host sync per backward: meant for short trial runs.
     """

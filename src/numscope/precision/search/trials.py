@@ -188,12 +188,7 @@ class Book:
         return None if kept is None else Outcome.of(kept)
 
     def get(self, key: str, run: Callable[[Path], Outcome]) -> Outcome:
-        """A trial's result. It is run now if it has not been run before.
-
-        Args:
-            key: identifies the trial.
-            run: called with a path for the trial's files.
-        """
+        """A trial's result. It is run now, with a path for its files, if it has not been run before."""
         known = self.known(key)
         if known is not None:
             return known
