@@ -19,24 +19,16 @@ NOISE_MARGIN = 3  # a drift of up to this many times the reference's noise is to
 
 @dataclass(frozen=True)
 class BisectionTask:
-    """What to find out.
-
-    Args:
-        base: the configuration of the low-precision run, sections by name; empty without one.
-        steps: optimizer steps of each run.
-        runs: the most runs to make, including those of an interrupted search.
-        tolerance: the largest harmless drift of the loss, relative to the reference's loss.
-        repeats: how often the reference is run; the differences between its runs are noise.
-    """
+    """What to find out."""
 
     script: Script
     recipe: str
-    base: Mapping[str, Any]
+    base: Mapping[str, Any]  # the configuration of the low-precision run, sections by name; empty without one
     features: tuple[str, ...]
-    steps: int
-    runs: int
-    tolerance: float
-    repeats: int
+    steps: int  # optimizer steps of each run
+    runs: int  # the most runs to make, including those of an interrupted search
+    tolerance: float  # the largest harmless drift of the loss, relative to the reference's loss
+    repeats: int  # how often the reference is run; the differences between its runs are noise
     seed: int | None
 
     def about(self) -> dict[str, Any]:

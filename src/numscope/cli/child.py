@@ -24,21 +24,13 @@ _SPAWN = "torch.multiprocessing.spawn"
 
 @dataclass
 class Told:
-    """What a child process tells.
+    """What a child process tells."""
 
-    Args:
-        watched: what it has watched.
-        status: that of numscope's own error, if one ended the child.
-        raised: whether the parent gets it as an exception.
-        ended: False while the child is at work.
-        pid: the child's process number, set when it is written.
-    """
-
-    watched: Watched
-    status: int = 0
-    raised: bool = False
-    ended: bool = True
-    pid: int = 0
+    watched: Watched  # what it has watched
+    status: int = 0  # that of numscope's own error, if one ended the child
+    raised: bool = False  # whether the parent gets it as an exception
+    ended: bool = True  # False while the child is at work
+    pid: int = 0  # the child's process number, set when it is written
 
     def write(self, folder: str) -> None:
         """

@@ -34,21 +34,15 @@ _ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64
 
 @dataclass(frozen=True)
 class Subject:
-    """Layers to select from.
+    """Layers to select from."""
 
-    Args:
-        layers: in the model's order.
-        widths: by layer's name, the last dimensions of its input and output; None if it has none.
-        read: by (layer's name, tensor), the bytes that a run read of it on one rank in a step.
-        gemms: the layers that compute GEMMs, on which fp8 recipes and switches act.
-        plans: of layers that are already converted.
-    """
-
-    layers: list[Layer]
+    layers: list[Layer]  # in the model's order
+    # by layer's name, the last dimensions of its input and output; None if it has none
     widths: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    # by (layer's name, tensor), the bytes that a run read of it on one rank in a step
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    gemms: list[Layer] = field(default_factory=list)
-    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)
+    gemms: list[Layer] = field(default_factory=list)  # the layers that compute GEMMs, on which fp8 recipes and switches act
+    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)  # of layers that are already converted
 
 
 def subject_of(given: str) -> Subject:

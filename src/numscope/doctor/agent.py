@@ -33,17 +33,12 @@ _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the examination ended for a rank: with the hub's verdict, or without one and why.
-
-    Args:
-        lost: why there is no hub, as in ``Examined.hub``.
-        refused: why the rank was not admitted.
-    """
+    """How the examination ended for a rank: with the hub's verdict, or without one and why."""
 
     verdict: Verdict | None = None
-    lost: Mapping[str, Any] | None = None
+    lost: Mapping[str, Any] | None = None  # why there is no hub, as in ``Examined.hub``
     interrupted: str = ""
-    refused: str = ""
+    refused: str = ""  # why the rank was not admitted
     results: tuple[PhaseResult, ...] = ()
 
 

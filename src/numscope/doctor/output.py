@@ -20,15 +20,10 @@ INCOMPLETE = 5
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the report goes besides the terminal.
+    """Where the report goes besides the terminal."""
 
-    Args:
-        json: path of a file; "-" for standard output; "" for none.
-        baseline: JSON values of an earlier report, to compare with.
-    """
-
-    json: str = ""
-    baseline: Mapping[str, Any] = field(default_factory=dict)
+    json: str = ""  # path of a file; "-" for standard output; "" for none
+    baseline: Mapping[str, Any] = field(default_factory=dict)  # JSON values of an earlier report, to compare with
 
     @property
     def lines(self) -> int:

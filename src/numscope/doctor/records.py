@@ -75,48 +75,31 @@ def _read(key: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a rank is, according to its launcher.
-
-    Args:
-        node: number of its host, from the launcher; numbered by host name where the launcher gives no number.
-        launcher: whose environment variables these are.
-    """
+    """Who a rank is, according to its launcher."""
 
     rank: int
     world_size: int
     local_rank: int = 0
     local_world_size: int = 1
-    node: int = 0
+    node: int = 0  # number of its host, from the launcher; numbered by host name where the launcher gives no number
     num_nodes: int = 1
     hostname: str = ""
-    launcher: Launcher = "local"
+    launcher: Launcher = "local"  # whose environment variables these are
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for.
+    """What the user asked for."""
 
-    Args:
-        quick: use the smallest sizes and skip the compute phase.
-        phases: those to run; the phases they depend on run too.
-        deadline_s: for the whole examination; every rank has ended by then.
-        timeout_scale: factor on every time limit.
-        ifname: network interface whose address is given to other ranks; "" uses the route to the hub.
-        backend: gloo, nccl or both, comma-separated; "" decides by the hardware.
-        sizes: payload sizes of the pairs and collectives phases, in bytes.
-        endpoint: host:port of the hub; "" derives it from the launcher.
-        token: the job's secret, which every connection must prove to hold; "" derives it from the launcher.
-    """
-
-    quick: bool = False
-    phases: tuple[Phase, ...] = tuple(Phase)
-    deadline_s: float = 180.0
-    timeout_scale: float = 1.0
-    ifname: str = ""
-    backend: str = ""
-    sizes: tuple[int, ...] = (8, 1 << 20, 64 << 20)
-    endpoint: str = ""
-    token: str = ""
+    quick: bool = False  # use the smallest sizes and skip the compute phase
+    phases: tuple[Phase, ...] = tuple(Phase)  # those to run; the phases they depend on run too
+    deadline_s: float = 180.0  # for the whole examination; every rank has ended by then
+    timeout_scale: float = 1.0  # factor on every time limit
+    ifname: str = ""  # network interface whose address is given to other ranks; "" uses the route to the hub
+    backend: str = ""  # gloo, nccl or both, comma-separated; "" decides by the hardware
+    sizes: tuple[int, ...] = (8, 1 << 20, 64 << 20)  # payload sizes of the pairs and collectives phases, in bytes
+    endpoint: str = ""  # host:port of the hub; "" derives it from the launcher
+    token: str = ""  # the job's secret, which every connection must prove to hold; "" derives it from the launcher
     strict: bool = False
     redact: bool = False
 
@@ -126,22 +109,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """The result of one phase on one rank.
-
-    Args:
-        doing: the step it was about to take when it failed or was lost.
-        started: seconds on the hub's clock since the hub started.
-        data: documented at the top of the phase's module.
-    """
+    """The result of one phase on one rank."""
 
     phase: Phase
     rank: int
     status: Status
-    started: float = 0.0
+    started: float = 0.0  # seconds on the hub's clock since the hub started
     seconds: float = 0.0
-    doing: str = ""
+    doing: str = ""  # the step it was about to take when it failed or was lost
     error: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)  # documented at the top of the phase's module
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phase", Phase(self.phase))
@@ -149,26 +126,17 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong or worth knowing.
+    """Something that is wrong or worth knowing."""
 
-    Args:
-        id: stable, from a catalog.
-        summary: one sentence.
-        ranks, hosts: whom it concerns.
-        links: (from, to) pairs of host names.
-        evidence: what was observed, one line each.
-        remedy: what to do, one line to paste each.
-    """
-
-    id: str
+    id: str  # stable, from a catalog
     severity: Severity
-    summary: str
-    ranks: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    evidence: tuple[str, ...] = ()
+    summary: str  # one sentence
+    ranks: tuple[int, ...] = ()  # whom it concerns
+    hosts: tuple[str, ...] = ()  # whom it concerns
+    links: tuple[tuple[str, str], ...] = ()  # (from, to) pairs of host names
+    evidence: tuple[str, ...] = ()  # what was observed, one line each
     confidence: Confidence = "likely"
-    remedy: tuple[str, ...] = ()
+    remedy: tuple[str, ...] = ()  # what to do, one line to paste each
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,22 +157,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """All observations, the input of the diagnosis.
-
-    Args:
-        expected: world size.
-        roster: ranks that joined, with what the hub knows about them: identity, address, clock offset.
-        results: of all ranks and phases.
-        refused: connections that the hub rejected: address and reason (garbage, token, duplicate, world size).
-        hub: whether the hub was reached, and if not, why.
-    """
+    """All observations, the input of the diagnosis."""
 
     settings: Settings
-    expected: int
+    expected: int  # world size
+    # ranks that joined, with what the hub knows about them: identity, address, clock offset
     roster: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    results: Sequence[PhaseResult] = ()
+    results: Sequence[PhaseResult] = ()  # of all ranks and phases
+    # connections that the hub rejected: address and reason (garbage, token, duplicate, world size)
     refused: Sequence[Mapping[str, Any]] = ()
-    hub: Mapping[str, Any] = field(default_factory=dict)
+    hub: Mapping[str, Any] = field(default_factory=dict)  # whether the hub was reached, and if not, why
 
     def each(self, phase: Phase, key: str) -> Iterator[tuple[int, Any]]:
         """The entries of a list in one phase's data, each with its rank."""

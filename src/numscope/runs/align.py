@@ -15,17 +15,11 @@ How = Literal["name", "wrapper", "prefix", "order"]
 
 @dataclass(frozen=True, slots=True)
 class ObservedLayer:
-    """A layer of a run.
+    """A layer of a run."""
 
-    Args:
-        name: as the run's observations have it.
-        cls: its class; "" where it is unknown.
-        tensors: those of it that were observed.
-    """
-
-    name: str
-    cls: str
-    tensors: frozenset[str]
+    name: str  # as the run's observations have it
+    cls: str  # its class; "" where it is unknown
+    tensors: frozenset[str]  # those of it that were observed
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,21 +27,13 @@ NUM_EARLIER_PAIRS = 8  # steps before, which calibrate a comparison of two steps
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A side of a comparison: a run, or one step of it.
+    """A side of a comparison: a run, or one step of it."""
 
-    Args:
-        where: the argument's name, for messages.
-        table: its table's.
-        given: as it was written.
-        run: the run in the folder.
-        step: the one step meant; None: all.
-    """
-
-    where: str
-    table: str
-    given: str
-    run: Run
-    step: int | None
+    where: str  # the argument's name, for messages
+    table: str  # its table's
+    given: str  # as it was written
+    run: Run  # the run in the folder
+    step: int | None  # the one step meant; None: all
 
     @classmethod
     def parse(cls, where: str, given: str, table: str) -> Side:

@@ -15,17 +15,11 @@ _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's folder.
+    """A run's folder."""
 
-    Args:
-        path: the folder, absolute.
-        parts: its whole Parquet files, by rank, attempt and time.
-        broken: names of files that are not whole; no kill leaves one, a lost disk may.
-    """
-
-    path: str
-    parts: tuple[PartName, ...]
-    broken: tuple[str, ...] = ()
+    path: str  # the folder, absolute
+    parts: tuple[PartName, ...]  # its whole Parquet files, by rank, attempt and time
+    broken: tuple[str, ...] = ()  # names of files that are not whole; no kill leaves one, a lost disk may
 
     @property
     def paths(self) -> list[str]:

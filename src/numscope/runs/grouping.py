@@ -33,26 +33,17 @@ Value = float | int | None | list[float]
 
 @dataclass(frozen=True, slots=True)
 class MergedGroup:
-    """Sites and steps together.
+    """Sites and steps together."""
 
-    Args:
-        name: of the group.
-        tensor: of which kind its tensors are; "" where several kinds were merged.
-        first_step, last_step: of what was merged.
-        num_rows: how many observations that were: sites times steps.
-        summary: of all their elements.
-        extras: their further columns; a column that some of the rows lack is not here, since it says nothing of the whole.
-        values: the statistics asked for; None where one is undefined or lacks its columns.
-    """
-
-    name: str
-    tensor: str
-    first_step: int
-    last_step: int
-    num_rows: int
-    summary: Summary
+    name: str  # of the group
+    tensor: str  # of which kind its tensors are; "" where several kinds were merged
+    first_step: int  # of what was merged
+    last_step: int  # of what was merged
+    num_rows: int  # how many observations that were: sites times steps
+    summary: Summary  # of all their elements
+    # their further columns; a column that some of the rows lack is not here, since it says nothing of the whole
     extras: Mapping[str, float | list[float]]
-    values: Mapping[str, Value]
+    values: Mapping[str, Value]  # the statistics asked for; None where one is undefined or lacks its columns
 
 
 def group(

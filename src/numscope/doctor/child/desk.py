@@ -28,21 +28,15 @@ class Wire:
 
 @dataclass(slots=True)
 class Desk:
-    """A child's state.
-
-    Args:
-        members: ranks of the process group, ascending; each one's rank in torch is its index.
-        wires: one per backend.
-        limit_s: the phase's time limit in seconds.
-    """
+    """A child's state."""
 
     report: Report
     rank: int
     import_s: float
-    members: tuple[int, ...] = ()
-    wires: list[Wire] = field(default_factory=list)
+    members: tuple[int, ...] = ()  # ranks of the process group, ascending; each one's rank in torch is its index
+    wires: list[Wire] = field(default_factory=list)  # one per backend
     roll: RollCall | None = None
-    limit_s: float = 0.0
+    limit_s: float = 0.0  # the phase's time limit in seconds
     _end: float = 0.0
 
     def begin(self, limit_s: float, end: float) -> None:

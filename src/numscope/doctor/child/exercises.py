@@ -42,22 +42,15 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """A collective and its expected result.
-
-    Args:
-        source: makes this rank's input, from the group and the number of elements per rank.
-        run: the function to time, from the group, the input and the number of elements per rank.
-        expected: makes the exact result, likewise; None if there is none.
-        sizes: chooses those of the requested sizes with which it runs.
-        compares_bits: repeated runs must return the same bits.
-    """
+    """A collective and its expected result."""
 
     name: str
-    source: Callable[[Party, int], torch.Tensor]
+    source: Callable[[Party, int], torch.Tensor]  # makes this rank's input, from the group and the number of elements per rank
+    # the function to time, from the group, the input and the number of elements per rank
     run: Callable[[Party, torch.Tensor, int], torch.Tensor | None]
-    expected: Callable[[Party, int], torch.Tensor] | None = None
-    sizes: Callable[[Sequence[int]], Sequence[int]] = lambda sizes: sizes
-    compares_bits: bool = False
+    expected: Callable[[Party, int], torch.Tensor] | None = None  # makes the exact result, likewise; None if there is none
+    sizes: Callable[[Sequence[int]], Sequence[int]] = lambda sizes: sizes  # chooses those of the requested sizes with which it runs
+    compares_bits: bool = False  # repeated runs must return the same bits
 
     def prepare(self, party: Party, num_bytes: int) -> Callable[[], torch.Tensor | None]:
         """The function to time, which returns the result."""

@@ -15,19 +15,12 @@ MOST_TEXT = 300  # of an error's characters in a line of evidence
 
 @dataclass(slots=True)
 class Blame:
-    """Filled while findings are made, phase after phase.
+    """Filled while findings are made, phase after phase."""
 
-    Args:
-        hosts: by rank.
-        ranks: lost or at fault.
-        links: broken ones between hosts, in either direction, since TCP needs both.
-        faults: findings that are faults and at least likely.
-    """
-
-    hosts: Mapping[int, str]
-    ranks: set[int] = field(default_factory=set)
-    links: set[frozenset[str]] = field(default_factory=set)
-    faults: list[Finding] = field(default_factory=list)
+    hosts: Mapping[int, str]  # by rank
+    ranks: set[int] = field(default_factory=set)  # lost or at fault
+    links: set[frozenset[str]] = field(default_factory=set)  # broken ones between hosts, in either direction, since TCP needs both
+    faults: list[Finding] = field(default_factory=list)  # findings that are faults and at least likely
 
     def take(self, findings: Iterable[Finding]) -> None:
         """Remembers the faults among the findings."""

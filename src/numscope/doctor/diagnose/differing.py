@@ -26,19 +26,12 @@ _MINOR = ("transformers version", "accelerate version", "triton version", "numsc
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that differs between ranks.
+    """A value that differs between ranks."""
 
-    Args:
-        id: of its finding.
-        subject: what it is a value of: ``torch version``, ``NCCL_ALGO``.
-        majority: the value of more than half of the ranks; "" for a tie.
-        others: by each other value the ranks that have it; for a tie, all values.
-    """
-
-    id: str
-    subject: str
-    majority: str
-    others: Mapping[str, tuple[int, ...]]
+    id: str  # of its finding
+    subject: str  # what it is a value of: ``torch version``, ``NCCL_ALGO``
+    majority: str  # the value of more than half of the ranks; "" for a tie
+    others: Mapping[str, tuple[int, ...]]  # by each other value the ranks that have it; for a tie, all values
 
     @property
     def tie(self) -> bool:

@@ -15,23 +15,14 @@ Pair = tuple[int, int]  # from node, to node
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The matrix.
+    """The matrix."""
 
-    Args:
-        cells: by (from node, to node).
-        hosts: name of each node.
-        ranks: of each node.
-        heard: pairs of which datagrams arrived; the absence of a pair proves nothing.
-        listened: nodes that reported which datagrams they received.
-        interface: by which most ranks are reached; "" if that is not known.
-    """
-
-    cells: Mapping[Pair, Cell]
-    hosts: Mapping[int, str]
-    ranks: Mapping[int, tuple[int, ...]]
-    heard: frozenset[Pair]
-    listened: frozenset[int]
-    interface: str = ""
+    cells: Mapping[Pair, Cell]  # by (from node, to node)
+    hosts: Mapping[int, str]  # name of each node
+    ranks: Mapping[int, tuple[int, ...]]  # of each node
+    heard: frozenset[Pair]  # pairs of which datagrams arrived; the absence of a pair proves nothing
+    listened: frozenset[int]  # nodes that reported which datagrams they received
+    interface: str = ""  # by which most ranks are reached; "" if that is not known
 
     @property
     def examined(self) -> dict[Pair, Cell]:

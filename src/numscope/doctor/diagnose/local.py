@@ -23,22 +23,16 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of a host's facts.
+    """One check of a host's facts."""
 
-    Args:
-        id: of its finding.
-        look: returns what is wrong with a rank's facts, or "". Raises KeyError, TypeError or ValueError for a missing fact.
-        summary: with ``{where}`` for the hosts, ``{who}`` for the ranks and ``{expected}`` for the world size.
-        remedy: for the ranks with the problem; ``{pasted}`` is the first one's host, ``{entry}`` its line for /etc/hosts.
-        ifname: append the lines that select the right interface.
-    """
-
-    id: str
+    id: str  # of its finding
+    # returns what is wrong with a rank's facts, or "". Raises KeyError, TypeError or ValueError for a missing fact.
     look: Callable[[Facts, Examined, int], str]
-    summary: str
+    summary: str  # with ``{where}`` for the hosts, ``{who}`` for the ranks and ``{expected}`` for the world size
+    # for the ranks with the problem; ``{pasted}`` is the first one's host, ``{entry}`` its line for /etc/hosts
     remedy: tuple[str, ...] = ()
     confidence: Confidence = "certain"
-    ifname: bool = False
+    ifname: bool = False  # append the lines that select the right interface
 
 
 def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:

@@ -29,19 +29,13 @@ _MOST_TRIES = 20_000
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that makes all of its cells fail.
-
-    Args:
-        nodes: the node; both ends of a link, sorted; from and to of a direction; none for a split.
-        cells: (from, to) that were examined; all of them failed.
-        sides: of a split, the groups that reach only themselves.
-    """
+    """Something that makes all of its cells fail."""
 
     kind: Kind
-    nodes: tuple[Any, ...]
-    cells: frozenset[Cell]
+    nodes: tuple[Any, ...]  # the node; both ends of a link, sorted; from and to of a direction; none for a split
+    cells: frozenset[Cell]  # (from, to) that were examined; all of them failed
     confidence: Confidence = "likely"
-    sides: tuple[tuple[Any, ...], ...] = ()
+    sides: tuple[tuple[Any, ...], ...] = ()  # of a split, the groups that reach only themselves
 
     @property
     def one_node(self) -> bool:

@@ -71,26 +71,18 @@ def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cause, with what was observed.
-
-    Args:
-        kind: of the cause, refined by datagrams.
-        nodes: the node; the ends of the link; from and to of the direction.
-        status: of most of its cells.
-        where: it is, in words.
-        ranks, hosts, pairs: that it concerns; pairs of host names.
-    """
+    """A cause, with what was observed."""
 
     cause: Cause
     links: Links
     cells: list[Cell]
-    kind: Kind
-    nodes: tuple[int, ...]
-    status: Word
-    where: str
-    ranks: tuple[int, ...]
-    hosts: tuple[str, ...]
-    pairs: tuple[tuple[str, ...], ...]
+    kind: Kind  # of the cause, refined by datagrams
+    nodes: tuple[int, ...]  # the node; the ends of the link; from and to of the direction
+    status: Word  # of most of its cells
+    where: str  # in words
+    ranks: tuple[int, ...]  # that it concerns
+    hosts: tuple[str, ...]  # likewise
+    pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
     evidence: tuple[str, ...]
 
     def finding(self, id: str, summary: str, remedy: Iterable[str], **other: Any) -> Finding:

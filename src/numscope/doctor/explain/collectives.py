@@ -19,24 +19,16 @@ SHOWN_RANKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One rank's call of a collective.
-
-    Args:
-        seq: its number in the group's sequence.
-        numel: elements contributed; -1 if unknown.
-        state: scheduled, started or completed; "" if unknown.
-        site: file:line (function) of the caller.
-        place: file and position where it was read.
-    """
+    """One rank's call of a collective."""
 
     rank: int
-    seq: int
+    seq: int  # its number in the group's sequence
     op: str
-    numel: int = -1
+    numel: int = -1  # elements contributed; -1 if unknown
     dtype: str = ""
-    state: str = ""
-    site: str = ""
-    place: str = ""
+    state: str = ""  # scheduled, started or completed; "" if unknown
+    site: str = ""  # file:line (function) of the caller
+    place: str = ""  # file and position where it was read
 
     @property
     def kind(self) -> str:
@@ -56,17 +48,11 @@ class Call:
 
 @dataclass(slots=True)
 class History:
-    """What is known about one rank in one group.
+    """What is known about one rank in one group."""
 
-    Args:
-        calls: by number in the sequence.
-        last_enqueued: number in the sequence; -1 if unknown.
-        waits: the rank is known to have waited until a timeout.
-    """
-
-    calls: dict[int, Call] = field(default_factory=dict)
-    last_enqueued: int = -1
-    waits: bool = False
+    calls: dict[int, Call] = field(default_factory=dict)  # by number in the sequence
+    last_enqueued: int = -1  # number in the sequence; -1 if unknown
+    waits: bool = False  # the rank is known to have waited until a timeout
 
     @property
     def reached(self) -> int:

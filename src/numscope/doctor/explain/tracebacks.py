@@ -27,19 +27,13 @@ _ECHOES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception as it was printed.
-
-    Args:
-        rank: -1 if the line has no prefix.
-        site: file:line (function) of the innermost frame in the user's code.
-        echo: an exception of the kind that another rank's fault causes.
-    """
+    """An exception as it was printed."""
 
     line: Line
-    rank: int
+    rank: int  # -1 if the line has no prefix
     said: str
-    site: str
-    echo: bool
+    site: str  # file:line (function) of the innermost frame in the user's code
+    echo: bool  # an exception of the kind that another rank's fault causes
 
 
 @dataclass(slots=True)

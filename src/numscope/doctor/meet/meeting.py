@@ -21,24 +21,16 @@ _NUM_PORTS = 3  # tried in turn where the doctor chooses the port, since another
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where ranks meet.
+    """Where ranks meet."""
 
-    Args:
-        host: of the hub, as written by the user or launcher.
-        ports: tried in this order.
-        token: which a connection must prove to hold: the job's secret. Where there is none, ranks meet on loopback only, and a token that
-            is derived from the place keeps other jobs out.
-        hosted: this process hosts the hub.
-        origin: the variable or option that the endpoint comes from, for messages.
-        local: ranks of other hosts can't come, so nothing but loopback is bound.
-    """
-
-    host: str
-    ports: tuple[int, ...]
+    host: str  # of the hub, as written by the user or launcher
+    ports: tuple[int, ...]  # tried in this order
+    # which a connection must prove to hold: the job's secret. Where there is none, ranks meet on loopback only, and a token that is derived
+    # from the place keeps other jobs out
     token: str
-    hosted: bool
-    origin: str
-    local: bool = False
+    hosted: bool  # this process hosts the hub
+    origin: str  # the variable or option that the endpoint comes from, for messages
+    local: bool = False  # ranks of other hosts can't come, so nothing but loopback is bound
 
     @property
     def name(self) -> str:

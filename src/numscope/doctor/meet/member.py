@@ -14,29 +14,21 @@ How = Literal["here", "silent", "died", "left"]
 
 @dataclass(slots=True)
 class Member:
-    """A rank that joined.
-
-    Args:
-        key: identifies the rank's heartbeat connection, so that no other rank can send its heartbeats.
-        admitted: whether it takes part; the others (a second rank 1, for example) only wait for the verdict.
-        seen: its address as the hub saw it.
-        how: here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it.
-        phase, doing, since: the step it announced last, ``since`` on the hub's monotonic clock.
-    """
+    """A rank that joined."""
 
     identity: Identity
-    key: str
-    admitted: bool
-    seen: str
+    key: str  # identifies the rank's heartbeat connection, so that no other rank can send its heartbeats
+    admitted: bool  # whether it takes part; the others (a second rank 1, for example) only wait for the verdict
+    seen: str  # its address as the hub saw it
     pid: int = 0
     listen: Mapping[str, Any] = field(default_factory=dict)
     offset_s: float = 0.0
     round_trip_s: float = 0.0
-    how: How = "here"
+    how: How = "here"  # here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it
     detail: str = ""
-    phase: Phase = Phase.FACTS
-    doing: str = ""
-    since: float = field(default_factory=time.monotonic)
+    phase: Phase = Phase.FACTS  # of the step it announced last
+    doing: str = ""  # that step
+    since: float = field(default_factory=time.monotonic)  # on the hub's monotonic clock
     last_beat: float = field(default_factory=time.monotonic)
     said_bye: bool = False
 

@@ -35,11 +35,7 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Why the hub was not reached.
-
-    Args:
-        attempts: how often each failure occurred, by port and failure.
-    """
+    """Why the hub was not reached."""
 
     kind: Failure
     sentence: str
@@ -47,7 +43,7 @@ class Unreached:
     origin: str
     addresses: tuple[str, ...] = ()
     seconds: float = 0.0
-    attempts: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)  # how often each failure occurred, by port and failure
 
 
 class _Failed(Exception):

@@ -30,19 +30,13 @@ def check_mask_type(where: str, mask_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The positions of one attention call.
+    """The positions of one attention call."""
 
-    Args:
-        queries, keys: their numbers.
-        device: where masks are created.
-        key_lengths, query_lengths: lengths of padded sequences, shape ``(batch, 1, 1, 1)``.
-    """
-
-    queries: int
-    keys: int
-    device: torch.device
-    query_lengths: Tensor | None = None
-    key_lengths: Tensor | None = None
+    queries: int  # their number
+    keys: int  # likewise
+    device: torch.device  # where masks are created
+    query_lengths: Tensor | None = None  # lengths of padded sequences, shape ``(batch, 1, 1, 1)``
+    key_lengths: Tensor | None = None  # lengths of padded sequences, shape ``(batch, 1, 1, 1)``
 
     def shift(self, bottom_right: bool) -> Tensor | int:
         """The difference between a query's position and that of the key on its diagonal."""

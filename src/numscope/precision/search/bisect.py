@@ -31,18 +31,13 @@ class OutOfBudget(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search.
+    """The result of a search."""
 
-    Args:
-        outcome: ``found``: ``units`` cure, and none of them can be left out; ``within``: nothing has to be kept high; ``incurable``: not
-            even all units cure; ``budget``: the budget was spent before an answer.
-        units: those to keep high, in the model's order; with ``budget`` the smallest set seen to cure, empty if there was none.
-        minimal: whether each unit was seen to be needed.
-    """
-
+    # ``found``: ``units`` cure, and none of them can be left out; ``within``: nothing has to be kept high; ``incurable``: not even all
+    # units cure; ``budget``: the budget was spent before an answer
     outcome: Ending
-    units: Units
-    minimal: bool
+    units: Units  # those to keep high, in the model's order; with ``budget`` the smallest set seen to cure, empty if there was none
+    minimal: bool  # whether each unit was seen to be needed
 
 
 def search(
