@@ -50,9 +50,6 @@ def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int,
 class Course:
     """Hosts the hub, and conducts the examination in a thread of its own until the verdict is delivered.
 
-    Attributes:
-        departed: set by the launcher: how ranks ended that never joined.
-
     Raises: HubTaken.
     """
 
@@ -60,10 +57,8 @@ class Course:
         self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, places: Places | None = None
     ) -> None:
         self.hub = Hub(meeting, settings, world_size, places)
-        self.departed: dict[int, str] = {}
-        self._settings = settings
-        self._deadline = deadline
-        self._output = output
+        self.departed: dict[int, str] = {}  # set by the launcher: how ranks ended that never joined
+        self._settings, self._deadline, self._output = settings, deadline, output
         self._results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
         self._told: tuple[int, ...] = ()  # the ranks in the last roster that was sent
         self._reached: tuple[Verdict, Examined] | None = None

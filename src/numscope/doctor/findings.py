@@ -65,13 +65,12 @@ CONSEQUENCES = frozenset(
 def finding(
     id: str,
     summary: str,
-    *,
+    *remedy: str,
     ranks: Iterable[int] = (),
     hosts: Iterable[str] = (),
     links: Iterable[tuple[str, str]] = (),
     evidence: Iterable[str] = (),
     confidence: Confidence | None = None,
-    remedy: Iterable[str] = (),
     severity: Severity | None = None,
 ) -> Finding:
     """A finding with its id's usual severity and confidence, unless others are given. Unknown ranks (-1) and hosts ("") are left out."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 Launcher = Literal["torchrun", "slurm", "mpi", "local", "nnodes"]
 Status = Literal["ok", "failed", "skipped", "timeout", "silent"]
 Severity = Literal["fault", "degraded", "note"]
 Confidence = Literal["certain", "likely", "possible"]
+
+# What a message may have in such a field, as ``meet/shapes.py`` checks it.
+Rank = Annotated[int, range(1 << 24)]
+Count = Annotated[int, range(1, 1 << 24)]
+Port = Annotated[int, range(1 << 16)]
+Name = Annotated[str, re.compile(r"(?!-)[^\x00-\x1f\x7f]{0,255}")]
 
 _T = TypeVar("_T")
 
@@ -77,13 +84,13 @@ def _read(key: str, value: Any) -> Any:
 class Identity:
     """Who a rank is, according to its launcher."""
 
-    rank: int
-    world_size: int
-    local_rank: int = 0
-    local_world_size: int = 1
-    node: int = 0  # number of its host, from the launcher; numbered by host name where the launcher gives no number
-    num_nodes: int = 1
-    hostname: str = ""
+    rank: Rank
+    world_size: Count
+    local_rank: Rank = 0
+    local_world_size: Count = 1
+    node: Rank = 0  # number of its host, from the launcher; numbered by host name where the launcher gives no number
+    num_nodes: Count = 1
+    hostname: Name = ""
     launcher: Launcher = "local"  # whose environment variables these are
 
 
@@ -112,13 +119,13 @@ class PhaseResult:
     """The result of one phase on one rank."""
 
     phase: Phase
-    rank: int
+    rank: Rank
     status: Status
     started: float = 0.0  # seconds on the hub's clock since the hub started
     seconds: float = 0.0
     doing: str = ""  # the step it was about to take when it failed or was lost
     error: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)  # documented at the top of the phase's module
+    data: Mapping[str, Any] = field(default_factory=dict)  # as described in meet/shapes.py
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phase", Phase(self.phase))
@@ -131,7 +138,7 @@ class Finding:
     id: str  # stable, from a catalog
     severity: Severity
     summary: str  # one sentence
-    ranks: tuple[int, ...] = ()  # whom it concerns
+    ranks: tuple[Rank, ...] = ()  # whom it concerns
     hosts: tuple[str, ...] = ()  # whom it concerns
     links: tuple[tuple[str, str], ...] = ()  # (from, to) pairs of host names
     evidence: tuple[str, ...] = ()  # what was observed, one line each

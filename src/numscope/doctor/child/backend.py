@@ -3,21 +3,6 @@
 Before torch starts, each child registers in the store, so that a missing rank can be named (torch's own error does not name it). The
 agent opened the store's socket before the rendezvous, so that its port is in the roster and no other process can take it. NCCL requires one
 process per GPU: each uses the GPU of its local rank. This part follows torch's documentation; this project's tests have not run it on GPUs.
-
-``data``, as far as the phase got::
-
-    torch       version
-    import_s    seconds that importing torch took
-    device      "cpu", or "cuda:<local rank>" if NCCL was started
-    num_gpus    visible to this rank's child
-    store       {"rank": that hosts it, "address", "port", "connect_s", "error": torch's own text, "" if it was reached}
-    members     [ranks] of the process group, ascending
-    missing     [ranks] whose child did not register in the store in time
-    groups      {"gloo" | "nccl": {"seconds", "error": torch's own text or "", "skipped": why it was not started or "",
-                 "not_ready": [ranks] whose group did not start, known only where ours did not start either,
-                 "lacking": {rank: "gpu" (none of its own) | "nccl" (its torch has none)}, of all ranks that prevent NCCL from starting}}
-    child       {"hung": killed by its agent at the deadline, "how": it ended, "doing": its current step, "doing_s": for how long,
-                 "stderr": [its last lines]}; only if the child died or was killed; the same in phases 5 to 7
 """
 
 from __future__ import annotations

@@ -7,21 +7,6 @@ one, is skipped and reported as such.
 A pair that hangs is abandoned with its thread (a timeout of gloo itself would close the connections to all other ranks too). The ranks
 agree on the end of a round in the store; a rank that hangs does not register there and is left out of the following rounds.
 
-``data``, as far as the phase got::
-
-    sizes       [bytes] of the payloads
-    members     [ranks] of the process group
-    missing     [ranks] that did not join this phase, or did not report at the end of a round: their child hangs, died or is cut off
-    num_rounds, rounds_done
-    stopped     "" or why not all rounds were played
-    pairs       [{"peer": rank, "backend": "gloo" | "nccl", "round": number,
-                  "status": "ok" | "corrupt" | "timeout" | "error" | "skipped",
-                  "doing": the step in which it hung or failed, such as "recv from 3, 64 MiB", "error": torch's own text, or why skipped,
-                  "round_trip_s": smallest of several, 8 bytes each way,
-                  "received": [{"bytes", "seconds": smallest of three up to 1 MiB, "bytes_per_s", "skipped": "" or why,
-                                "corrupt": None | {"first_offset": byte, "num_bytes": that differ, "num_bits": that differ}}]}]
-
-``received`` is the direction from the peer to this rank; the other direction is in the peer's data.
 The phase fails if a pair is not ok or a rank is missing.
 """
 

@@ -172,9 +172,9 @@ def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
     return blame.finding(
         "cause-unknown",
         f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
+        "export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",
         ranks=ranks,
         evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:MOST_TEXT]}" for result in unexplained],
-        remedy=("export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",),
     )
 
 

@@ -82,10 +82,10 @@ def _lost(examined: Examined) -> list[Finding]:
             f"rank-{how}",
             f"{capital(named(result.rank for result in results))} on {host} {'died' if how == 'died' else 'went silent'} "
             f"in {results[0].phase.title}.",
+            *_look_at(host),
             ranks=[result.rank for result in results],
             hosts=[host],
             evidence=[f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results],
-            remedy=_look_at(host),
         )
         for (how, host), results in groups.items()
     ]
@@ -102,10 +102,10 @@ def _contradictions(examined: Examined) -> Iterator[Finding]:
             yield finding(
                 id,
                 summary.format(who=named(ranks) if ranks else "the same node"),
+                remedy,
                 ranks=ranks,
                 hosts=hosts,
                 evidence=[str(case["reason"]) for case in cases],
-                remedy=(remedy,),
             )
 
 
@@ -123,14 +123,12 @@ def _missing(examined: Examined) -> Iterator[Finding]:
     yield finding(
         "rank-missing",
         f"{capital(named(ranks))} never joined" + (f": all of {_numbered(nodes)}." if nodes else "."),
+        "read the output of those processes: each prints whether and why it can't reach the hub",
+        *_names_in_slurm(examined, nodes),
         ranks=ranks,
         evidence=evidence,
         # If another process took the number, or has another world size, that explains why a rank is missing.
         confidence="likely" if any(r["kind"] in _CONTRADICTIONS for r in examined.refused) else "certain",
-        remedy=(
-            "read the output of those processes: each prints whether and why it can't reach the hub",
-            *_names_in_slurm(examined, nodes),
-        ),
     )
 
 
@@ -143,10 +141,10 @@ def _interfaces(examined: Examined) -> Iterator[Finding]:
     yield finding(
         "interface-missing",
         f"The interface {next(iter(names.values()))} of --ifname does not exist on {', '.join(hosts)}, or has no IPv4 address.",
+        "ip -br address  # choose an interface that all hosts have, or omit --ifname",
         ranks=names,
         hosts=hosts,
         evidence=[f"rank {rank}: {name} has no address" for rank, name in names.items()],
-        remedy=("ip -br address  # choose an interface that all hosts have, or omit --ifname",),
     )
 
 
@@ -173,6 +171,13 @@ def _unreached(examined: Examined) -> Finding:
     return finding(
         id,
         summary,
+        remedy.format(
+            host=pasted(host),
+            port=port,
+            endpoint=pasted(endpoint),
+            entry=pasted(f"<address of the host> {host}"),
+            line=pasted(rf"/^127\..*{_literal(host)}/d"),
+        ),
         ranks=hub.get("ranks", ()),
         hosts=[host],
         links=[(str(hub["here"]), host)] if hub.get("here") and not taken else (),
@@ -181,15 +186,6 @@ def _unreached(examined: Examined) -> Finding:
             str(hub["sentence"]),
             *([f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []),
         ],
-        remedy=(
-            remedy.format(
-                host=pasted(host),
-                port=port,
-                endpoint=pasted(endpoint),
-                entry=pasted(f"<address of the host> {host}"),
-                line=pasted(rf"/^127\..*{_literal(host)}/d"),
-            ),
-        ),
     )
 
 
@@ -201,10 +197,10 @@ def _hub_lost(examined: Examined) -> Finding:
         "hub-silent" if silent else "hub-died",
         f"The hub, in rank 0's process or launcher on {host}, {'went silent' if silent else 'died'} "
         f"in {Phase(hub.get('phase', Phase.RENDEZVOUS)).title}.",
+        *_look_at(host),
         ranks=[0],
         hosts=[host],
         evidence=[str(hub["sentence"])],
-        remedy=_look_at(host),
     )
 
 

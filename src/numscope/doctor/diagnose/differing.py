@@ -52,13 +52,13 @@ def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield blame.finding(
             "clock-skew",
             f"The clock on {listed(hosts)} is off by up to {max(map(abs, off.values())):,.1f} s.",
+            "sudo chronyc makestep  # or: sudo timedatectl set-ntp true",
             ranks=off,
             evidence=[
                 f"rank {rank} on {blame.host(rank)}: {abs(offset):,.1f} s {'ahead of' if offset > 0 else 'behind'} the others"
                 for rank, offset in off.items()
             ],
             confidence="certain" if len(examined.roster) > 2 else "likely",
-            remedy=("sudo chronyc makestep  # or: sudo timedatectl set-ntp true",),
         )
     for rank, result in sorted(examined.of(Phase.COMPARE).items()):
         interface = result.data.get("interface", {})
@@ -146,7 +146,7 @@ def _finding(difference: Difference, blame: Blame) -> Finding:
         severity = "note" if subject in _MINOR else "degraded"
     confidence: Confidence = "likely" if difference.tie else "certain"
     return blame.finding(
-        difference.id, summary, ranks=ranks, evidence=lines, confidence=confidence, remedy=_remedy(difference), severity=severity
+        difference.id, summary, *_remedy(difference), ranks=ranks, evidence=lines, confidence=confidence, severity=severity
     )
 
 

@@ -61,11 +61,12 @@ def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield finding(
             check.id,
             capital(check.summary.format(**where)),
+            *(line.format(**where) for line in check.remedy),
+            *(_ifname(ranks, examined) if check.ifname else ()),
             ranks=ranks,
             hosts=hosts,
             evidence=[f"{listed(sorted({blame.host(r) or f'rank {r}' for r in each}))}: {what}" for what, each in ranks_of.items()],
             confidence=check.confidence,
-            remedy=(*(line.format(**where) for line in check.remedy), *(_ifname(ranks, examined) if check.ifname else ())),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
 from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.phases.cell import Cell, Word
-from numscope.doctor.records import Examined, Finding, Phase
+from numscope.doctor.records import Examined, Finding, Phase, from_json
 
 Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
 _WHERE: dict[Kind, str] = {
@@ -85,10 +85,10 @@ class Case:
     pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
     evidence: tuple[str, ...]
 
-    def finding(self, id: str, summary: str, remedy: Iterable[str], **other: Any) -> Finding:
+    def finding(self, id: str, summary: str, *remedy: str, **other: Any) -> Finding:
         """A finding about all that the case concerns."""
         about = {"ranks": self.ranks, "hosts": self.hosts, "links": self.pairs, "evidence": self.evidence}
-        return finding(id, summary, remedy=remedy, **{**about, "confidence": self.cause.confidence, **other})
+        return finding(id, summary, *remedy, **{**about, "confidence": self.cause.confidence, **other})
 
     @property
     def other_ports_work(self) -> bool:
@@ -122,16 +122,17 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
         return case.finding(
             "mtu-mismatch",
             f"Small packets pass, large ones do not: {case.where}. The MTU on the way is smaller than both ends assume.",
-            ("sudo ip link set dev INTERFACE mtu 1500  # the same on all hosts and switches", "sudo sysctl -w net.ipv4.tcp_mtu_probing=1"),
+            "sudo ip link set dev INTERFACE mtu 1500  # the same on all hosts and switches",
+            "sudo sysctl -w net.ipv4.tcp_mtu_probing=1",
         )
     if case.status == "stranger" and case.shared_address[1] > 1:
         return _shared_address(case)
     if case.status == "stranger":
         summary = f"Something else answers at the announced address: {case.where}."
-        return case.finding("wrong-address", summary, case.routes, confidence="likely")
+        return case.finding("wrong-address", summary, *case.routes, confidence="likely")
     if case.status == "silent":
         summary = f"The kernel accepts connections, but the process does not respond: {case.where}. It is stopped or starved."
-        return case.finding("process-unresponsive", summary, case.exclude, confidence="likely")
+        return case.finding("process-unresponsive", summary, *case.exclude, confidence="likely")
     return _blocked_ports(case) if case.other_ports_work else _by_kind(case)
 
 
@@ -178,7 +179,8 @@ def _shared_address(case: Case) -> Finding:
     return case.finding(
         "wrong-address",
         f"{times} hosts announced {address}, an address that each of them has only for itself, as container bridges do.",
-        (f"numscope doctor --ifname {name or 'INTERFACE'}  # or omit --ifname", *export),
+        f"numscope doctor --ifname {name or 'INTERFACE'}  # or omit --ifname",
+        *export,
         ranks=[rank for node in {pair[1] for pair in case.cause.cells} for rank in case.links.ranks.get(node, ())],
         links=(),
         confidence="certain",
@@ -188,7 +190,7 @@ def _shared_address(case: Case) -> Finding:
 def _blocked_ports(case: Case) -> Finding:
     confidence = "likely" if case.kind == "everything" else "certain"
     summary = f"A firewall blocks the ephemeral ports that gloo and NCCL use, but not all ports: {case.where}."
-    return case.finding("ephemeral-ports-blocked", summary, _OPEN_PORTS, confidence=confidence)
+    return case.finding("ephemeral-ports-blocked", summary, *_OPEN_PORTS, confidence=confidence)
 
 
 def _by_kind(case: Case) -> Finding:
@@ -199,30 +201,29 @@ def _by_kind(case: Case) -> Finding:
                 "network-blocked",
                 f"No node reaches any other ({listed(names.values())}), although all reach the hub: "
                 "the cause is a firewall, or the announced addresses.",
-                ("numscope doctor --ifname INTERFACE  # if the announced addresses belong to the wrong network", *_OPEN_PORTS),
+                "numscope doctor --ifname INTERFACE  # if the announced addresses belong to the wrong network",
+                *_OPEN_PORTS,
                 confidence="likely" if len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1 else "possible",
             )
         case "split":
             sides = " and ".join("{" + listed(names[node] for node in side) + "}" for side in case.cause.sides)
             summary = f"The network is split into {sides}: links work within each part, but not between them."
-            return case.finding("network-split", summary, case.routes)
+            return case.finding("network-split", summary, *case.routes)
         case "node":
             summary = f"{case.where} reaches no other node, and no other node reaches it."
-            return case.finding("node-unreachable", summary, (*case.exclude, *case.routes))
+            return case.finding("node-unreachable", summary, *case.exclude, *case.routes)
         case "inbound" | "outbound":
             (host,), chain, what = case.hosts, "OUTPUT", "receives packets, but its own never arrive"
             if case.kind == "inbound":
                 chain, what = "INPUT", "receives no packets from any other node, although its own arrive"
             summary = f"{host} {what}: check the firewall and the routes of {host}."
-            return case.finding(
-                f"node-{case.kind}-blocked", summary, (f"sudo iptables -L {chain} -n -v  # on {pasted(host)}", *case.exclude)
-            )
+            return case.finding(f"node-{case.kind}-blocked", summary, f"sudo iptables -L {chain} -n -v  # on {pasted(host)}", *case.exclude)
         case "link":
             one, other = case.hosts
             which = "; which of the two is at fault is unknown" if len(names) == 2 else ""
             detail = ", but each reaches other nodes" if case.cause.confidence == "certain" else which
             remedy = (*case.routes, f"{without(other)}  # until the link is repaired")
-            return case.finding("link-broken", f"{one} and {other} do not reach each other{detail}.", remedy)
+            return case.finding("link-broken", f"{one} and {other} do not reach each other{detail}.", *remedy)
         case "direction" | "packets":
             one, other = case.hosts
             what, why = "Connections", "a firewall that rejects new connections"
@@ -233,7 +234,7 @@ def _by_kind(case: Case) -> Finding:
                 f"ip route get {_address_of(case.nodes[1], case.links)}  # on {pasted(one)}",
             )
             return case.finding(
-                "one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", remedy
+                "one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", *remedy
             )
 
 
@@ -256,15 +257,15 @@ def _fresh_ports(links: Links) -> Iterator[Finding]:
 def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Ranks that do not reach the listener of their own host."""
     for rank, result in sorted(examined.of(Phase.LINKS).items()):
-        cell = result.data.get("loopback") or {}
-        if cell and cell["status"] not in ("ok", "skipped") and not {rank, int(cell["to_rank"])} & blame.ranks:
+        cell = from_json(Cell, result.data["loopback"]) if result.data.get("loopback") else None
+        if cell is not None and cell.status not in ("ok", "skipped") and not {rank, cell.to_rank} & blame.ranks:
             host = blame.host(rank)
             yield blame.finding(
                 "loopback-blocked",
-                f"Rank {rank} does not reach rank {cell['to_rank']} on its own host {host}: {cell['error']}.",
+                f"Rank {rank} does not reach rank {cell.to_rank} on its own host {host}: {cell.error}.",
+                "sudo iptables -I INPUT -i lo -j ACCEPT",
                 ranks=(rank,),
-                evidence=(f"{cell['address']}:{cell['port']}: {cell['status']}, {cell['error']}",),
-                remedy=("sudo iptables -I INPUT -i lo -j ACCEPT",),
+                evidence=(f"{cell.address}:{cell.port}: {cell.status}, {cell.error}",),
             )
 
 

@@ -151,10 +151,10 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
             yield blame.finding(
                 id,
                 f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
+                remedy,
                 ranks=(rank,),
                 evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
                 confidence="likely" if len(data) > 2 else "possible",
-                remedy=(remedy,),
             )
 
 
@@ -177,6 +177,8 @@ def _matrix_findings(
         yield finding(
             id,
             f"The network {where} {word}." if where else f"The network {word}, in {len(cause.cells)} of {len(values)} directions.",
+            f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {places}",
+            *map(without, hosts if cause.one_node else ()),
             ranks=links.ranks.get(cause.nodes[0], ()) if cause.one_node else (),
             hosts=hosts,
             links=() if cause.one_node else links.names(cause.cells),
@@ -185,10 +187,6 @@ def _matrix_findings(
                 usual,
             ],
             confidence=_unsure(cause),
-            remedy=(
-                f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {places}",
-                *map(without, hosts if cause.one_node else ()),
-            ),
         )
 
 

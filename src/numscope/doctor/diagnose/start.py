@@ -34,6 +34,8 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
             blame.finding(
                 "child-hung",
                 f"Rank {rank} on {blame.host(rank)} hung in {phase.title}: {hung[rank].data['child'].get('doing', '')}.",
+                without(blame.host(rank)),
+                "py-spy dump --pid PID  # of a training process that hangs in the same way",
                 ranks=(rank,),
                 evidence=(
                     _line(hung[rank]),
@@ -41,7 +43,6 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
                     *_stderr(hung[rank]),
                 ),
                 confidence="certain" if len(stuck) == 1 and others else "likely",
-                remedy=(without(blame.host(rank)), "py-spy dump --pid PID  # of a training process that hangs in the same way"),
             )
             for rank in sorted(stuck)
         )
@@ -80,11 +81,11 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
             "store-unreachable",
             f"{capital(named(unmet))} can't reach torch's store of rank {store['rank']} on {host} at {store['address']}:{store['port']}, "
             "although the hub could be reached: that port is blocked, or the address belongs to another host.",
+            "sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + pasted(host),
             ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
             hosts={host, *away},
             links=[(other, host) for other in sorted(away - {host})],
             evidence=_errors(unmet),
-            remedy=("sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + pasted(host),),
         )
         return
     for name in ("gloo", "nccl"):
@@ -97,10 +98,10 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield blame.finding(
             f"{name}-start-failed",
             f"{name} does not start" + (f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank."),
+            *(("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else ()),
             ranks=only if told else (),
             evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:MOST_TEXT]}" for rank, result in sorted(broken.items())],
             confidence="likely" if told else "possible",
-            remedy=("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else (),
         )
 
 
@@ -121,13 +122,14 @@ def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None
     return blame.finding(
         "backend-unavailable",
         f"NCCL was requested but can't start: {', and '.join(parts)}.",
+        *remedy,
+        "numscope doctor --backend gloo",
         ranks=lacking,
         evidence=[
             f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
             for rank in sorted(lacking)
             if rank in failed
         ],
-        remedy=(*remedy, "numscope doctor --backend gloo"),
     )
 
 
@@ -146,9 +148,9 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     return blame.finding(
         "child-died",
         f"The torch process of rank {rank} on {host} died in {result.phase.title}: {child.get('how', '')}{why}.",
+        *remedy,
         ranks=(rank,),
         evidence=(_line(result), *_stderr(result)),
-        remedy=remedy,
     )
 
 

@@ -58,10 +58,10 @@ def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield blame.finding(
             "collective-wrong",
             f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}{'' if few else '; the cause is unknown'}.",
+            *([without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else ()),
             ranks=ranks if few else (),
             evidence=lines,
             confidence="likely" if few else "possible",
-            remedy=[without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else (),
         )
     if broken and not blame.faults:
         yield _broken(broken, num_ranks, blame)
@@ -82,11 +82,12 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
         f"Data {where} arrives with wrong bits, all other data arrives intact."
         if where
         else "Data arrives with wrong bits; the cause is unknown.",
+        *(without(blame.host(rank)) for rank in ranks[:1]),
+        *_remedy(backend),
         ranks=ranks,
         links=cause.links(blame.host),
         evidence=lines,
         confidence=cause.confidence if where else "possible",
-        remedy=(*(without(blame.host(rank)) for rank in ranks[:1]), *_remedy(backend)),
     )
 
 
@@ -128,19 +129,20 @@ def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Findi
     if not where:
         split = f"Over {backend} the ranks are split into groups that do not reach each other."
         summary = f"All transfers over {backend} fail." if cause.kind == "everything" else split
-        return finding("pairs-failing", summary, evidence=lines, confidence="possible", remedy=_remedy(backend))
+        return finding("pairs-failing", summary, *_remedy(backend), evidence=lines, confidence="possible")
     hosts = tuple(map(host_of, cause.nodes))
     ranks = [rank for node in cause.nodes for rank in ([node] if isinstance(node, int) else blame.ranks_on(node))]
     alone, apart = cause.one_node, len(set(hosts)) > 1
     return finding(
         "rank-transfers-failing" if alone else "pair-failed",
         f"{'All transfers' if alone else 'Transfers'} {where} over {backend} fail, while others work.",
+        *map(without, hosts[:1] if alone else ()),
+        *_remedy(backend),
         ranks=() if apart else ranks,
         hosts=hosts,
         links=cause.links(host_of) if apart else (),
         evidence=lines,
         confidence=cause.confidence,
-        remedy=(*map(without, hosts[:1] if alone else ()), *_remedy(backend)),
     )
 
 
@@ -165,9 +167,9 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
             yield blame.finding(
                 "memory-unavailable",
                 f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
+                f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {pasted(host)}: shows what uses it",
                 ranks=(rank,),
                 evidence=(str(memory["error"])[:MOST_TEXT],),
-                remedy=(f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {pasted(host)}: shows what uses it",),
             )
 
 
@@ -191,8 +193,8 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
     yield finding(
         "collective-nondeterministic",
         "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
+        "export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",
         evidence=lines,
-        remedy=("export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",),
     )
 
 

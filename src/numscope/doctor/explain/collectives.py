@@ -106,13 +106,11 @@ def _mismatch(group: Group) -> Finding | None:
         return finding(
             "collective-mismatch",
             f"Collective #{seq}{where} differs between ranks: {said}{against}.",
+            f"# make all ranks take the same path to the collective at {next((c.site for c in odd if c.site), 'that point')}",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL  # checks each collective before it starts, and raises on the rank that differs",
             ranks=[call.rank for call in odd],
             evidence=[call.line() for call in (*odd[:SHOWN_RANKS], *others[:2])],
             confidence=sure,
-            remedy=(
-                f"# make all ranks take the same path to the collective at {next((c.site for c in odd if c.site), 'that point')}",
-                "TORCH_DISTRIBUTED_DEBUG=DETAIL  # checks each collective before it starts, and raises on the rank that differs",
-            ),
         )
     return None
 
@@ -162,13 +160,11 @@ def _behind(group: Group) -> Finding | None:
     return finding(
         "rank-behind",
         f"{capital(what)} and never reached the next collective{where}: {wait}{site}.",
+        f"# check what {named(culprits)} did at that time, in its log or on its host",
+        "py-spy dump --pid PID",
         ranks=culprits,
         evidence=evidence,
         confidence="possible" if silent or uncertain else "likely",
-        remedy=(
-            f"# check what {named(culprits)} did at that time, in its log or on its host",
-            "py-spy dump --pid PID",
-        ),
     )
 
 
@@ -183,9 +179,9 @@ def _unstarted(group: Group, front: int) -> Finding | None:
         "rank-behind",
         f"All ranks called #{front} {calls[0].what()}, but on {named(c.rank for c in waiting)} the GPU has not started it: "
         f"earlier work is still running or hangs.",
+        "CUDA_LAUNCH_BLOCKING=1  # for one run: then the line that hangs is the kernel that does not finish",
         ranks=[call.rank for call in waiting],
         evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
-        remedy=("CUDA_LAUNCH_BLOCKING=1  # for one run: then the line that hangs is the kernel that does not finish",),
     )
 
 
@@ -204,10 +200,8 @@ def _stuck(group: Group) -> Finding | None:
         "collective-stuck",
         f"{only} waited in #{front} {calls[0].what()}{site}, and the records of the ranks do not differ. The cause, a rank or a link, "
         f"is unknown.",
+        "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
+        "torchrun … -m numscope doctor  # checks whether the links work",
         ranks=[call.rank for call in stuck],
         evidence=[call.line() for call in stuck[:SHOWN_RANKS]],
-        remedy=(
-            "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
-            "torchrun … -m numscope doctor  # checks whether the links work",
-        ),
     )

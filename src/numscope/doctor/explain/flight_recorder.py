@@ -65,9 +65,9 @@ class Recorders:
                     "flight-recorder-rank-missing",
                     f"There is no dump of {named(missing)}; the groups have {len(self.expected)} ranks. "
                     "A rank that died, or hung outside of torch, leaves none.",
+                    f"# look at the log of {named(missing)} first",
                     ranks=missing if len(missing) <= 64 else (),
                     evidence=[f"dumps of {named(self.ranks)}"],
-                    remedy=(f"# look at the log of {named(missing)} first",),
                 )
             )
         return found

@@ -80,11 +80,11 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         yield finding(
             "version-mismatch",
             f"Ranks use different versions of NCCL: {said}.",
+            *VERSION_REMEDY,
             ranks=[speaker.rank for speaker in odd],
             hosts=[speaker.host for speaker in odd],
             evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
             confidence="certain" if together else "likely",
-            remedy=VERSION_REMEDY,
         )
     versions = set(alone) | set(speaking)
     if (
@@ -95,10 +95,10 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         yield finding(
             "version-mismatch",
             f"The logs contain several versions of NCCL: {', '.join(sorted(versions))}. They may come from different jobs.",
+            *VERSION_REMEDY,
             evidence=_evidence(*lines),
             confidence="possible",
             severity="degraded" if len(files) > 1 else "note",
-            remedy=VERSION_REMEDY,
         )
 
 
@@ -133,14 +133,12 @@ def _interfaces(log: NcclLog) -> Iterator[Finding]:
         "nccl-wrong-interface",
         f"{_whom(wrong)} {'uses' if len({s.host for s in wrong}) == 1 else 'use'} {', '.join(names[:3])}{because}, "
         f"which other hosts can't reach.",
+        f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
+        f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
         ranks=[s.rank for s in wrong],
         hosts=[s.host for s in wrong],
         evidence=_evidence(*(s.lines["interface"] for s in wrong[:SHOWN]), wrong[0].lines.get("NCCL_SOCKET_IFNAME")),
         confidence="certain" if failed or len({s.address for s in wrong}) < len({s.host for s in wrong}) else "likely",
-        remedy=(
-            f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
-            f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
-        ),
     )
 
 
@@ -178,12 +176,13 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
     yield finding(
         "nccl-socket-fallback",
         f"{_whom(sockets)} use{'s' if len({s.host for s in sockets}) == 1 else ''} TCP sockets, although {'; '.join(reasons)}.",
+        *remedy,
         ranks=[s.rank for s in sockets],
         hosts=[s.host for s in sockets],
         evidence=_evidence(*lines),
         confidence="certain" if on_ib or listed or off else "likely",
-        severity="fault" if on_ib else None,  # ranks on two networks can't communicate at all
-        remedy=remedy,
+        # Ranks on two networks can't communicate at all.
+        severity="fault" if on_ib else None,
     )
 
 
@@ -210,6 +209,8 @@ def _missing(log: NcclLog) -> Iterator[Finding]:
         yield finding(
             "nccl-missing-ranks",
             capital(summary),
+            f"# check the log and the host of {named(culprits)}",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
             ranks=culprits if len(culprits) <= 1024 else (),
             hosts=hosts if culprits is waiting else (),
             evidence=_evidence(*(communicator.started[rank] for rank in sorted(waiting)[:3]), *list(communicator.complete.values())[:2]),
@@ -217,10 +218,6 @@ def _missing(log: NcclLog) -> Iterator[Finding]:
             confidence="likely"
             if len(communicator.started) > 1 and len(never) <= nranks // 2 and not communicator.complete and never
             else "possible",
-            remedy=(
-                f"# check the log and the host of {named(culprits)}",
-                "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
-            ),
         )
 
 
@@ -233,11 +230,9 @@ def _p2p(log: NcclLog) -> Iterator[Finding]:
         "gpu-p2p-disabled",
         f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} can't "
         f"access each other's memory directly; NCCL goes through host memory.",
+        "nvidia-smi topo -p2p r",
+        "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",
         hosts=[s.host for s in speakers],
         ranks=[s.rank for s in speakers],
         evidence=_evidence(*(s.lines["disabled"] for s in speakers[:3])),
-        remedy=(
-            "nvidia-smi topo -p2p r",
-            "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",
-        ),
     )

@@ -41,8 +41,8 @@ class Found:
 
     def __call__(self, summary: str, *remedy: str, **more: Any) -> Finding:
         ranks, hosts = self.log.speaking(self.lines)
-        about = {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in self.lines[:SHOWN]], "remedy": remedy}
-        return finding(self.id, summary, **{**about, **more})
+        about = {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in self.lines[:SHOWN]]}
+        return finding(self.id, summary, *remedy, **{**about, **more})
 
 
 def _plain(id: str, pattern: str, sentence: str, *remedy: str, **more: Any) -> Rule:

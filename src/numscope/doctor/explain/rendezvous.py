@@ -253,7 +253,7 @@ class Meeting:
 def _found(id: str, summary: str, lines: list[_Seen], *remedy: str, **more: Any) -> Finding:
     """A finding about the ranks that logged these lines."""
     ranks = [s.rank for s in lines]
-    return finding(id, summary, **{"ranks": ranks, "evidence": [s.line.quoted for s in lines[:SHOWN]], "remedy": remedy, **more})
+    return finding(id, summary, *remedy, **{"ranks": ranks, "evidence": [s.line.quoted for s in lines[:SHOWN]], **more})
 
 
 def _who(ranks: Iterable[int]) -> str:

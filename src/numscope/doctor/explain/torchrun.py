@@ -155,9 +155,9 @@ class Torchrun:
             yield finding(
                 "job-terminated",
                 "All ranks were terminated from outside (SIGTERM); none failed by itself.",
+                "sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",
                 ranks=[row.rank for row in rows],
                 evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
-                remedy=("sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",),
             )
         else:
             root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
@@ -184,11 +184,11 @@ class Torchrun:
             return finding(
                 id,
                 f"{capital(who)}{at} was the first to end{how}",
+                *remedy,
                 ranks=[row.rank],
                 hosts=[row.host],
                 evidence=[_row(row), *evidence],
                 confidence=confidence,
-                remedy=remedy,
             )
 
         if row.code == -signal.SIGKILL:
@@ -243,21 +243,20 @@ class Torchrun:
                 "host-out-of-memory",
                 f"The host ran out of memory, or the job reached its limit, and a process was "
                 f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
+                "sacct -j JOB --format=JobID,MaxRSS,ReqMem,State",
+                "# fewer DataLoader workers, or more --mem",
                 ranks=ranks,
                 evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
-                remedy=("sacct -j JOB --format=JobID,MaxRSS,ReqMem,State", "# fewer DataLoader workers, or more --mem"),
             )
         if self.cuda_oom:
             yield finding(
                 "gpu-out-of-memory",
                 "A rank ran out of GPU memory.",
+                "nvidia-smi  # shows what else uses this GPU",
+                "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
                 ranks=[line.rank for line in self.cuda_oom],
                 evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
                 confidence="certain",
-                remedy=(
-                    "nvidia-smi  # shows what else uses this GPU",
-                    "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
-                ),
             )
         if self.xids:
             worst = [x for x in self.xids if x[1] not in _PROGRAM_XIDS] or self.xids
@@ -266,12 +265,10 @@ class Torchrun:
             yield finding(
                 "gpu-xid",
                 f"The driver reported Xid {said}.",
+                "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
+                "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
                 evidence=[line.quoted for line, _, _ in worst[:SHOWN]],
                 confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
-                remedy=(
-                    "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                    "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
-                ),
             )
 
 
@@ -288,9 +285,9 @@ def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") 
     return finding(
         "rank-failed",
         f"{capital(who)}{at} was the first to fail{site}: {raised.said}{after}",
+        f"# the fault is in the program{site}; later errors of other ranks are consequences",
         ranks=[raised.rank],
         hosts=[row.host] if row is not None else [],
         evidence=[raised.line.quoted, *([_row(row)] if row is not None else [])],
         confidence="certain" if row is not None else "likely",
-        remedy=(f"# the fault is in the program{site}; later errors of other ranks are consequences",),
     )

@@ -112,10 +112,10 @@ class Watchdog:
                     "collective-mismatch",
                     f"Ranks are at different points of their sequence of collectives: "
                     f"{'; '.join(f'rank {c.rank} at #{c.seq} {c.what()}' for c in seen.values())}.",
+                    "# a rank calls one collective more, or one less, than the others",
                     ranks=[call.rank for call in late],
                     evidence=[*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])],
                     confidence="certain",
-                    remedy=("# a rank calls one collective more, or one less, than the others",),
                 )
             ]
         group = Group("")

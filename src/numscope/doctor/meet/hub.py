@@ -19,6 +19,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.budget import SILENT_S, Deadline
@@ -43,42 +44,34 @@ class HubTaken(Exception):
         self.reason = reason
 
 
+@dataclass(eq=False)
 class Hub:
     """Listens until ``close``; all methods may be called from any thread.
-
-    Args:
-        meeting: provides the ports to try, and the token.
-        world_size: expected number of ranks.
-        places: assigns node numbers, where launchers ask for them.
-
-    Attributes:
-        members: admitted ranks.
-        onlookers: ranks that were not admitted.
-        refused: rejected connections and ranks, with reasons.
-        num_turned_away: ranks of nodes that got no number.
-        hurry: why everything that is left is skipped: a signal's name.
 
     Raises: HubTaken.
     """
 
-    def __init__(self, meeting: Meeting, settings: Settings, world_size: int, places: Places | None = None) -> None:
-        self.world_size = world_size
-        self.members: dict[int, Member] = {}
-        self.onlookers: list[Member] = []
-        self.results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
-        self.refused: list[dict[str, Any]] = []
-        self.num_refused = 0
-        self.num_turned_away = 0
-        self.started = time.monotonic()
-        self.hurry = ""
-        self._silent_s = SILENT_S * settings.timeout_scale
-        self._places = places
-        self._own_address = ""  # by which ranks of other hosts reach this one
-        self._controls: dict[int, Guest] = {}  # the ranks' control connections
-        _allow_files(2 * world_size + _SPARE_FILES)
-        listening = _listen(meeting)
+    meeting: Meeting  # provides the ports to try, and the token
+    settings: Settings
+    world_size: int  # expected number of ranks
+    places: Places | None = None  # assigns node numbers, where launchers ask for them
+    members: dict[int, Member] = field(default_factory=dict)  # admitted ranks
+    onlookers: list[Member] = field(default_factory=list)  # ranks that were not admitted
+    results: dict[tuple[Phase, int], PhaseResult] = field(default_factory=dict)  # by phase and rank
+    refused: list[dict[str, Any]] = field(default_factory=list)  # rejected connections and ranks, with reasons
+    num_refused: int = 0
+    num_turned_away: int = 0  # ranks of nodes that got no number
+    started: float = field(default_factory=time.monotonic)
+    hurry: str = ""  # why everything that is left is skipped: a signal's name
+    _own_address: str = ""  # by which ranks of other hosts reach this one
+    _controls: dict[int, Guest] = field(default_factory=dict)  # the ranks' control connections
+
+    def __post_init__(self) -> None:
+        self._silent_s = SILENT_S * self.settings.timeout_scale
+        _allow_files(2 * self.world_size + _SPARE_FILES)
+        listening = _listen(self.meeting)
         self.port: int = listening.getsockname()[1]
-        self._server = Server(listening, meeting.token, settings.timeout_scale, self)
+        self._server = Server(listening, self.meeting.token, self.settings.timeout_scale, self)
         self.changed = self._server.changed
 
     def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
@@ -148,8 +141,8 @@ class Hub:
                 guest.member, guest.beats = member, True
             member.beat(Phase(message["phase"]), message["doing"][:300], message["for_s"])
             guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
-        elif kind == "node" and self._places is not None:
-            place = self._places.assign(message, guest.address)
+        elif kind == "node" and self.places is not None:
+            place = self.places.assign(message, guest.address)
             if place["kind"] == "refused":
                 self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=message["hostname"])
                 self.num_turned_away += message["nproc"]

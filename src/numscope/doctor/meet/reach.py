@@ -7,7 +7,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from numscope.doctor.budget import Deadline
@@ -52,33 +52,28 @@ class _Failed(Exception):
         self.kind: Failure = kind
 
 
+@dataclass(eq=False)
 class Road:
-    """The way to the hub.
+    """The way to the hub."""
 
-    Args:
-        elsewhere: the hub is known to be on another host.
-        scale: factor on time limits.
-        say: called with each step before it is taken.
-    """
-
-    def __init__(self, meeting: Meeting, *, elsewhere: bool, scale: float, say: Callable[[str], None] = lambda what: None) -> None:
-        self._meeting = meeting
-        self._elsewhere = elsewhere
-        self._scale = scale
-        self.say = say
-        self.addresses: tuple[str, ...] = ()
-        self.address: tuple[str, int] | None = None  # that worked
-        self.attempts: Counter[str] = Counter()
-        self.latest: dict[int, _Failed] = {}  # failure by port
+    meeting: Meeting
+    _: KW_ONLY
+    elsewhere: bool  # the hub is known to be on another host
+    scale: float  # factor on time limits
+    say: Callable[[str], None] = lambda what: None  # called with each step before it is taken
+    addresses: tuple[str, ...] = ()
+    address: tuple[str, int] | None = None  # that worked
+    attempts: Counter[str] = field(default_factory=Counter)
+    latest: dict[int, _Failed] = field(default_factory=dict)  # failure by port
 
     def open(self, deadline: Deadline) -> socket.socket | Unreached:
         """An authenticated connection, or why there is none at the deadline."""
         started = time.monotonic()
         while True:
-            for port in self._meeting.ports:
+            for port in self.meeting.ports:
                 try:
-                    self.say(f"connect to the hub at {self._meeting.host}:{port}")
-                    return self._try(port, deadline.within(max(TRY_S * self._scale, 0.2)))
+                    self.say(f"connect to the hub at {self.meeting.host}:{port}")
+                    return self._try(port, deadline.within(max(TRY_S * self.scale, 0.2)))
                 except _Failed as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
                     # An attempt cut short by the deadline reports one of these for what was only slow. And a port refuses before
@@ -90,14 +85,14 @@ class Road:
                         break  # another port will fail the same way
             if deadline.over:
                 break
-            time.sleep(min(_PAUSE_S * self._scale, deadline.left))
+            time.sleep(min(_PAUSE_S * self.scale, deadline.left))
         # The first port counts: that is where the hub is meant to be.
-        last = self.latest.get(self._meeting.ports[0]) or _Failed("dropped", "there was no time to try")
+        last = self.latest.get(self.meeting.ports[0]) or _Failed("dropped", "there was no time to try")
         return Unreached(
             kind=last.kind,
             sentence=str(last),
-            endpoint=self._meeting.name,
-            origin=self._meeting.origin,
+            endpoint=self.meeting.name,
+            origin=self.meeting.origin,
             addresses=self.addresses,
             seconds=time.monotonic() - started,
             attempts=dict(self.attempts),
@@ -111,14 +106,14 @@ class Road:
         assert self.address is not None
         try:
             connection = socket.create_connection(self.address, timeout=max(deadline.left, 1e-3))
-            wire.authenticate(connection, self._meeting.token, deadline)
+            wire.authenticate(connection, self.meeting.token, deadline)
         except OSError as error:
             raise wire.WireError("closed", f"no second connection to {self.address[0]}: {error.strerror or error}") from None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def _try(self, port: int, deadline: Deadline) -> socket.socket:
-        host = self._meeting.host
+        host = self.meeting.host
         try:
             self.addresses = tuple(resolve(host, deadline))
         except OSError as error:
@@ -133,13 +128,13 @@ class Road:
             self.address = (address, port)
             return connection
         assert failed is not None
-        if self._elsewhere and all(map(is_loopback, self.addresses)):
+        if self.elsewhere and all(map(is_loopback, self.addresses)):
             means = f"{host} always means" if is_loopback_name(host) else f"{host} is {', '.join(self.addresses)} here, that is,"
             raise _Failed("loopback", f"{means} this host itself, but the hub is on another host")
         raise failed
 
     def _connect(self, address: str, port: int, deadline: Deadline) -> socket.socket:
-        where = f"{self._meeting.host}:{port}" + (f" ({address})" if address != self._meeting.host else "")
+        where = f"{self.meeting.host}:{port}" + (f" ({address})" if address != self.meeting.host else "")
         try:
             connection = socket.create_connection((address, port), timeout=max(deadline.left, 1e-3))
         except ConnectionRefusedError:
@@ -152,7 +147,7 @@ class Road:
             raise _Failed("closed", f"{where}: {error.strerror or error}") from None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            wire.authenticate(connection, self._meeting.token, deadline)
+            wire.authenticate(connection, self.meeting.token, deadline)
         except wire.WireError as error:
             connection.close()
             kinds: dict[str, Failure] = {"oversized": "foreign", "garbage": "foreign"}

@@ -15,32 +15,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from numscope.doctor.records import Confidence, Launcher, Phase, Severity, Status
+from numscope.doctor.phases.cell import Cell
+from numscope.doctor.records import Count, Finding, Identity, Name, Phase, PhaseResult, Port, Rank
 
 _TEXT = 64 << 10
 _LONG = 1 << 63
 
-_name = re.compile(r"(?!-)[^\x00-\x1f\x7f]{0,255}")
 _key = re.compile(r"[0-9a-f]{32}")
-_rank = range(1 << 24)
-_count = range(1, 1 << 24)
-_port = range(1 << 16)
-_phase = range(len(Phase))
 _maybe = (float, frozenset({None}))
 _address = re.compile(r"[0-9A-Za-z.:%_-]{0,100}")
 
-_IDENTITY = {
-    "rank": _rank,
-    "world_size": _count,
-    "local_rank": _rank,
-    "local_world_size": _count,
-    "node": _rank,
-    "num_nodes": _count,
-    "hostname": _name,
-    "launcher": frozenset(get_args(Launcher)),
-}
+
+def _of(annotation: Any) -> Any:
+    """The shape of a type; that of a record is an object with all of its fields."""
+    if is_dataclass(annotation):
+        return {name: _of(inner) for name, inner in get_type_hints(annotation, include_extras=True).items()}
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return arguments[1]
+    if origin is Literal:
+        return frozenset(arguments)
+    if origin in (Union, UnionType):
+        return tuple(map(_of, arguments))
+    if origin is tuple:
+        return [_of(arguments[0])]
+    return range(len(Phase)) if annotation is Phase else {} if origin is not None else annotation
+
+
+_rank, _count, _port, _name, _phase = map(_of, (Rank, Count, Port, Name, Phase))
+_IDENTITY, _RESULT, _FINDING, _CELL = map(_of, (Identity, PhaseResult, Finding, Cell))
 _LISTEN = {"address": _address, "port": _port, "store_port": _port}
 _MEMBER = {
     "identity": _IDENTITY,
@@ -51,94 +58,87 @@ _MEMBER = {
     "round_trip_s": float,
     "pid": int,
 }
-_RESULT = {
-    "phase": _phase,
-    "rank": _rank,
-    "status": frozenset(get_args(Status)),
-    "started": float,
-    "seconds": float,
-    "doing": str,
-    "error": str,
-    "data": {},
+
+# ---- What each phase measures, as far as it got: the ``data`` of a result. Seconds, bytes and ranks are what their names say.
+
+_RESOLVED = {"name": str, "addresses": [str], "loopback": bool, "error": str, "seconds": float}  # loopback: there are some, and all are
+_CHILD = {  # only if a rank's torch process died or was killed
+    "hung": bool,  # killed by its agent at the deadline
+    "how": str,  # it ended
+    "doing": str,  # its current step
+    "doing_s": float,  # for how long
+    "stderr": [str],  # its last lines
 }
-_FINDING = {
-    "id": str,
-    "severity": frozenset(get_args(Severity)),
-    "summary": str,
-    "ranks": [_rank],
-    "hosts": [str],
-    "links": [[str]],
-    "evidence": [str],
-    "confidence": frozenset(get_args(Confidence)),
-    "remedy": [str],
+_GROUP = {
+    "seconds?": float,
+    "error?": str,  # torch's own text
+    "skipped?": str,  # why it was not started
+    "not_ready?": [_rank],  # whose group did not start, known only where ours did not start either
+    "lacking?": {str: str},  # by rank what prevents NCCL from starting: "gpu" (none of its own), "nccl" (its torch has none)
 }
-_RESOLVED = {"name": str, "addresses": [str], "loopback": bool, "error": str, "seconds": float}
-_CELL = {
-    **dict.fromkeys(("from_node", "to_node", "from_rank", "to_rank"), _rank),
-    **dict.fromkeys(("from_host", "to_host", "address", "status", "error", "known?", "ephemeral?"), str),
-    **dict.fromkeys(("connect_s?", "rtt_s?", "rtt_min_s?", "payload_s?", "bytes_per_s?", "loss?"), float),
-    **dict.fromkeys(("round?", "bytes?", "segments?", "retransmitted?", "mss?", "pmtu?"), int),
-    "port": _port,
-    "burst_losses?": [[int]],
-}
-_CHILD = {"hung": bool, "how": str, "doing": str, "doing_s": float, "stderr": [str]}
-_GROUP = {"seconds?": float, "error?": str, "skipped?": str, "not_ready?": [_rank], "lacking?": {str: str}}
-_RECEIVED = {
+_RECEIVED = {  # from the peer; what it received from this rank is in its own data
     "bytes": int,
-    "seconds?": _maybe,
+    "seconds?": _maybe,  # the smallest of three up to 1 MiB
     "bytes_per_s?": _maybe,
-    "skipped?": str,
-    "corrupt?": (frozenset({None}), {"first_offset": int, "num_bytes": int, "num_bits": int}),
+    "skipped?": str,  # why
+    "corrupt?": (frozenset({None}), {"first_offset": int, "num_bytes": int, "num_bits": int}),  # numbers of those that differ
 }
 _PAIR = {
     "peer": _rank,
-    "backend": str,
+    "backend": str,  # gloo, nccl
     "round": int,
-    "status": str,
-    "doing?": str,
-    "error?": str,
-    "round_trip_s?": _maybe,
+    "status": str,  # ok, corrupt, timeout, error, skipped
+    "doing?": str,  # the step in which it hung or failed, such as "recv from 3, 64 MiB"
+    "error?": str,  # torch's own text, or why skipped
+    "round_trip_s?": _maybe,  # the smallest of several, 8 bytes each way
     "received?": [_RECEIVED],
 }
-_WRONG = {"index": int, "got": (float, str), "expected": (float, str), "num_wrong": int, "num_elements": int}
+_WRONG = {"index": int, "got": (float, str), "expected": (float, str), "num_wrong": int, "num_elements": int}  # index: of the first
 _COLLECTIVE = {
-    **dict.fromkeys(("name", "backend", "group", "status"), str),
-    "ranks": [_rank],
-    "bytes": int,
-    "by?": str,
+    "name": str,  # all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier, float_sum
+    "backend": str,  # gloo, nccl
+    "group": str,  # all, half
+    "ranks": [_rank],  # of the group
+    "bytes": int,  # of a rank's whole payload, as asked for (at least one float32 per rank is sent)
+    "by?": str,  # what replaced it if the backend lacks it, such as "isend and irecv"
+    "status": str,  # ok, wrong, unstable, timeout, error, skipped
     "repeats?": int,
     **dict.fromkeys(("seconds_min?", "seconds_max?", "bytes_per_s_min?", "bytes_per_s_max?"), _maybe),
     "wrong?": (frozenset({None}), _WRONG),
-    "digests?": [str],
-    "error?": str,
-    "missing?": [_rank],
+    "digests?": [str],  # of the results' bits; of float_sum more than one is unstable, and all ranks of a group must agree
+    "error?": str,  # torch's own text, or why skipped
+    "missing?": [_rank],  # that did not enter it, if it failed
 }
 _TIMES = {"repeats": int, "min_s": float, "median_s": float, "max_s": float}
-_TOGETHER = {"members?": [_rank], "missing?": [_rank], "stopped?": str, "child?": _CHILD}
-
-# What a phase measured, as its module describes it; a phase that failed has a part of it.
+_TOGETHER = {
+    "members?": [_rank],  # of the process group, ascending
+    "missing?": [_rank],  # that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
+    "stopped?": str,  # why not all was run
+    "child?": _CHILD,
+}
 _DATA: dict[Phase, dict[str, Any]] = {
     Phase.FACTS: {
-        **dict.fromkeys(("hostname?", "system?", "kernel?", "machine?", "container?"), str),
-        "name?": _RESOLVED,
+        **dict.fromkeys(("hostname?", "system?", "kernel?", "machine?"), str),
+        "container?": str,  # its kind; "" if none was recognized
+        "name?": _RESOLVED,  # how the host's own name resolves
         "interfaces?": {str: {"addresses": [str], "mtu?": int, "up?": bool, "running?": bool, "loopback?": bool, "speed_mbps?": int}},
-        "shm?": {"size_bytes": int, "free_bytes": int},
-        "limits?": {"memlock_bytes": int, "nofile": int, "nproc": int},
-        "cpus?": {"count": int, "usable": int, "quota?": float},
-        "memory?": {"total_bytes": int, "available_bytes?": int, "limit_bytes?": int},
-        "versions?": {str: str},
-        "environment?": {str: str},
-        "left_out?": [str],
+        "shm?": {"size_bytes": int, "free_bytes": int},  # of /dev/shm
+        "limits?": {"memlock_bytes": int, "nofile": int, "nproc": int},  # -1: unlimited
+        "cpus?": {"count": int, "usable": int, "quota?": float},  # usable: affinity; quota: of the cgroup, in CPUs
+        "memory?": {"total_bytes": int, "available_bytes?": int, "limit_bytes?": int},  # limit: of the cgroup
+        "versions?": {str: str},  # of python, numscope, torch, nccl, …, as installed
+        "environment?": {str: str},  # variables that matter for collectives, up to 200 characters each
+        "left_out?": [str],  # names of such variables whose names look secret
         "gpus?": {
-            "status": str,
+            "status": str,  # ok, none, failed, timeout
             "error": str,
             "driver?": str,
             "devices": [{"index": int, "name": str, "uuid": str, "memory_bytes": int}],
         },
-        "infiniband?": {str: {str: str}},
-        "wall_s?": float,
+        "infiniband?": {str: {str: str}},  # by device: port, state, rate, link_layer
+        "wall_s?": float,  # this host's clock, seconds since 1970
         "pid?": int,
-        "errors?": {str: str},
+        "errors?": {str: str},  # by fact why it is absent
     },
     Phase.RENDEZVOUS: {
         **dict.fromkeys(("endpoint?", "origin?", "address?", "ifname?", "ifname_address?"), str),
@@ -148,39 +148,44 @@ _DATA: dict[Phase, dict[str, Any]] = {
         "round_trip_s?": float,
     },
     Phase.COMPARE: {
-        "offset_s?": float,
-        "round_trip_s?": float,
+        "offset_s?": float,  # this clock minus the hub's
+        "round_trip_s?": float,  # of that measurement; the error is at most half of it
+        # at which others reach this rank; the name is "" if no interface of this host has that address (it is translated on the way)
         "interface?": {"name": str, "mtu": int, "address": str, "error?": str},
-        "master?": _RESOLVED,
+        "master?": _RESOLVED,  # how the name of rank 0's host (MASTER_ADDR if it is set) resolves here
     },
     Phase.LINKS: {
-        **dict.fromkeys(("node?", "nodes?", "representative?", "rounds?"), int),
+        **dict.fromkeys(("node?", "nodes?", "rounds?"), int),  # this node's number, and how many nodes and rounds there are
+        "representative?": int,  # the rank that examines this node's links
+        # By rank the datagrams received from it. It sends three before it connects: if they arrive although no connection works, this
+        # direction of the link works.
         "heard?": {re.compile(r"\d{1,8}"): int},
-        "loopback?": (frozenset({None}), _CELL),
-        "cells?": [_CELL],
+        "loopback?": (frozenset({None}), _CELL),  # to this node's representative, from ranks that are not it
+        "cells?": [_CELL],  # the outgoing links of this node
     },
     Phase.BACKEND: {
         **_TOGETHER,
-        "torch?": str,
-        "import_s?": float,
-        "device?": str,
-        "num_gpus?": int,
+        "torch?": str,  # version
+        "import_s?": float,  # that importing torch took
+        "device?": str,  # cpu, or cuda:<local rank> if NCCL was started; likewise in the phases to come
+        "num_gpus?": int,  # visible to this rank's child
+        # the rank that hosts it, and torch's own text, "" if it was reached
         "store?": ({"error": frozenset({""})}, {"rank": _rank, "address": str, "port": _port, "connect_s?": _maybe, "error": str}),
-        "groups?": {str: _GROUP},
+        "groups?": {str: _GROUP},  # gloo, nccl
     },
     Phase.PAIRS: {**_TOGETHER, "sizes?": [int], "num_rounds?": int, "rounds_done?": int, "pairs?": [_PAIR]},
     Phase.COLLECTIVES: {
         **_TOGETHER,
-        "memory?": {"device": str, "bytes": int, "seconds": float, "error": str},
+        "memory?": {"device": str, "bytes": int, "seconds": float, "error": str},  # error: why it could not be allocated and filled
         "collectives?": [_COLLECTIVE],
     },
     Phase.COMPUTE: {
         "child?": _CHILD,
         "device?": str,
-        "threads?": int,
-        "load?": float,
-        "gemm?": {**_TIMES, "n": int, "flops_per_s": float},
-        "copy?": {**_TIMES, "bytes": int, "bytes_per_s": float},
+        "threads?": int,  # of torch
+        "load?": float,  # the host's load average over the last minute at the start, or -1
+        "gemm?": {**_TIMES, "n": int, "flops_per_s": float},  # of square float32 matrices with n rows, by min_s
+        "copy?": {**_TIMES, "bytes": int, "bytes_per_s": float},  # by min_s; a read and its write count once
     },
 }
 

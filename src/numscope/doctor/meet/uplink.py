@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
@@ -28,43 +29,27 @@ _EXCHANGES = 5  # of clocks; the fastest counts
 Event = tuple[str, Any]
 
 
+@dataclass(eq=False)
 class Uplink:
-    """The connection.
+    """The connection."""
 
-    Args:
-        road: the way to the hub.
-        deadline: for the whole examination.
-        events: where events go.
-        introduce: makes the message with which this rank joins, once clocks are compared.
-        doing: the current phase, step, and when it began, for heartbeats.
-
-    Attributes:
-        clock: this host's clock minus the hub's, and the round trip of that measurement, in seconds.
-    """
-
-    def __init__(
-        self,
-        road: Road,
-        settings: Settings,
-        deadline: Deadline,
-        events: queue.SimpleQueue[Event],
-        introduce: Callable[[], Mapping[str, Any]],
-        doing: Callable[[], tuple[Phase, str, float]],
-    ) -> None:
-        self.clock = (0.0, 0.0)
-        self._road = road
-        self._settings = settings
-        self._deadline = deadline
-        self._events = events
-        self._introduce = introduce
-        self._doing = doing
-        self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)
-        self._connection: socket.socket | None = None
-        self._ended = threading.Event()
+    road: Road  # the way to the hub
+    settings: Settings
+    deadline: Deadline  # for the whole examination
+    events: queue.SimpleQueue[Event]  # where events go
+    introduce: Callable[[], Mapping[str, Any]]  # makes the message with which this rank joins, once clocks are compared
+    doing: Callable[[], tuple[Phase, str, float]]  # the current phase, step, and when it began, for heartbeats
+    clock: tuple[float, float] = (0.0, 0.0)  # this host's clock minus the hub's, and the round trip of that measurement, in seconds
+    _connection: socket.socket | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
         """Begins to look for the hub; does not block."""
         threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
+
+    @property
+    def _patience_s(self) -> float:
+        return max(SILENT_S * self.settings.timeout_scale, 0.5)
 
     @property
     def joined(self) -> bool:
@@ -75,7 +60,7 @@ class Uplink:
         """Sends a message; a failure becomes a ``lost`` event."""
         assert self._connection is not None
         try:
-            wire.send(self._connection, message, self._deadline.within(self._patience_s))
+            wire.send(self._connection, message, self.deadline.within(self._patience_s))
         except wire.WireError as error:
             self._lost(error, "the connection to the hub")
 
@@ -92,44 +77,44 @@ class Uplink:
 
     def _arrive(self) -> None:
         """Connects, compares clocks and joins; afterwards reads the connection."""
-        found = self._road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
+        found = self.road.open(self.deadline.within(share(self.settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
-            self._events.put(("lost", {"reached": False, **to_json(found)}))
+            self.events.put(("lost", {"reached": False, **to_json(found)}))
             return
         patience = Deadline(self._patience_s)
         try:
-            self._road.say("compare clocks with the hub")
+            self.road.say("compare clocks with the hub")
             self.clock = exchange_clocks(found, patience)
-            self._road.say("join the others at the hub")
-            wire.send(found, self._introduce(), patience)
+            self.road.say("join the others at the hub")
+            wire.send(found, self.introduce(), patience)
             answer = wire.receive(found, patience, ("welcome", "refused"))
             key, refused = answer.get("key", ""), answer.get("reason", "")
         except wire.WireError as error:
             self._lost(error, "the hub accepted this rank's connection, but joining failed")
             return
         if not key:
-            self._events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
+            self.events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
             return
         # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
         # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
         self._connection = found.dup()
-        self._events.put(("arrived", refused))
+        self.events.put(("arrived", refused))
         threading.Thread(target=self._beat, args=(key,), name="doctor-beat", daemon=True).start()
         while not self._ended.is_set():
             try:
-                self._events.put(("message", wire.receive(found, self._deadline, TO_RANK)))
+                self.events.put(("message", wire.receive(found, self.deadline, TO_RANK)))
             except wire.WireError as error:
                 self._lost(error, "the connection to the hub")
                 return
 
     def _beat(self, key: str) -> None:
         """Reports once a second what this rank is about to do; the answers show that the hub is alive."""
-        scale = self._settings.timeout_scale
+        scale = self.settings.timeout_scale
         try:
-            with self._road.again(Deadline(self._patience_s)) as connection:
+            with self.road.again(Deadline(self._patience_s)) as connection:
                 while not self._ended.wait(BEAT_S * min(1.0, scale)):
                     patience = Deadline(SILENT_S * scale)
-                    phase, doing, since = self._doing()
+                    phase, doing, since = self.doing()
                     for_s = round(time.monotonic() - since, 3)
                     wire.send(
                         connection, {"kind": "beat", "key": key, "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s}, patience
@@ -142,7 +127,7 @@ class Uplink:
     def _lost(self, error: Exception, where: str) -> None:
         """Reports the end of a connection: the hub's process is silent, or it has ended."""
         how = "silent" if getattr(error, "kind", "") == "silent" else "closed"
-        self._events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
+        self.events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
 
 
 def exchange_clocks(connection: socket.socket, deadline: Deadline) -> tuple[float, float]:

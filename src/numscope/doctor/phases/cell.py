@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from numscope.doctor.records import PhaseResult, from_json
+from numscope.doctor.records import PhaseResult, Port, Rank, from_json
 
 Word = Literal["ok", "refused", "dropped", "unreachable", "reset", "silent", "stranger", "denied", "stalled", "skipped", "failed"]
 
@@ -40,14 +40,14 @@ class Cell:
         burst_losses: of each burst its segments and how many were retransmitted (negative if earlier ones turn out to be needless).
     """
 
-    from_node: int
-    to_node: int
-    from_rank: int
-    to_rank: int
+    from_node: Rank
+    to_node: Rank
+    from_rank: Rank
+    to_rank: Rank
     from_host: str
     to_host: str
     address: str
-    port: int
+    port: Port
     round: int = 0
     status: Word = "ok"
     error: str = ""

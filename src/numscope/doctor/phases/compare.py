@@ -1,11 +1,4 @@
-"""Phase 2: what a rank can only look up once it knows the others; ``diagnose/differing.py`` compares the ranks' facts.
-
-Data of a rank:
-    ``master``: how the name of rank 0's host (MASTER_ADDR if it is set) resolves here, as ``facts.resolve`` returns it
-    ``interface``: the interface with the address at which others reach this rank: ``name``, ``mtu``, ``address``; ``name`` is "" if no
-        interface of this host has that address (it is translated on the way)
-    ``offset_s``, ``round_trip_s``: this clock minus the hub's, and how long that measurement took; the error is at most half of it
-"""
+"""Phase 2: what a rank can only look up once it knows the others; ``diagnose/differing.py`` compares the ranks' facts."""
 
 from __future__ import annotations
 

@@ -1,22 +1,6 @@
 """Phase 0: facts about this rank's host, from the standard library alone, without importing torch.
 
-A fact that can't be obtained is absent or has an ``error``; the others are reported all the same.
-
-Data of a rank:
-    ``hostname``, ``system``, ``kernel``, ``machine``, ``pid``, ``container`` (its kind; "" if none was recognized)
-    ``name``: how the host's own name resolves: ``addresses``, ``loopback`` (all of them are), ``error``, ``seconds``
-    ``interfaces``: {name: ``mtu``, ``up``, ``running``, ``loopback``, ``addresses``, ``speed_mbps`` where the driver says}
-    ``shm``: ``size_bytes``, ``free_bytes`` of /dev/shm
-    ``limits``: ``memlock_bytes``, ``nofile``, ``nproc`` (-1: unlimited)
-    ``cpus``: ``count``, ``usable`` (affinity), ``quota`` (of the cgroup, in CPUs)
-    ``memory``: ``total_bytes``, ``available_bytes``, ``limit_bytes`` (of the cgroup)
-    ``versions``: of python, numscope, torch, nccl, …, as installed
-    ``environment``: variables in ``PREFIXES`` and ``NAMES``, up to 200 characters each, without those whose names look secret
-    ``left_out``: names of the variables left out for that
-    ``gpus``: ``status`` (ok, none, failed, timeout), ``error``, ``driver``, ``devices``: [``index``, ``name``, ``uuid``, ``memory_bytes``]
-    ``infiniband``: {device: ``port``, ``state``, ``rate``, ``link_layer``}
-    ``wall_s``: this host's clock, seconds since 1970
-    ``errors``: {fact: why it is absent}
+A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/shapes.py`` says what they hold.
 """
 
 from __future__ import annotations

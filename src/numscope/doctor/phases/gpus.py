@@ -40,7 +40,7 @@ class GpuQuery:
             self._error = str(error)
 
     def answer(self, deadline: Deadline) -> dict[str, Any]:
-        """The GPUs, as documented in ``facts.py``."""
+        """The GPUs, as described in ``meet/shapes.py``."""
         if self._child is None:
             return {"status": "failed" if self._error else "none", "error": self._error, "devices": []}
         try:

@@ -4,13 +4,6 @@ On each node one rank, the lowest that is alive, examines the node's outgoing li
 in the rounds of a tournament: N - 1 of them, or log2 N with ``quick`` and more than 8 nodes (then nodes meet whose numbers differ in one
 bit). Rounds only spread the work: no node waits for another, so a dead node costs each other node one timeout. A lock per node, taken in
 the order of the nodes, keeps two transfers from loading a node at the same time.
-
-Data of a rank:
-    ``node``, ``representative`` (the rank that examines this node's links), ``rounds`` (their number), ``nodes`` (their number)
-    ``heard``: {rank: datagrams received from it}. A rank sends three before it connects: if they arrive although no connection works,
-        this direction of the link works. JSON turns the keys into strings.
-    ``loopback``: a cell to this node's representative, from ranks that are not the representative; else None
-    ``cells``: a ``Cell`` (phases/cell.py) for each outgoing link of this node
 """
 
 from __future__ import annotations
