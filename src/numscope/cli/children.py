@@ -33,18 +33,13 @@ _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
 
 
 class Children:
-    """The child processes of this process, from ``arm`` to ``close``.
-
-    Args:
-        make_watch: makes a child's watch, given the folder that it tells into. Picklable.
-        folder: that of the parent, where this process is itself a child; "": make one when the first child starts.
-    """
+    """The child processes of this process, from ``arm`` to ``close``. ``make_watch`` is picklable."""
 
     def __init__(self, make_watch: Callable[[str], Watch], folder: str = "") -> None:
         self.gaps: list[str] = []
         self._started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
-        self._make_watch = make_watch
-        self._folder = folder
+        self._make_watch = make_watch  # makes a child's watch, given the folder that it tells into
+        self._folder = folder  # that of the parent, where this process is itself a child; "": make one when the first child starts
         self._is_root = not folder
         self._here = threading.local()  # starting: this thread is about to fork a process of multiprocessing
         self._closed = False

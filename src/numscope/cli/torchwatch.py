@@ -26,17 +26,12 @@ if TYPE_CHECKING:
 
 
 class TorchWatch(Watch):
-    """Watches every model of this process, from the moment the script has imported torch.
-
-    Args:
-        recipe: what the models' linear layers are converted to.
-        folder: where a child process tells what it has watched; "" in the process that was called for.
-    """
+    """Watches every model of this process, from the moment the script has imported torch."""
 
     def __init__(self, options: WatchOptions, recipe: str | None = None, folder: str = "") -> None:
         self._options = options
-        self._recipe = recipe
-        self._folder = folder
+        self._recipe = recipe  # what the models' linear layers are converted to
+        self._folder = folder  # where a child process tells what it has watched; "" in the process that was called for
         self._owner = os.getpid()
         self._children = Children(partial(TorchWatch, options, recipe), folder)
         self._auto: AutoWatch | None = None

@@ -43,12 +43,7 @@ class Outcome:
 
 
 class Agent:
-    """One rank.
-
-    Args:
-        deadline: for the whole examination.
-        elsewhere: the hub is known to be on another host.
-    """
+    """One rank, until the deadline of the whole examination. ``elsewhere``: the hub is known to be on another host."""
 
     def __init__(self, identity: Identity, settings: Settings, meeting: Meeting, deadline: Deadline, *, elsewhere: bool) -> None:
         self._identity = identity

@@ -53,13 +53,7 @@ def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
 
 
 class Redaction:
-    """Replaces names.
-
-    Args:
-        words: by name its replacement.
-        domains: replace a name's domain (``.cluster.org``) along with it.
-        user: name of a user to replace; "" for none.
-    """
+    """Replaces names by words, with ``domains`` together with their domains (``.cluster.org``), and the name of a user."""
 
     def __init__(self, words: Mapping[str, str], *, domains: bool = False, user: str = "") -> None:
         self._words = words

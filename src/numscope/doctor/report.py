@@ -62,11 +62,7 @@ _MARKS = {  # by status of a link or a pair: its mark in a matrix, and what that
 
 
 def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int | None = None) -> None:
-    """Prints the report.
-
-    Args:
-        width: columns; by default the terminal's, or 100 in a pipe. Colors appear only on a terminal.
-    """
+    """Prints the report, in the terminal's or 100 columns, with colors only on a terminal."""
     verdict, examined = redacted(verdict, examined) if examined.settings.redact else (verdict, examined)
     if width is None and not file.isatty():
         width = 100

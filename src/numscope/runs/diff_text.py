@@ -24,11 +24,7 @@ _CALIBRATED = {
 
 
 def text(diff: Diff, width: int | None = None) -> str:
-    """The report as it is printed on stdout, with colors only on a terminal.
-
-    Args:
-        width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
-    """
+    """The report as it is printed on stdout, with colors only on a terminal; that has its width, a pipe 80 or ``COLUMNS``."""
     return plain_text(render(diff), sys.stdout, width)
 
 

@@ -33,11 +33,7 @@ class Run:
 
 
 def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
-    """The run in a folder.
-
-    Args:
-        folder: the ``log_dir`` that the run was given.
-        where: what messages call it.
+    """The run in a folder, which is the ``log_dir`` that it was given, and which messages call ``where``.
 
     Raises: UsageError where there is no folder, no run, or nothing in it yet.
     """

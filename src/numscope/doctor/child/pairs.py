@@ -208,7 +208,6 @@ class _Match:
         return int(header[0].item()), float(header[1].item())
 
     def _move(self, way: Literal["isend", "irecv"], tensor: torch.Tensor) -> None:
-        """Sends or receives a tensor."""
         getattr(dist, way)(tensor, self._index, group=self._wire.group, tag=self._tag).wait(_FOREVER)
         if self._wire.device.type == "cuda":
             torch.cuda.synchronize(self._wire.device)  # NCCL's wait only orders streams

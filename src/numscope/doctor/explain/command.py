@@ -23,15 +23,7 @@ _STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 
 
 def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, strict: bool = False) -> int:
-    """Explains the files and folders, and prints the findings.
-
-    Args:
-        json_path: file for the findings as JSON; "-" for standard output instead of the text; "" for none.
-        redact: replace host names and addresses.
-        strict: degradations have their own exit code.
-
-    Returns: the exit code.
-    """
+    """Explains the files and folders, prints the findings, writes them to ``json_path`` ("-": instead); returns the exit code."""
     missing = [path for path in paths if not Path(path).exists()]
     if not paths or len(missing) == len(paths):
         got = ", ".join(missing) or "nothing"

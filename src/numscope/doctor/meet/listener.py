@@ -41,27 +41,18 @@ _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 class Listener:
     """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by threads of its own.
 
-    Args:
-        settings: with the token that a connection must prove to hold.
-        rank: reported to whoever connects, so that a wrong address is noticed; -1 until it is known.
-        host: the address to listen on; "" for all.
-
-    Attributes:
-        load: held while a bulk transfer comes in or goes out.
-        heard: number of datagrams received from each rank.
-
     Raises: OSError if no port can be opened.
     """
 
     def __init__(self, settings: Settings, rank: int = -1, host: str = "") -> None:
-        self.rank = rank
-        self.load = threading.Lock()
-        self.heard: Counter[int] = Counter()
+        self.rank = rank  # reported to whoever connects, so that a wrong address is noticed; -1 until it is known
+        self.load = threading.Lock()  # held while a bulk transfer comes in or goes out
+        self.heard: Counter[int] = Counter()  # number of datagrams received from each rank
         self._token = settings.token
         self._patience_s = PATIENCE_S * settings.timeout_scale
         self._closed = threading.Event()
         self._slots = threading.Semaphore(_CONNECTIONS)
-        self._host = host
+        self._host = host  # the address to listen on; "" for all
         self._listening = listen(backlog=_CONNECTIONS, host=host)
         self.port: int = self._listening.getsockname()[1]
         self._datagrams = socket.socket(self._listening.family, socket.SOCK_DGRAM)

@@ -7,12 +7,7 @@ from typing import Any
 
 
 class Places:
-    """Which node has which number.
-
-    Args:
-        num_nodes, nproc: as given to the hub's own node.
-        hostname: of the hub's own node, which is number 0.
-    """
+    """Which node has which number. The hub's own node was given these numbers of nodes and ranks, and is number 0."""
 
     def __init__(self, num_nodes: int, nproc: int, hostname: str) -> None:
         self._num_nodes = num_nodes

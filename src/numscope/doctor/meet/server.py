@@ -25,21 +25,14 @@ _MAX_UNAUTHENTICATED = 256  # beyond that the oldest is closed
 
 
 class Guest:
-    """One connection.
-
-    Attributes:
-        address: of the other side, as seen from here.
-        own_address: of this side.
-        member: the rank that it belongs to, once that is known.
-        beats: it is a rank's heartbeat connection.
-    """
+    """One connection, between an address and our own one."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.address, self.own_address = (
             str((writer.get_extra_info(name) or [""])[0]).removeprefix("::ffff:") for name in ("peername", "sockname")
         )
-        self.member: Member | None = None
-        self.beats = False
+        self.member: Member | None = None  # the rank that it belongs to, once that is known
+        self.beats = False  # it is a rank's heartbeat connection
         self.spoken = False  # it has sent anything
         self._reader = reader
         self._writer = writer
@@ -97,19 +90,11 @@ class Handler(Protocol):
 
 
 class Server:
-    """Runs until ``close``; all methods may be called from any thread.
-
-    Args:
-        scale: factor on time limits.
-
-    Attributes:
-        changed: notified after each event; protects everything that the handler changes.
-        guests: authenticated connections.
-    """
+    """Runs until ``close``; all methods may be called from any thread. ``scale`` is a factor on time limits."""
 
     def __init__(self, listening: socket.socket, token: str, scale: float, handler: Handler) -> None:
-        self.changed = threading.Condition()
-        self.guests: list[Guest] = []
+        self.changed = threading.Condition()  # notified after each event; protects everything that the handler changes
+        self.guests: list[Guest] = []  # authenticated connections
         self._token = token
         self._scale = scale
         self._handler = handler

@@ -43,17 +43,12 @@ _COMPRESSED = 1 << 31
 _DEPTH = 12  # of objects and lists in each other
 _DIGITS = 20  # of a whole number
 
+# It sent nothing in time; it closed the connection; another kind of server; a doctor of another job; not a valid frame.
 Kind = Literal["silent", "closed", "http", "foreign", "token", "oversized", "garbage"]
 
 
 class WireError(Exception):
-    """The other side does not follow the protocol.
-
-    Args:
-        kind: silent: it sent nothing in time. closed: it closed the connection. http, foreign: another kind of server. token: a doctor of
-            another job. oversized, garbage: not a valid frame.
-        sentence: the same in words, with what was received.
-    """
+    """The other side does not follow the protocol. The sentence says the same as the kind, with what was received."""
 
     def __init__(self, kind: Kind, sentence: str) -> None:
         super().__init__(sentence)

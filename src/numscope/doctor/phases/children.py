@@ -40,11 +40,8 @@ class Child:
     """The child.
 
     Starting it does not block, so torch's import (seconds) runs while the ranks meet. It dies with its agent, by the kernel's
-    parent-death signal and by the end of its standard input.
-
-    Args:
-        store: open the socket that torch's store will listen on, if this rank hosts it.
-        host: the address that it listens on; "" for all.
+    parent-death signal and by the end of its standard input. With ``store`` the socket is opened, at an address or at all, that torch's
+    store will listen on if this rank hosts it.
     """
 
     def __init__(self, identity: Identity, settings: Settings, store: bool = True, host: str = "") -> None:

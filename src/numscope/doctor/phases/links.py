@@ -68,11 +68,9 @@ def representatives(context: Context) -> dict[int, int]:
 
 
 def partners(index: int, count: int, quick: bool) -> list[int | None]:
-    """Whom a node meets in each round; None if it pauses. Two nodes that meet do so in the same round.
+    """Whom a node, by its index, meets in each round; None if it pauses. Two nodes that meet do so in the same round.
 
-    Args:
-        index: of the node among ``count``.
-        quick: of many nodes, only those meet whose numbers differ in one bit; so all are connected through others.
+    If ``quick``, only those of many nodes meet whose numbers differ in one bit; so all are connected through others.
     """
     if quick and count > QUICK_NODES:
         bits = (count - 1).bit_length()

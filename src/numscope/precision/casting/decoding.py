@@ -19,12 +19,7 @@ _PARALLEL_NUMEL: Final = 65536  # mirrors decode.cpp
 
 
 def values_of(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """The numbers of a cast's codes times their scales.
-
-    Args:
-        made: a cast with codes.
-        like: the tensor that was cast; only its dtype matters.
-        dtype: of the values.
+    """The numbers of a cast's codes times their scales, in a dtype. Of the tensor that was cast only the dtype matters.
 
     *Cost:* native (one-byte codes in CPU memory): one read of the codes and one write of the values, two for scaled blocks in another dtype
     than float32. Otherwise several passes.

@@ -19,13 +19,7 @@ from numscope.records.errors import UsageError
 
 
 def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x Wᵀ + b`` by the plan of a converted module; ``F.linear`` for any other module.
-
-    Args:
-        module: has the state.
-        x: [..., in_features]
-        weight: [out_features, in_features]; for a layer like transformers' ``Conv1D`` [in_features, out_features].
-        bias: [out_features]
+    """``x Wᵀ + b`` by the plan of a converted module; ``F.linear`` for any other module. The shapes are those of ``LinearCall``.
 
     Raises: UsageError: for a call within a transform of ``torch.func``, and for operands that are not plain tensors.
 

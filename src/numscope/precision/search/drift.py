@@ -9,13 +9,8 @@ from collections.abc import Sequence
 def drift(losses: Sequence[float], reference: Sequence[float]) -> float:
     """The relative difference of the mean losses of two runs over the second half of the steps.
 
-    Args:
-        losses: of each step.
-        reference: of each step of the reference run; finite, at least one.
-
-    Returns:
-        0.01 for one percent above the reference, -0.01 for one percent below; infinity if the run ended before the reference did, or has
-        a loss that is not finite.
+    It is 0.01 for one percent above the reference, whose losses are finite; infinity if the run ended before the reference did, or has a
+    loss that is not finite.
     """
     if len(losses) < len(reference) or not all(map(math.isfinite, losses)):
         return math.inf

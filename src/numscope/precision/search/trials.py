@@ -90,12 +90,7 @@ class Outcome:
 
 
 def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
-    """Run a trial to its end.
-
-    Args:
-        script: what to run.
-        spec: how to run it.
-        place: path without suffix, for its settings, its output and its results.
+    """Run a trial to its end. ``place`` is a path without suffix, for its settings, its output and its results.
 
     Raises:
         TrialFailed: it ended before its first step was complete.
