@@ -56,10 +56,7 @@ class Desk:
         return max(0.0, self._end - time.monotonic())
 
     def need_group(self) -> RollCall:
-        """The roll call of the process group.
-
-        Raises: Failed.
-        """
+        """The roll call of the process group. Raises: Failed."""
         if self.roll is None or not self.wires:
             raise Failed(f"rank {self.rank} has no process group: its backend did not start")
         return self.roll

@@ -74,10 +74,7 @@ class RollCall:
         return Present(tuple(here), tuple(rank for rank in ranks if rank not in here), spoken)
 
     def show(self, name: str) -> None:
-        """Registers this rank, without waiting for others.
-
-        Raises: StoreLost.
-        """
+        """Registers this rank, without waiting for others. Raises: StoreLost."""
         self._call(self.answer_s, lambda: self._store.set(f"{name}/{self._rank}", "1"))
 
     def absent(self, name: str, ranks: Sequence[int], seconds: float) -> list[int]:

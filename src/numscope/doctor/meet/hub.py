@@ -46,10 +46,7 @@ class HubTaken(Exception):
 
 @dataclass(eq=False)
 class Hub:
-    """Listens until ``close``; all methods may be called from any thread.
-
-    Raises: HubTaken.
-    """
+    """Listens until ``close``; all methods may be called from any thread. Raises: HubTaken."""
 
     meeting: Meeting  # provides the ports to try, and the token
     settings: Settings

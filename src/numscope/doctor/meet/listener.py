@@ -155,10 +155,7 @@ def datagram(token: str, rank: int) -> bytes:
 
 
 def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
-    """Exactly ``size`` bytes.
-
-    Raises: OSError; TimeoutError, which is one, at the deadline.
-    """
+    """Exactly ``size`` bytes. Raises: OSError; TimeoutError, which is one, at the deadline."""
     data = bytearray()
     while len(data) < size:
         connection.settimeout(max(deadline.left, 1e-3))

@@ -127,10 +127,7 @@ def _without_secret(place: Meeting) -> Meeting:
 
 
 def split_endpoint(endpoint: str, where: str = "--endpoint") -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT``.
-
-    Raises: UsageError.
-    """
+    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT``. Raises: UsageError."""
     host, colon, port = endpoint.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

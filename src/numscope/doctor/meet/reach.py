@@ -99,10 +99,7 @@ class Road:
         )
 
     def again(self, deadline: Deadline) -> socket.socket:
-        """A second connection, to the address that worked.
-
-        Raises: WireError.
-        """
+        """A second connection, to the address that worked. Raises: WireError."""
         assert self.address is not None
         try:
             connection = socket.create_connection(self.address, timeout=max(deadline.left, 1e-3))

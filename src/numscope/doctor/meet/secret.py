@@ -61,10 +61,7 @@ def given_secret(settings: Settings, environ: Mapping[str, str]) -> str:
 
 
 def read_secret(path: str) -> str:
-    """The secret in a file that only its owner can read.
-
-    Raises: OSError; ValueError with what is expected of the file.
-    """
+    """The secret in a file that only its owner can read. Raises: OSError; ValueError with what is expected of the file."""
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
         if about.st_mode & 0o077:

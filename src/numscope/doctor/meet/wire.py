@@ -56,10 +56,7 @@ class WireError(Exception):
 
 
 def authenticate(connection: socket.socket, token: str, deadline: Deadline) -> None:
-    """Proves to the other side, to which we connected, that we hold the token, and checks that it does.
-
-    Raises: WireError.
-    """
+    """Proves to the other side, to which we connected, that we hold the token, and checks that it does. Raises: WireError."""
     mine = secrets.token_hex(_NUMBER // 2).encode()
     _send(connection, _START + mine + _END, deadline)
     greeting = _receive(connection, _GREETED, deadline, marks=_GREETING)
@@ -71,10 +68,7 @@ def authenticate(connection: socket.socket, token: str, deadline: Deadline) -> N
 
 
 def challenge(connection: socket.socket, token: str, deadline: Deadline) -> None:
-    """Checks that the other side, which connected to us, holds the token, and proves that we do.
-
-    Raises: WireError.
-    """
+    """Checks that the other side, which connected to us, holds the token, and proves that we do. Raises: WireError."""
 
     async def read(size: int, marks: bytes = b"") -> bytes:
         return _receive(connection, size, deadline, marks)
@@ -115,18 +109,12 @@ def pack(message: Mapping[str, Any]) -> bytes:
 
 
 def send(connection: socket.socket, message: Mapping[str, Any], deadline: Deadline) -> None:
-    """Sends one message.
-
-    Raises: WireError.
-    """
+    """Sends one message. Raises: WireError."""
     _send(connection, pack(message), deadline)
 
 
 def receive(connection: socket.socket, deadline: Deadline, kinds: Iterable[str], limit: int = LIMIT_BYTES) -> dict[str, Any]:
-    """The next message, which must be of one of these kinds.
-
-    Raises: WireError.
-    """
+    """The next message, which must be of one of these kinds. Raises: WireError."""
     length, compressed = length_of(_receive(connection, HEAD_BYTES, deadline), limit)
     return unpack(_receive(connection, length, deadline), compressed, kinds, limit)
 

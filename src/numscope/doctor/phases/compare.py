@@ -10,10 +10,7 @@ from numscope.doctor.phases.facts import NAME_S, interfaces, resolve
 
 
 def run(context: Context) -> dict[str, Any]:
-    """Looks up what requires the roster.
-
-    *Cost:* one name lookup, at most 2 s, whatever the number of ranks.
-    """
+    """Looks up what requires the roster. *Cost:* one name lookup, at most 2 s, whatever the number of ranks."""
     entry = context.roster.get(context.identity.rank, {})
     address = str(entry.get("address", ""))
     first = context.roster.get(0, {}).get("identity", {})

@@ -42,10 +42,7 @@ _VERSIONS = {
 
 
 def run(context: Context) -> dict[str, Any]:
-    """All facts of this rank's host.
-
-    *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 8 s.
-    """
+    """All facts of this rank's host. *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 8 s."""
     context.say("gather facts about this host")
     return gather(os.environ, context.deadline, context.settings.timeout_scale)
 

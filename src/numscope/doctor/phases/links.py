@@ -23,10 +23,7 @@ QUICK_NODES = 8  # with so many or fewer, all pairs meet even with ``quick``: a 
 
 
 def run(context: Context) -> dict[str, Any]:
-    """Examines the outgoing links of this rank's node.
-
-    Raises: PhaseFailed if one does not work.
-    """
+    """Examines the outgoing links of this rank's node. Raises: PhaseFailed if one does not work."""
     listener = context.kept.get("listener")
     if not isinstance(listener, Listener):
         raise PhaseFailed("this rank has no listener, so nobody can examine its links", {"cells": []})
