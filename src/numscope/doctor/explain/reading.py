@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from numscope.doctor.explain import plain_pickle
 from numscope.doctor.explain.masking import shown, visible
@@ -24,8 +24,10 @@ MAX_DUMP_DEPTH = 16
 MAX_DUMP_VALUES = 1 << 24  # with shared parts counted wherever they occur; a long string counts as several
 MAX_LINE_CHARS = 4096
 HEAD_BYTES = 4096
+DUMP_KEYS = (b'"entries"', b'"pg_status"', b'"comm_lib_version"', b'"pg_config"')  # a dump as JSON begins with one of them
 
 _SPEAKER = re.compile(r"\[(?:rank|default)(\d{1,7})\]:")
+_Stream = gzip.GzipFile | io.BufferedReader
 _RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does not contain its own rank
 
 
@@ -113,39 +115,30 @@ class Reader:
             record.problem = "not a regular file"
             return None
         packed = path.open("rb")
-        if packed.read(2) == b"\x1f\x8b":
-            packed.seek(0)
-            stream: io.BufferedIOBase = gzip.GzipFile(fileobj=packed)
-        else:
-            packed.seek(0)
-            stream = packed
+        stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(b"\x1f\x8b") else packed
         try:
-            head = stream.read(HEAD_BYTES)
+            head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
             if not head:
                 record.problem = "empty"
                 return None
-            if head[:1] == b"\x80" and head[1:2] <= b"\x05":
-                return self._dump(stream, head, path, record)
-            if head.lstrip()[:1] == b"{" and (
-                b'"entries"' in head or b'"pg_status"' in head or b'"comm_lib_version"' in head or b'"pg_config"' in head
-            ):
-                return self._dump(stream, head, path, record)
+            if (head[:1] == b"\x80" and head[1:2] <= b"\x05") or (head.lstrip()[:1] == b"{" and any(key in head for key in DUMP_KEYS)):
+                return self._dump(stream, path, record)
             if b"\0" in head:
                 record.problem = "neither text nor a flight-recorder dump"
                 return None
         except BaseException:
             packed.close()
             raise
-        return self._lines(stream, packed, head, record)
+        return self._lines(stream, packed, record)
 
-    def _dump(self, stream: io.BufferedIOBase, head: bytes, path: Path, record: FileRead) -> Dump | None:
+    def _dump(self, stream: _Stream, path: Path, record: FileRead) -> Dump | None:
         with stream:
-            data = head + stream.read(MAX_DUMP_BYTES)
+            data = stream.read(MAX_DUMP_BYTES + 1)
         if len(data) > MAX_DUMP_BYTES:
             record.problem = f"larger than {MAX_DUMP_BYTES >> 20} MiB"
             return None
         try:
-            values = plain_pickle.loads(data) if head[:1] == b"\x80" else json.loads(data)
+            values = plain_pickle.loads(data) if data[:1] == b"\x80" else json.loads(data)
         except plain_pickle.Refused as error:
             record.problem = f"refused: {visible(str(error))}"
             return None
@@ -168,33 +161,20 @@ class Reader:
         return Dump(record.name, int(found[1][:9]) if found else -1, values)
 
     @staticmethod
-    def _lines(stream: io.BufferedIOBase, packed: io.BufferedIOBase, head: bytes, record: FileRead) -> Iterator[Line]:
+    def _lines(stream: _Stream, packed: IO[bytes], record: FileRead) -> Iterator[Line]:
         left = MAX_TEXT_BYTES
-        rest = b""
         try:
-            chunk = head
-            while chunk:
-                parts = (rest + chunk).split(b"\n")
-                rest = parts.pop()
-                if len(rest) > MAX_LINE_CHARS * 4:  # an endless line is cut here
-                    parts, rest = [*parts, rest], b""
-                for part in parts:
-                    record.num_lines += 1
-                    yield Line(
-                        record.name, record.num_lines, part[: MAX_LINE_CHARS * 4].decode("utf-8", "replace").rstrip("\r")[:MAX_LINE_CHARS]
-                    )
-                left -= len(chunk)
+            while data := stream.readline(MAX_LINE_CHARS * 4):  # an endless line is cut here
+                record.num_lines += 1
+                yield Line(record.name, record.num_lines, data.decode("utf-8", "replace").rstrip("\r\n")[:MAX_LINE_CHARS])
+                left -= len(data)
                 if left <= 0:
                     record.problem = f"only its first {MAX_TEXT_BYTES >> 20} MiB were read"
                     break
-                chunk = stream.read(1 << 20)
         except (OSError, EOFError, zlib.error) as error:
             record.problem = f"read only partly: {visible(str(error))}"
         finally:
             packed.close()
-        if rest:
-            record.num_lines += 1
-            yield Line(record.name, record.num_lines, rest.decode("utf-8", "replace")[:MAX_LINE_CHARS])
 
 
 def _is_bounded(values: Any) -> bool:

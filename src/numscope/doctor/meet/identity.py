@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from numscope.doctor.records import Identity, Launcher
@@ -115,20 +116,11 @@ def _from_slurm(environ: Mapping[str, str], host: str) -> Identity | None:
     if "SLURM_PROCID" not in environ or _step(environ) in _NO_STEP:
         return None
     size_name = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
-    rank, world = _rank_and_size(environ, "SLURM_PROCID", size_name)
-    hosts = expand_nodes(nodelist(environ))
-    node = _number(environ, "SLURM_NODEID", 0)
+    found = _numbered(environ, ("SLURM_PROCID", size_name, "SLURM_LOCALID", "", "", ""), host, "slurm")
+    node, num_nodes = _number(environ, "SLURM_NODEID", 0), max(1, len(expand_nodes(nodelist(environ))))
     tasks = _tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", environ.get("SLURM_TASKS_PER_NODE", "")))
-    return Identity(
-        rank=rank,
-        world_size=world,
-        local_rank=_number(environ, "SLURM_LOCALID", 0),
-        local_world_size=tasks[node] if node < len(tasks) else max(1, world // max(1, len(hosts))),
-        node=node,
-        num_nodes=max(1, len(hosts)),
-        hostname=host,
-        launcher="slurm",
-    )
+    local_world_size = tasks[node] if node < len(tasks) else max(1, found.world_size // num_nodes)
+    return replace(found, local_world_size=local_world_size, node=node, num_nodes=num_nodes)
 
 
 def nodelist(environ: Mapping[str, str]) -> str:

@@ -42,7 +42,7 @@ class GpuQuery:
     def answer(self, deadline: Deadline) -> dict[str, Any]:
         """The GPUs, as described in ``meet/shapes.py``."""
         if self._child is None:
-            return {"status": "failed" if self._error else "none", "error": self._error, "devices": []}
+            return _without("failed" if self._error else "none", self._error)
         try:
             text, _ = self._child.communicate(timeout=max(deadline.left, 0.01))
         except subprocess.TimeoutExpired:
@@ -51,14 +51,17 @@ class GpuQuery:
             # Not waited for: a process that hangs in the driver can't be killed.
             if self._child.stdout is not None:
                 self._child.stdout.close()
-            return {"status": "timeout", "error": f"nvidia-smi did not end within {deadline.seconds:.1f} s", "devices": []}
+            return _without("timeout", f"nvidia-smi did not end within {deadline.seconds:.1f} s")
         if self._child.returncode != 0:
             if "No devices were found" in text:
-                return {"status": "none", "error": "", "devices": []}
-            told = " ".join(text.split())[:_ERROR_CHARACTERS]
-            return {"status": "failed", "error": f"nvidia-smi ended with {self._child.returncode}: {told}", "devices": []}
+                return _without("none")
+            return _without("failed", f"nvidia-smi ended with {self._child.returncode}: {' '.join(text.split())[:_ERROR_CHARACTERS]}")
         devices, driver = parse(text)
         return {"status": "ok" if devices else "none", "error": "", "driver": driver, "devices": devices}
+
+
+def _without(status: str, error: str = "") -> dict[str, Any]:
+    return {"status": status, "error": error, "devices": []}
 
 
 def parse(text: str) -> tuple[list[dict[str, Any]], str]:
