@@ -14,17 +14,12 @@ NAMESPACE = "transformer_engine"  # features may stand in it or directly in the 
 
 @dataclass(frozen=True)
 class Alias:
-    """What a feature's name, as written, stands for.
+    """What a feature's name, as written, stands for."""
 
-    Args:
-        feature: canonical name.
-        words: canonical key → this dialect's word for it, which messages use; either is read.
-        stats: this dialect's words for statistics → canonical ones.
-    """
-
-    feature: str
+    feature: str  # canonical name
+    # canonical key → this dialect's word for it, which messages use; either is read
     words: Mapping[str, str] = field(default_factory=dict)
-    stats: Mapping[str, str] = field(default_factory=dict)
+    stats: Mapping[str, str] = field(default_factory=dict)  # this dialect's words for statistics → canonical ones
 
 
 _TYPE = {"stats": "type"}
@@ -63,24 +58,15 @@ _MAX_PARTS = 1000  # entries that structs may hold together
 
 @dataclass(frozen=True)
 class Written:
-    """A feature in canonical keys, with where each stood.
+    """A feature in canonical keys, with where each stood."""
 
-    Args:
-        feature: canonical name; a plug-in's own.
-        name: as written in its section, with its namespace.
-        path: as written in the file.
-        settings: canonical keys.
-        places: canonical key → its path in the file.
-        single: keys whose one-element list was a single word in the file.
-    """
-
-    feature: str
-    name: str
-    path: str
+    feature: str  # canonical name; a plug-in's own
+    name: str  # as written in its section, with its namespace
+    path: str  # as written in the file
     alias: Alias
-    settings: Mapping[str, Any]
-    places: Mapping[str, str] = field(default_factory=dict)
-    single: frozenset[str] = frozenset()
+    settings: Mapping[str, Any]  # canonical keys
+    places: Mapping[str, str] = field(default_factory=dict)  # canonical key → its path in the file
+    single: frozenset[str] = frozenset()  # keys whose one-element list was a single word in the file
 
     def place(self, loc: tuple[Any, ...], under: str = "") -> str:
         """The path in the file of a canonical key, or of what is below it, such as ``[0]``."""
@@ -94,24 +80,16 @@ class Written:
 
 @dataclass(frozen=True)
 class Section:
-    """A section with its features translated and nothing else checked.
-
-    Args:
-        path: "" for a file that is one section without a name.
-        layers: None where there is none.
-        layer_places: canonical key of ``layers`` → its path in the file.
-        bare: whether a missing ``enabled`` or ``layers`` is right, because the file has no section's name.
-        empty: whether it has neither features nor anything that might have been meant as one.
-    """
+    """A section with its features translated and nothing else checked."""
 
     name: str
-    path: str
+    path: str  # "" for a file that is one section without a name
     enabled: Any
-    layers: Any
-    layer_places: Mapping[str, str]
+    layers: Any  # None where there is none
+    layer_places: Mapping[str, str]  # canonical key of ``layers`` → its path in the file
     features: tuple[Written, ...]
-    bare: bool
-    empty: bool
+    bare: bool  # whether a missing ``enabled`` or ``layers`` is right, because the file has no section's name
+    empty: bool  # whether it has neither features nor anything that might have been meant as one
 
 
 MISSING = object()

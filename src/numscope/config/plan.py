@@ -11,15 +11,10 @@ from numscope.config.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Steps at which something is done: every ``freq``-th (step % freq == 0) within inclusive bounds.
+    """Steps at which something is done: every ``freq``-th (step % freq == 0) within inclusive bounds."""
 
-    Args:
-        freq: at least 1.
-        spans: first and last steps, both included; last None: for ever.
-    """
-
-    freq: int = 1
-    spans: tuple[tuple[int, int | None], ...] = ((0, None),)
+    freq: int = 1  # at least 1
+    spans: tuple[tuple[int, int | None], ...] = ((0, None),)  # first and last steps, both included; last None: for ever
 
     def active(self, step: int) -> bool:
         """Whether a step is on the schedule."""
@@ -34,29 +29,19 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class StatRequest:
-    """One statistic as it was asked for.
+    """One statistic as it was asked for."""
 
-    Args:
-        label: the name that logs show, as written in the configuration.
-        statistic: its canonical name in ``summary/statistics.py``.
-        options: such as ``(("block_size", 32), ("dims", 1))``.
-    """
-
-    label: str
-    statistic: str
-    options: tuple[tuple[str, Any], ...] = ()
+    label: str  # the name that logs show, as written in the configuration
+    statistic: str  # its canonical name in ``summary/statistics.py``
+    options: tuple[tuple[str, Any], ...] = ()  # such as ``(("block_size", 32), ("dims", 1))``
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One feature of a section.
+    """One feature of a section."""
 
-    Args:
-        section, feature: as written in the configuration, for messages; the feature with its namespace.
-    """
-
-    section: str
-    feature: str
+    section: str  # as written in the configuration, for messages
+    feature: str  # likewise, with its namespace
     selection: Selection
     schedule: Schedule
 
@@ -104,20 +89,14 @@ class PluginFeature(Part):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole configuration.
+    """A whole configuration."""
 
-    Args:
-        source: the file's name, or ``config``.
-        notes: what the log says of it once: sections that are off, features that find nothing to act on.
-        text: the configuration as it was given, for the log and run.json.
-    """
-
-    source: str
+    source: str  # the file's name, or ``config``
     collects: tuple[Collect, ...] = ()
     switches: tuple[Switch, ...] = ()
     customs: tuple[PluginFeature, ...] = ()
-    notes: tuple[str, ...] = ()
-    text: str = ""
+    notes: tuple[str, ...] = ()  # what the log says of it once: sections that are off, features that find nothing to act on
+    text: str = ""  # the configuration as it was given, for the log and run.json
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:

@@ -23,19 +23,14 @@ _SHOWN = 3  # layer names that a message shows
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A plan's parts, each with the layers it is for, in the model's order.
+    """A plan's parts, each with the layers it is for, in the model's order."""
 
-    Args:
-        collects: what several sections ask for alike stands in the first of them alone, unless they merge sites.
-        unmatched: sections, or parts of their selections, that no layer answers to, with what was sought.
-        notes: what chooses less than it says: numbers that no layer has.
-    """
-
+    # what several sections ask for alike stands in the first of them alone, unless they merge sites
     collects: list[tuple[Collect, tuple[Layer, ...]]]
     switches: list[tuple[Switch, tuple[Layer, ...]]]
     customs: list[tuple[PluginFeature, tuple[Layer, ...]]]
-    unmatched: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()  # sections, or parts of their selections, that no layer answers to, with what was sought
+    notes: tuple[str, ...] = ()  # what chooses less than it says: numbers that no layer has
 
 
 def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Resolved:

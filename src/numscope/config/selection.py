@@ -61,21 +61,13 @@ def _number_in(segments: list[str]) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Layers by name, by number, by type; made by ``config``, which checks it. Nothing given: every layer.
+    """Layers by name, by number, by type; made by ``config``, which checks it. Nothing given: every layer."""
 
-    Args:
-        pattern: regex searched for in the layer's name; alone.
-        names: layers' names as they are; alone.
-        numbers: layer numbers; None: any.
-        types: parts of a layer's name, or class names; None: any.
-        containers: modules without parameters of their own too.
-    """
-
-    pattern: str | None = None
-    numbers: frozenset[int] | None = None
-    types: tuple[str, ...] | None = None
-    containers: bool = False
-    names: tuple[str, ...] | None = None
+    pattern: str | None = None  # regex searched for in the layer's name; alone
+    numbers: frozenset[int] | None = None  # layer numbers; None: any
+    types: tuple[str, ...] | None = None  # parts of a layer's name, or class names; None: any
+    containers: bool = False  # modules without parameters of their own too
+    names: tuple[str, ...] | None = None  # layers' names as they are; alone
 
     def selects(self, layer: Layer) -> bool:
         """Whether a layer is among those."""

@@ -8,17 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Ranks that hold the same tensor: it counts once, and one of them writes it.
+    """Ranks that hold the same tensor: it counts once, and one of them writes it."""
 
-    Args:
-        group: the process group of these ranks.
-        first: whether this rank writes it.
-        silent: the tensor also merges over a larger group that contains these ranks, and this rank's copy is left out there.
-    """
-
-    group: Any
-    first: bool
-    silent: bool = False
+    group: Any  # the process group of these ranks
+    first: bool  # whether this rank writes it
+    silent: bool = False  # the tensor also merges over a larger group that contains these ranks, and this rank's copy is left out there
 
 
 Groups = tuple[Any, ...]  # process groups to merge over, and ``Copies``

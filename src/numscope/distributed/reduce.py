@@ -50,36 +50,23 @@ Vector = list[float]
 
 
 class Item(NamedTuple):
-    """One site's numbers on this rank.
+    """One site's numbers on this rank."""
 
-    Args:
-        key: the site's name, the same on all ranks; used once per step.
-        groups: as returned by ``Reducer.places``; () for no merging.
-        row: a summary's row.
-        cells: extra cells.
-        is_max: for each cell, whether it merges by maximum; else by addition.
-    """
-
-    key: str
-    groups: Groups
-    row: Sequence[float]
-    cells: Sequence[float] = ()
-    is_max: Sequence[bool] = ()
+    key: str  # the site's name, the same on all ranks; used once per step
+    groups: Groups  # as returned by ``Reducer.places``; () for no merging
+    row: Sequence[float]  # a summary's row
+    cells: Sequence[float] = ()  # extra cells
+    is_max: Sequence[bool] = ()  # for each cell, whether it merges by maximum; else by addition
 
 
 class Reduced(NamedTuple):
-    """One site's numbers merged over ranks.
-
-    Args:
-        ranks: number of ranks merged; copies count once.
-        writes: whether this rank writes it: the lowest of the merged ranks does.
-    """
+    """One site's numbers merged over ranks."""
 
     key: str
     row: list[float]
     cells: list[float]
-    ranks: int
-    writes: bool
+    ranks: int  # number of ranks merged; copies count once
+    writes: bool  # whether this rank writes it: the lowest of the merged ranks does
 
 
 class Reducer:

@@ -172,19 +172,14 @@ class GuardedRule(Guarded):
 
 @dataclass
 class Plugins:
-    """What a run has of its user's own, by name, each guarded.
-
-    Args:
-        messages: (text, level) for the log: what was loaded, what was left out and why.
-        say: where errors at run time are told; Python's logging unless set.
-    """
+    """What a run has of its user's own, by name, each guarded."""
 
     statistics: dict[str, GuardedStatistic] = field(default_factory=dict)
     features: dict[str, GuardedFeature] = field(default_factory=dict)
     loggers: dict[str, GuardedLogger] = field(default_factory=dict)
     rules: dict[str, GuardedRule] = field(default_factory=dict)
-    messages: tuple[tuple[str, int], ...] = ()
-    say: Say = lambda text, level: log.log(level, "%s", text)
+    messages: tuple[tuple[str, int], ...] = ()  # (text, level) for the log: what was loaded, what was left out and why
+    say: Say = lambda text, level: log.log(level, "%s", text)  # where errors at run time are told; Python's logging unless set
 
     @property
     def customs(self) -> dict[str, CustomFeature]:

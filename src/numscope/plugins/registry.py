@@ -46,48 +46,31 @@ class Setting:
 
 @dataclass(frozen=True)
 class CustomPart:
-    """Something a user added.
-
-    Args:
-        name: what configurations, logs and messages call it.
-        function: what was decorated.
-        place: where it is defined, as file:line.
-        summary: first line of its docstring.
-    """
+    """Something a user added."""
 
     kind: ClassVar[Kind]
-    name: str
-    function: Callable[..., Any]
-    place: str
-    summary: str
+    name: str  # what configurations, logs and messages call it
+    function: Callable[..., Any]  # what was decorated
+    place: str  # where it is defined, as file:line
+    summary: str  # first line of its docstring
 
 
 @dataclass(frozen=True)
 class CustomStatistic(CustomPart):
-    """A statistic: Summary → float or None, or Tensor → number or tensor of one element.
-
-    Args:
-        of: what it is computed from.
-        merge: how the numbers of several tensors become one; None if it is computed from a summary, which merges by itself.
-    """
+    """A statistic: Summary → float or None, or Tensor → number or tensor of one element."""
 
     kind = "statistic"
-    of: Of
-    merge: Merge | None
+    of: Of  # what it is computed from
+    merge: Merge | None  # how the numbers of several tensors become one; None if it is computed from a summary, which merges by itself
 
 
 @dataclass(frozen=True)
 class CustomFeature(CustomPart):
-    """A feature: called with (layer, tensor_name, tensor, step, settings) at scheduled steps.
-
-    Args:
-        tensors: which tensors it can be given; all of them if a configuration names none.
-        settings: by name, what a configuration can set besides ``enabled``, ``tensors`` and the schedule.
-    """
+    """A feature: called with (layer, tensor_name, tensor, step, settings) at scheduled steps."""
 
     kind = "feature"
-    tensors: tuple[str, ...]
-    settings: Mapping[str, Setting]
+    tensors: tuple[str, ...]  # which tensors it can be given; all of them if a configuration names none
+    settings: Mapping[str, Setting]  # by name, what a configuration can set besides ``enabled``, ``tensors`` and the schedule
 
 
 class CustomLogger(CustomPart):

@@ -54,21 +54,15 @@ class _Sites(Tally):
 
 @dataclass(slots=True)
 class _Shown:
-    """One tensor of one layer as one feature wants it.
-
-    Args:
-        index: in the tally.
-        group: over which its parts lay when it was shown last.
-        step, shape: of then.
-    """
+    """One tensor of one layer as one feature wants it."""
 
     asked: FeatureSettings
     inspection: Inspection
     site: Site
-    index: int
-    group: Any = None
-    step: int = -1
-    shape: tuple[int, ...] = ()
+    index: int  # in the tally
+    group: Any = None  # over which its parts lay when it was shown last
+    step: int = -1  # of then
+    shape: tuple[int, ...] = ()  # of then
 
 
 class Collector:
@@ -96,10 +90,7 @@ class Collector:
         self._failed = False
 
     def settings_of(self, feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> FeatureSettings:
-        """A feature's settings, checked once.
-
-        Raises: UsageError.
-        """
+        """A feature's settings, checked once. Raises: UsageError."""
         key = (feature, tensor, json.dumps(config, sort_keys=True, default=str))
         if key not in self._settings:
             self._settings[key] = settings_of(feature, tensor, config, alarm=alarm)

@@ -18,17 +18,11 @@ _ALARM = {"stats": ["num_nan", "num_inf"]}
 
 @dataclass(frozen=True, slots=True)
 class FeatureSettings:
-    """One feature's settings for one tensor.
+    """One feature's settings for one tensor."""
 
-    Args:
-        collect: statistics and schedule.
-        plugins: whose statistics are among them.
-        on_nonfinite: of the alarm; None of plain statistics.
-    """
-
-    collect: Collect
-    plugins: Plugins
-    on_nonfinite: OnNonfinite | None = None
+    collect: Collect  # statistics and schedule
+    plugins: Plugins  # whose statistics are among them
+    on_nonfinite: OnNonfinite | None = None  # of the alarm; None of plain statistics
 
     @property
     def schedule(self) -> Schedule:
