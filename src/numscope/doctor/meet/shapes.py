@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -47,7 +47,8 @@ def _of(annotation: Any) -> Any:
 
 
 _rank, _count, _port, _name, _phase = map(_of, (Rank, Count, Port, Name, Phase))
-_IDENTITY, _RESULT, _FINDING, _CELL = map(_of, (Identity, PhaseResult, Finding, Cell))
+_IDENTITY, _RESULT, _FINDING = map(_of, (Identity, PhaseResult, Finding))
+_CELL = {f.name if f.default is MISSING else f"{f.name}?": _of(Cell)[f.name] for f in fields(Cell)}  # a part of it may not be measured
 _LISTEN = {"address": _address, "port": _port, "store_port": _port}
 _MEMBER = {
     "identity": _IDENTITY,
