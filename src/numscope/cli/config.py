@@ -112,9 +112,6 @@ def show(table: Table) -> None:
     console.print(table)
 
 
-# ------------------------------------------------------------------------------------------------------------ explain
-
-
 def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> Table:
     from rich.text import Text
 

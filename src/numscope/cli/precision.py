@@ -49,9 +49,6 @@ def _limit(name: str, kind: Value, metavar: str, text: str) -> Callable[[Callabl
     return click.option(option, name, type=kind, default=default, metavar=metavar, help=f"{text} ({default:g}).")
 
 
-# ------------------------------------------------------------------------------------------------------------- advise
-
-
 @precision.command(context_settings=SCRIPT_WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
 @takes_script
 @click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
@@ -102,9 +99,6 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
         for line in (*advice_table(advice, recipe), *advice_lines(advice, script, recipe, output)):
             click.echo(line)
     return 0
-
-
-# ------------------------------------------------------------------------------------------------------------- bisect
 
 
 @precision.command(

@@ -17,8 +17,6 @@ from numscope.records.words import count
 if TYPE_CHECKING:
     from rich.table import Table
 
-# ------------------------------------------------------------------------------------------------------------- advise
-
 
 def advice_table(advice: Advice, recipe: str) -> list[str]:
     """A line for each operand below its layer's name, so that the table fits in 80 columns with names of any length."""
@@ -81,9 +79,6 @@ def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) ->
         "num_gemms": advice.num_gemms,
         "output": output if advice.high else None,
     }
-
-
-# ------------------------------------------------------------------------------------------------------------- bisect
 
 
 def verdict_table(verdict: BisectionVerdict) -> Table:

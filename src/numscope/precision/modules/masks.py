@@ -120,9 +120,6 @@ def padding_of(cu_seqlens: Tensor, length: int) -> Tensor:
     return torch.arange(length, device=cu_seqlens.device) >= lengths
 
 
-# --------------------------------------------------------------------------------------------------------------------------
-
-
 def _padded(where: str, mask_type: str, mask: Mask, span: Span) -> tuple[Tensor, Tensor]:
     """The padding masks of queries and of keys, each ``(batch, 1, 1, length)``."""
     if mask is None:
