@@ -226,13 +226,7 @@ _session: Session | None = None
 
 
 def begin(called: str, *args: Any, **kwargs: Any) -> Session:
-    """Begin this process's session.
-
-    Args:
-        called: the interface's name of it, for messages.
-
-    Raises: UsageError where one is at work already.
-    """
+    """Begin this process's session, which messages call by its interface's name. Raises: UsageError where one is at work already."""
     global _session
     if _session is not None:
         raise UsageError(f"{called}: called a second time, expected once on each rank. Call end_debug() first, or leave this call out.")
@@ -246,13 +240,7 @@ def at_work() -> Session | None:
 
 
 def needed(called: str) -> Session:
-    """This process's session.
-
-    Args:
-        called: what needs it, for the message.
-
-    Raises: UsageError where none was begun.
-    """
+    """This process's session, which ``called`` needs. Raises: UsageError where none was begun."""
     if _session is None:
         raise UsageError(f"{called}: nothing is initialized, expected initialize_debug(…) or initialize(…) first, once on each rank.")
     return _session

@@ -141,10 +141,7 @@ def set_tensor_reduction_group(group: Any, layer_name: str | None = None) -> Non
 
 
 def get_tensor_reduction_group(layer_name: str | None = None) -> Any:
-    """The process group that was set, for a layer or for all; None where none was.
-
-    Raises: UsageError before ``initialize_debug``.
-    """
+    """The process group that was set, for a layer or for all; None where none was. Raises: UsageError before ``initialize_debug``."""
     return sessions.needed("get_tensor_reduction_group").group(layer_name)
 
 

@@ -121,11 +121,7 @@ class Regex:
         return len(self._points) - 1
 
     def _add(self, items: Any, flags: tuple[tuple[int, int], ...]) -> None:
-        """Adds the points of a part of the regex.
-
-        Args:
-            flags: that it has beside the whole regex's, from outside to inside: those set and those taken away.
-        """
+        """Adds the points of a part of the regex, with the flags that it has beside the whole regex's: those set and those taken away."""
         single: list[Any] = []
         for item in (*items, None):
             if item is not None and str(item[0]) in _SINGLE:

@@ -14,11 +14,7 @@ from numscope.records.errors import UsageError
 
 
 def plan_of(config: str | os.PathLike[str] | Mapping[str, Any], features: plugins.Paths = ()) -> tuple[Plan, Plugins]:
-    """What a configuration asks for, and what plug-ins give to it.
-
-    Args:
-        config: a YAML file's path, or the same as a dict.
-        features: files and folders with statistics, features, loggers and rules.
+    """What a configuration asks for, and what plug-ins (files and folders with statistics, features, loggers, rules) give to it.
 
     Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
     """

@@ -59,11 +59,7 @@ class ParallelLayout:
         return (*self._copies(self._data), *self._over_tensor(is_split))
 
     def of_data(self, module: nn.Module, tensor: str) -> Groups:
-        """A module's inputs and outputs.
-
-        Args:
-            tensor: ``activation`` and ``dgrad`` belong to the input, ``output`` and ``gradient`` to the output.
-        """
+        """A module's inputs and outputs: ``activation`` and ``dgrad`` belong to the input, ``output`` and ``gradient`` to the output."""
         data = () if self._data is None else (self._data,)
         return (*data, *self._over_tensor(self._is_spread(module, at_input=tensor in ("activation", "dgrad"))))
 

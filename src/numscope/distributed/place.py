@@ -90,11 +90,7 @@ class Places:
         return any(group is given for given in self._given.values())
 
     def default(self, kind: Kind, layer: str | None = None, at: At | None = None) -> Groups:
-        """The groups of a plain tensor.
-
-        Args:
-            at: the module and its tensor, for frameworks whose modules determine how plain tensors are distributed.
-        """
+        """The groups of a plain tensor, by its module for frameworks whose modules determine how plain tensors are distributed."""
         if not self._look():
             return ()
         key = layer if layer in self._given else None

@@ -84,12 +84,7 @@ class GuardedStatistic(Guarded):
         self.extra = None if part.merge is None else _extra(part.name, part.merge)
 
     def value(self, summary: Summary, extras: Mapping[str, float | Histogram]) -> float | None:
-        """The statistic of what was merged.
-
-        Args:
-            summary: of all tensors together.
-            extras: further columns by name, where ``extra`` asks for some.
-        """
+        """The statistic of all tensors together; ``extras`` are further columns by name, where ``extra`` asks for some."""
         if self.extra is None or self.disabled:
             number: float | None = self(summary)
             return number

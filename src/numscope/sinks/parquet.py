@@ -167,10 +167,7 @@ class _Extra:
         self._ends = array("i", [0])
 
     def append(self, row: int, value: float | Histogram) -> int:
-        """Add a row's value.
-
-        Returns: how many numbers it has.
-        """
+        """Add a row's value. Returns: how many numbers it has."""
         missing = row - len(self._places)
         if missing > 0:
             self._places.extend(repeat(0, missing))
