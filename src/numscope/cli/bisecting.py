@@ -164,11 +164,7 @@ class Bisection:
         return good
 
     def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
-        """The outcome of a trial, which runs unless the book has it.
-
-        Args:
-            may_fail: a run that ends before its first step has an empty outcome: a script may stop on purpose when it diverges.
-        """
+        """The outcome of a trial, which runs unless the book has it; empty if it ``may_fail`` before its first step: when it diverges."""
 
         def run(place: Path) -> Outcome:
             if len(self._used) >= self._task.runs:

@@ -23,12 +23,7 @@ _MOST_SPANS = 3
 
 
 def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
-    """One row per layer, or several if its plan changes with the steps.
-
-    Args:
-        resolved: the configuration on the model's layers.
-        subject: the layers that compute GEMMs, and their own plans if they are converted.
-        recipe: of the layers; None: their own, else ``DEFAULT_RECIPE``.
+    """One row per layer, or several if its plan changes with the steps; recipe None: that of a converted layer, else ``DEFAULT_RECIPE``.
 
     Raises: UsageError if the recipe is unknown.
     """

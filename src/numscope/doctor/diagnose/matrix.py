@@ -215,22 +215,12 @@ def _place(cause: Cause) -> tuple[int, str]:
 
 def _sides(cells: Mapping[Cell, bool], nodes: list[Any]) -> tuple[tuple[Any, ...], ...]:
     """The parts of a split network: everything works within each, nothing between them, and each has two nodes or more."""
-    side = {node: node for node in nodes}
-
-    def find(node: Any) -> Any:
-        while side[node] != node:
-            node = side[node]
-        return node
-
+    side = {node: {node} for node in nodes}
     for (one, other), works in cells.items():
-        if works:
-            low, high = sorted((find(one), find(other)))
-            side[high] = low
-    groups: dict[Any, list[Any]] = defaultdict(list)
-    for node in nodes:
-        groups[find(node)].append(node)
-    if len(groups) < 2 or min(map(len, groups.values())) < 2:
+        if works and side[one] is not side[other]:
+            side[one] |= side[other]
+            side.update(dict.fromkeys(side[other], side[one]))
+    groups = {id(group): group for group in side.values()}.values()
+    if len(groups) < 2 or min(map(len, groups)) < 2 or any(works != (side[one] is side[other]) for (one, other), works in cells.items()):
         return ()
-    if any(works != (find(one) == find(other)) for (one, other), works in cells.items()):
-        return ()
-    return tuple(tuple(sorted(group)) for group in groups.values())
+    return tuple(tuple(sorted(group)) for group in groups)

@@ -10,6 +10,7 @@ in the name of its file. Point-to-point calls are skipped: they are numbered per
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -124,14 +125,9 @@ def _numel(sizes: Any) -> int:
         return -1
     total = 0
     for size in sizes:
-        if not isinstance(size, (list, tuple)) or len(size) > 64:
+        if not isinstance(size, (list, tuple)) or len(size) > 64 or any(_whole(extent) < 0 for extent in size):
             return -1
-        count = 1
-        for extent in size:
-            if _whole(extent) < 0:
-                return -1
-            count = min(count * extent, 1 << 62)
-        total += count
+        total += min(math.prod(size), 1 << 62)
     return total
 
 

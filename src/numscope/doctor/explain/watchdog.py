@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 
@@ -134,11 +135,5 @@ class Watchdog:
 
 
 def _product(shape: str | None) -> int:
-    if shape is None:
-        return -1
-    total = 1
-    for part in shape.replace(",", " ").split():
-        if not part.isdigit():
-            return -1
-        total = min(total * int(part[:18]), 1 << 62)
-    return total
+    parts = "?" if shape is None else shape.replace(",", " ").split()
+    return min(math.prod(int(part[:18]) for part in parts), 1 << 62) if all(map(str.isdigit, parts)) else -1
