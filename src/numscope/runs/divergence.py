@@ -114,12 +114,7 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
 
     Gradients on their way back carry the loss's scale, which GradScaler, and a mean over each rank's own batch, set differently in two
     runs. A factor that all of a step share is taken out; ``factor`` tells it. Gradients of weights are as the optimizer gets them, so
-    they keep theirs.
-
-    Args:
-        a, b: tables that ``load`` made.
-        layers: a table with the columns ``a, b``: the layers' names on both sides.
-        steps: a table with the columns ``a, b``: the steps to compare.
+    they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these names, to compare.
     """
     values = ", ".join(f"x.{s} AS a_{s}, y.{s} AS b_{s}" for s in STATS)
     con.execute(f"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, ParamSpec, TypeVar
 
@@ -18,16 +19,14 @@ FALLBACK: Final = DelayedScaling()  # within ``autocast()``, for layers whose ow
 _recipes: Final[list[Recipe]] = [FALLBACK]  # those that an autocast has named, by number, from 1
 
 
+@dataclass(slots=True, eq=False)
 class _Region:
     """The settings of the innermost ``autocast``. There is one per process, as layers of one model may run in several threads."""
 
-    __slots__ = ("depth", "enabled", "number", "recipe")
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.enabled = True
-        self.recipe: Recipe | None = None
-        self.number = 0  # of the recipe, 0 if there is none
+    depth: int = 0
+    enabled: bool = True
+    recipe: Recipe | None = None
+    number: int = 0  # of the recipe, 0 if there is none
 
 
 region: Final = _Region()

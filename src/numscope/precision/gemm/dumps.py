@@ -28,10 +28,6 @@ _STORED = frozenset(
 class Dumps:
     """``<log_dir>/tensor_dumps/rank_<r>/iter_<step>/<layer>_<tensor>.safetensors``, and ``…-2`` for the second call in a step.
 
-    Args:
-        log_dir: created with the first file if it does not exist.
-        rank: this process's.
-
     *Cost:* copies the tensor to the host and writes its bytes at once: meant for a few layers and steps.
     """
 
@@ -43,10 +39,8 @@ class Dumps:
     def write(self, step: int, layer: str, tensor: str, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
         """Write one file, whole or not at all, and return its path.
 
-        Args:
-            layer, tensor: names, which may hold any character.
-            parts: tensors by name, of any device, dtype and layout.
-            about: goes into the file's metadata, beside the names and the dtypes of tensors that are stored as bytes.
+        Names may hold any character, and the parts be of any device, dtype and layout. Into the file's metadata goes ``about``, beside the
+        names and the dtypes of tensors that are stored as bytes.
 
         Raises:
             UsageError: safetensors is not installed.
