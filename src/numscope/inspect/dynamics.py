@@ -14,6 +14,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 
+from numscope.probe.optimizers import states_of
 from numscope.summary.unwrap import Unsummarizable, plain
 
 PIECE_NUMEL = 1 << 16  # elements at a time on CPU: float64 copies of a piece stay in its cache, which halves the time
@@ -86,7 +87,7 @@ class Dynamics:
                 before = self._before.pop(id(parameter), None)
                 weight = None if before is None else _readable(parameter, before)
                 if before is not None and weight is not None and weight.dtype == before.dtype:
-                    found[id(parameter)] = self._cells(site, parameter, before, weight, _state(optimizer, parameter))
+                    found[id(parameter)] = self._cells(site, parameter, before, weight, states_of(optimizer, parameter))
         self._forget()
         return [(site, found[id(parameter)]) for site, parameter in self._parameters if id(parameter) in found]
 
@@ -149,11 +150,6 @@ def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
     if not found.is_floating_point() or (like is not None and (found.shape != like.shape or found.device != like.device)):
         return None
     return found
-
-
-def _state(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
-    found = optimizer.state.get(parameter)
-    return found if isinstance(found, dict) else {}
 
 
 def _pieces(*tensors: Tensor | None) -> Iterator[list[Tensor | None]]:

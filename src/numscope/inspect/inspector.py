@@ -16,13 +16,13 @@ from numscope.config import resolve
 from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
-from numscope.inspect.dynamics import Dynamics
 from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Joined, Tally
 from numscope.inspect.unmatched import refuse_unmatched
+from numscope.inspect.updates import Updates
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
@@ -31,7 +31,7 @@ from numscope.probe.naming import class_name
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.step import Reader, Step
-from numscope.records.observation import Observation
+from numscope.records.observation import TENSORS, Observation
 from numscope.summary.extras import Layout
 from numscope.summary.state import Groups
 
@@ -83,7 +83,6 @@ class Inspector(Reader):
         self._joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
-        self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
         self._active = Active()
         self._read: frozenset[int] = frozenset()  # indices of the sites whose tensors this step reads
         steps.add(self)
@@ -110,8 +109,11 @@ class Inspector(Reader):
         self._tally = Tally([site.layout for site in sites], self._cast_on_paper, ledger)
         if ledger is not None:
             ledger.before_reset = self._merge_rows
-        self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
-        self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
+        of_parameters = [(site, self._modules[site.layer], site.parameter) for site in sites if site.parameter is not None]
+        self._weights = [one for one in of_parameters if one[0].kind == "weight"]
+        self._wgrads = [one for one in of_parameters if one[0].kind == "wgrad"]
+        states = [one for one in of_parameters if one[0].kind not in TENSORS]
+        self._updates = Updates(self._weights, states, self._tally, self._part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
         """Modules were added or removed, adapters for example: layers and sites change from this step on."""
@@ -180,23 +182,19 @@ class Inspector(Reader):
     def before_step(self, optimizer: Optimizer) -> None:
         if self._active.sites:
             self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
-            self._copy_weights(optimizer)
+            self._updates.before(optimizer, self._read)
 
     @guarded()
     def after_step(self, optimizer: Optimizer) -> None:
         if self._journal is not None:  # it reads the weights now, and the next step's are these
             wanted = any(site.kind == "weight" for site in self._inspection.active(self._steps.number + 1).read)
             self._journal.weights.ledger.groups = Groups.ALL if wanted else Groups.HEALTH
-        dynamics = self._dynamics.pop(id(optimizer), None)
-        for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
-            first = self._inspection.sites[site].offset("dynamics")
-            if first is not None:
-                self._tally.merge_cells(site, first, cells)
+        self._updates.after(optimizer, self._read)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler skips this step: its gradients are read, its weights do not change."""
         self.before_step(optimizer)
-        self._dynamics.clear()
+        self._updates.forget()
 
     @guarded()
     def _finish_begun(self) -> None:
@@ -223,7 +221,7 @@ class Inspector(Reader):
             self._tally.reset()
             self._weights_seen.clear()
             self._given.clear()
-            self._dynamics.clear()
+            self._updates.forget()
         self._board.end()
 
     def _record(self, closing: bool) -> None:
@@ -268,13 +266,18 @@ class Inspector(Reader):
             self._steps.forward_begins()
             if site not in self._read:
                 return
-        found = self._inspection.sites[site]
-        part = self._joint.part(found, tensor)
+        self._show(self._inspection.sites[site], tensor, shape)
+
+    def _part(self, site: Site, tensor: Tensor) -> Tensor | None:
+        return self._joint.part(site, tensor)
+
+    def _show(self, site: Site, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        part = self._part(site, tensor)
         if part is None:
             return
-        self._tally.observe(site, part, shape)
-        if found.customs or found.statistics:
-            self._see_custom(found, part if shape is None else part.reshape(shape))
+        self._tally.observe(site.index, part, shape)
+        if site.customs or site.statistics:
+            self._see_custom(site, part if shape is None else part.reshape(shape))
 
     def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
         from numscope.precision.gemm.on_paper import cast_on_paper
@@ -329,22 +332,6 @@ class Inspector(Reader):
                 for label, value in given.items():
                     self._given.setdefault(site.index, {}).setdefault(label, []).append(value)
 
-    def _copy_weights(self, optimizer: Optimizer) -> None:
-        """Copy the weights of which a statistic describes the update."""
-        mine = ids_of(optimizer)
-        moving = [
-            (site.index, parameter)
-            for site, module, name in self._weights
-            if site.index in self._read
-            and site.offset("dynamics") is not None
-            and (parameter := own_parameters(module).get(name)) is not None
-            and id(parameter) in mine
-        ]
-        if moving:
-            sites = self._inspection.sites
-            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving, lambda site, gradient: self._joint.part(sites[site], gradient))
-            dynamics.before(optimizer)
-
     # ---- small things
 
     def failed(self, error: Exception) -> None:
@@ -377,7 +364,7 @@ class Inspector(Reader):
         self.closed = True
         self._steps.remove(self)
         self._let_go()
-        self._dynamics.clear()
+        self._updates.forget()
         if not self.fault:
             self._put_back()
         self._joint.close(failed=bool(self.fault))  # last: it asks others

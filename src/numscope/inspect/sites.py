@@ -22,7 +22,7 @@ Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram
 
 Given = Mapping[str, Sequence[float]]
 
-ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; weight and wgrad at the optimizer's step
+ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; what is of a parameter, at the optimizer's step
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class Site:
     Args:
         index: among the inspection's sites.
         tensor: as logs name it: ``activation``, ``weight[in_proj_weight]``.
-        kind: one of ``TENSORS``.
-        parameter: of a weight or wgrad, its name in the module.
+        kind: as a configuration names it, see ``Observation``.
+        parameter: of a weight, its gradients and states, its name in the module.
         collects: the plan's parts that ask for it.
         customs: plug-ins' features that want to see it.
         layout: of its extra cells.
@@ -121,7 +121,7 @@ class Inspection:
     def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str], of_gemms: bool = False) -> Iterable[Site]:
         for layer in layers:
             for kind in tensors:
-                if kind in ("weight", "wgrad"):
+                if kind not in ON_MODULES:
                     for name in ("weight",) if of_gemms else layer.weights:  # a GEMM's weight may be several parameters, joined
                         yield self._site(layer, kind if name == "weight" else f"{kind}[{name}]", kind, name)
                 else:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from numscope.records.errors import UsageError
-from numscope.records.observation import TENSORS
 from numscope.records.words import nearest
 from numscope.summary import operand_casts
 from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, PaperCast, blockwise, format_extra
@@ -44,7 +43,7 @@ class Statistic:
         value: computes it from the summary and the named columns of the extras; None if it is undefined.
         extra: the columns that it needs besides the summary, depending on its options; None: none.
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
-        tensors: the tensors that it can be computed of.
+        tensors: the tensors that it can be computed of; empty: any.
     """
 
     name: str
@@ -53,7 +52,7 @@ class Statistic:
     value: Callable[[Summary, Named], Value]
     extra: Callable[[Options], Extra | None] = lambda options: None
     sql: str | None = None
-    tensors: tuple[str, ...] = TENSORS
+    tensors: tuple[str, ...] = ()
 
 
 # ---- SQL: the same formulas over columns. min, max and sum are names of functions, so they are quoted.
