@@ -54,3 +54,55 @@ def test_states_over_ranks_are_those_of_the_whole_weight(ranks: RankPool, how: s
             check(found[key], parts, MERGED[how])
         assert not any(OURS.search(t.stderr) for t in told)
     assert [told[rank].value[0]["up|exp_avg"].writes for rank in (0, 1)] == [True, False]
+
+
+def signs(rank: int, folder: str, how: str) -> Any:
+    model = MLP(6)
+    wrapper, inputs = BUILDS[how](model)
+    what = config(("weight",), stats=["momentum_agreement_pct"])
+    with numscope.watch(wrapper, config=what, on_nonfinite=None, log_dir=folder) as scope:
+        assert scope.inspector is not None
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        expected = {}
+        for x in (*inputs, *inputs):
+            optimizer.zero_grad()
+            wrapper(x).square().mean().backward()
+            for name in ("up", "down") if optimizer.state else ():
+                weight = getattr(model, name).weight
+                pair = [whole(weight.grad).double(), whole(optimizer.state[weight]["exp_avg"]).double()]
+                counted = (pair[0] * pair[1]) != 0
+                expected[name] = 100 * float((pair[0].sign() == pair[1].sign())[counted].double().mean())
+            optimizer.step()
+        return {o.layer: o.values["momentum_agreement_pct"] for o in scope.inspector.last}, expected
+
+
+@pytest.mark.parametrize("how", BUILDS)
+def test_agreement_over_ranks_is_that_of_the_whole_weight(ranks: RankPool, how: str, tmp_path: Path) -> None:
+    for t in ranks.run(signs, str(tmp_path), how):
+        found, expected = t.value
+        assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+        assert 0 < found["up"] < 100
+
+
+def stable_ranks(rank: int, folder: str, how: str) -> Any:
+    model = MLP(6)
+    spectra = {name: torch.linalg.svdvals(getattr(model, name).weight.detach().double()) for name in ("up", "down")}
+    wrapper, inputs = BUILDS[how](model)
+    with numscope.watch(wrapper, config=config(("weight",), "up|down", stats=["stable_rank"]), on_nonfinite=None, log_dir=folder) as scope:
+        assert scope.inspector is not None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        wrapper(inputs[0]).square().mean().backward()
+        optimizer.step()
+        found = {o.layer: o.values["stable_rank"] for o in scope.inspector.last}
+    return found, {name: float(s.square().sum() / s[0] ** 2) for name, s in spectra.items()}
+
+
+@pytest.mark.parametrize("how", BUILDS)
+def test_stable_rank_of_a_replica_is_exact_and_of_a_shard_is_left_out_and_said(ranks: RankPool, how: str, tmp_path: Path) -> None:
+    for t in ranks.run(stable_ranks, str(tmp_path), how):
+        found, expected = t.value
+        if how == "ddp":
+            assert found == pytest.approx(expected, rel=1e-12)
+        else:
+            assert found == {"up": None, "down": None}
+            assert t.stderr.count("is divided over ranks: stable_rank and spectral_norm are left out") == 2

@@ -135,6 +135,37 @@ class Dynamics:
         self._grad_squares.clear()
 
 
+def momentum_of(optimizer: Optimizer, parameter: Parameter) -> Tensor | None:
+    """The first moment that an optimizer keeps for a parameter; None before its first step, or if it keeps none."""
+    states = states_of(optimizer, parameter)
+    return next((found for name in MOMENTA if isinstance(found := states.get(name), Tensor)), None)
+
+
+def sign_agreement(gradient: Tensor, momentum: Tensor, maximize: bool = False) -> Tensor | None:
+    """How often a gradient and a momentum of the same shape have the same sign.
+
+    Args:
+        maximize: the optimizer takes the gradient with the other sign.
+
+    Returns: float64[2], the ``signs`` columns: elements where both are finite and not zero; those of them with the same sign. None where
+    the two can't be compared.
+
+    *Cost:* some ten passes over small pieces. No host sync.
+    """
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        plain_gradient = _readable(gradient)
+        plain_momentum = None if plain_gradient is None else _readable(momentum, plain_gradient)
+        if plain_gradient is None or plain_momentum is None:
+            return None
+        cells = torch.zeros(2, dtype=torch.float64, device=plain_gradient.device)
+        for g, m in _pieces(plain_gradient, plain_momentum):
+            assert g is not None and m is not None
+            counted = _moves(g) & _moves(m)
+            cells[0] += counted.sum()
+            cells[1] += (counted & (((g > 0) == (m > 0)) != maximize)).sum()
+        return cells
+
+
 def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
     """The plain local tensor of real numbers; None where there is none, or none of another's shape and device."""
     if not isinstance(tensor, Tensor):

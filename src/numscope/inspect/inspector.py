@@ -32,7 +32,9 @@ from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.step import Reader, Step
 from numscope.records.observation import TENSORS, Observation
+from numscope.summary.dispatch import read
 from numscope.summary.extras import Layout
+from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
@@ -106,7 +108,7 @@ class Inspector(Reader):
         self._board.introduce(self._prefix)
         sites = self._inspection.sites
         ledger = None if self._journal is None else self._journal.ledger
-        self._tally = Tally([site.layout for site in sites], self._cast_on_paper, ledger)
+        self._tally = Tally([site.layout for site in sites], self._see_further, ledger)
         if ledger is not None:
             ledger.before_reset = self._merge_rows
         of_parameters = [(site, self._modules[site.layer], site.parameter) for site in sites if site.parameter is not None]
@@ -279,11 +281,18 @@ class Inspector(Reader):
         if site.customs or site.statistics:
             self._see_custom(site, part if shape is None else part.reshape(shape))
 
-    def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+    def _see_further(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
         from numscope.precision.gemm.on_paper import cast_on_paper
 
         found = self._inspection.sites[site]
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
+        first = found.offset("spectral")
+        if first is not None and self._joint.is_whole(found):
+            largest = cells[first]
+            read(tensor, lambda readable: largest.copy_(torch.maximum(largest, spectral_norm(readable))))
+        elif first is not None:
+            what = f"{self._prefix}{found.layer.name}: its {found.tensor} is divided over ranks"
+            self.recorder.say_once(("divided", site), f"{what}: stable_rank and spectral_norm are left out", logging.WARNING)
 
     def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""

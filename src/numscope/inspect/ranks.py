@@ -77,6 +77,11 @@ class Joint:
         reducer = self._find()
         return reducer is None or all(group.first for group in self._groups_of(site, reducer) if isinstance(group, Copies))
 
+    def is_whole(self, site: Site) -> bool:
+        """Whether this rank holds all of a parameter's elements."""
+        reducer = self._find()
+        return reducer is None or all(isinstance(group, Copies) for group in self._groups_of(site, reducer))
+
     def forget_sites(self) -> None:
         """The model's sites have changed."""
         self._groups.clear()

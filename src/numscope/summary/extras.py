@@ -55,8 +55,8 @@ class Extra:
         columns: name of each column.
         widths: number of cells of each column; a column of several cells is a list by name.
         is_max: for each cell whether it merges by maximum; else by addition.
-        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's update of a weight (``dynamics``), a plug-in's
-            numbers, a cast on paper, or the cast that a layer's GEMM makes of its operand.
+        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's step (``dynamics``), a plug-in's
+            numbers, a cast on paper, the cast that a layer's GEMM makes of its operand, or a matrix as a whole.
         settings: arguments of the kernel.
     """
 
@@ -64,7 +64,7 @@ class Extra:
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     is_max: tuple[bool, ...]
-    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand"] = "exponents"
+    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral"] = "exponents"
     settings: tuple[int, ...] = ()
 
     @property
@@ -85,6 +85,8 @@ _DYNAMICS = (
     "bf16_num_updates", "bf16_num_lost_updates", "v_numel", "v_num_underflow",
 )  # fmt: skip
 DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, kind="dynamics")
+SPECTRAL = Extra("spectral", ("largest_singular_value",), (1,), (True,), kind="spectral")
+SIGNS = Extra("signs", ("num_signs", "num_signs_agreeing"), (1, 1), (False, False), kind="dynamics")
 
 
 def format_extra(name: str) -> Extra:
