@@ -110,6 +110,7 @@ class Plan:
         source: the file's name, or ``config``.
         notes: what the log says of it once: sections that are off, features that find nothing to act on.
         text: the configuration as it was given, for the log and run.json.
+        reload: the file is read again when it is edited during the run.
     """
 
     source: str
@@ -118,6 +119,7 @@ class Plan:
     customs: tuple[PluginFeature, ...] = ()
     notes: tuple[str, ...] = ()
     text: str = ""
+    reload: bool = False
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:

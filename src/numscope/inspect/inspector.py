@@ -73,6 +73,8 @@ class Inspector(Reader):
         self._steps = steps
         self._journal = journal
         self._prefix = ""
+        self._strict = strict
+        self._plan = self.recorder.plan_at(steps.number)
         try:
             self._resolve(strict)
         except BaseException:
@@ -97,7 +99,7 @@ class Inspector(Reader):
         self._structure = Structure(self._model)
         names = layers_of(self._model)
         self._modules = {layer: module for module, layer in names.items()}
-        self.resolved = resolve(self.recorder.plan, list(self._modules), strict=strict and not spread())
+        self.resolved = resolve(self._plan, list(self._modules), strict=strict and not spread())
         if strict and spread():
             refuse_unmatched(self.resolved.unmatched)
         self._board: Switchboard = Switchboard(self.resolved.switches, self._modules, self.recorder, self._board if again else None)
@@ -156,6 +158,7 @@ class Inspector(Reader):
     @guarded()
     def begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
+        self._follow()
         active = self._inspection.active(self._steps.number)
         if (active.sites and self._structure.has_changed()) or self._board.is_stale:
             self._resolve_again()
@@ -171,6 +174,15 @@ class Inspector(Reader):
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()}, self)
+
+    def _follow(self) -> None:
+        """Take up what an edit of the configuration asks for from this step on."""
+        if (follower := self.recorder.follower) is not None:
+            follower.look(self._steps.number, lambda plan: resolve(plan, list(self._modules), strict=self._strict and not spread()))
+            plan = follower.plan_at(self._steps.number)
+            if plan is not self._plan:
+                self._plan = plan
+                self._resolve_again()
 
     @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
@@ -362,7 +374,7 @@ class Inspector(Reader):
     def _reduces(self, step: int) -> bool:
         """Whether ranks exchange numbers at a step; all ranks must give the same answer."""
         if self._joint.spans_models:
-            collects, switches = self.recorder.plan.collects, self.recorder.plan.switches
+            collects, switches = self._plan.collects, self._plan.switches
         else:
             collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
         counting = any("stats" in switch.settings and switch.schedule.active(step) for switch in switches)
