@@ -106,3 +106,38 @@ def test_stable_rank_of_a_replica_is_exact_and_of_a_shard_is_left_out_and_said(r
         else:
             assert found == {"up": None, "down": None}
             assert t.stderr.count("is divided over ranks: stable_rank and spectral_norm are left out") == 2
+
+
+def local_gradients(rank: int, folder: str, how: str) -> Any:
+    model = MLP(6)
+    twin = MLP(6)
+    twin.load_state_dict(model.state_dict())
+    wrapper, inputs = BUILDS[how](model)
+    alone: dict[str, list[Tensor]] = {"up|local_wgrad": [], "down|local_wgrad": []}
+    with numscope.watch(wrapper, config=config(("local_wgrad",), "up|down"), on_nonfinite=None, log_dir=folder) as scope:
+        assert scope.inspector is not None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        for _ in range(2):  # the second step's sites are those of the first, with other parameters under FSDP2
+            scope.inspector.last = []
+            alone = {key: [] for key in alone}
+            for x in inputs:
+                wrapper(x).square().mean().backward()
+                twin.zero_grad()
+                twin(x).square().mean().backward()
+                for key in alone:
+                    gradient = getattr(twin, key.partition("|")[0]).weight.grad
+                    assert gradient is not None
+                    alone[key].append(gradient.clone())
+            optimizer.step()
+            optimizer.zero_grad()
+        return reduced(scope.inspector.last), alone
+
+
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+def test_local_gradients_are_those_before_any_reduction(ranks: RankPool, how: str, tmp_path: Path) -> None:
+    told = ranks.run(local_gradients, str(tmp_path), how)
+    for key in ("up|local_wgrad", "down|local_wgrad"):
+        parts = [part for t in told for part in t.value[1][key]]
+        for t in told:
+            check(t.value[0][key], parts, 2)
+    assert not any(OURS.search(t.stderr) for t in told)

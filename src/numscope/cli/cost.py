@@ -32,7 +32,7 @@ def bytes_of(layer: Layer, tensor: str, subject: Subject, tokens: int | None) ->
     """Bytes of a layer's tensor in one step on one rank; None if unknown."""
     if (recorded := subject.read.get((layer.name, tensor))) is not None:
         return recorded
-    if tensor in ("weight", "wgrad", *STATES):
+    if tensor in ("weight", "wgrad", "local_wgrad", *STATES):
         return layer.weight_bytes
     if tensor not in TENSORS:
         return None

@@ -15,7 +15,7 @@ from numscope.config.matching import compiled
 from numscope.config.plan import StatRequest
 from numscope.config.wording import listed, one_of, shown
 from numscope.records.layer import GEMMS
-from numscope.records.observation import PREFIX, STATES, TENSORS
+from numscope.records.observation import PREFIX, SEEN_IN_CALLS, STATES, TENSORS
 from numscope.summary.extras import MAX_BLOCK_SIZE
 from numscope.summary.operand_casts import ON_PAPER
 from numscope.summary.operand_casts import TENSORS as OPERANDS
@@ -333,7 +333,7 @@ def _quant_format(value: object) -> object:
 _TENSOR_RULE = f"a list of tensors: {', '.join(TENSORS)}"
 _OPERAND_RULE = f"a list of tensors: {', '.join(OPERANDS)}"
 _GEMM_RULE = f"a list of GEMMs: {', '.join(GEMMS)}"
-_WATCHED = (*TENSORS, *STATES)
+_WATCHED = (*TENSORS, *STATES, *SEEN_IN_CALLS)
 _WATCHED_RULE = f"a list of tensors: {', '.join(_WATCHED)}, or {PREFIX}<name> for another state of the optimizer"
 _Watched = Annotated[Any, _words(_WATCHED, _WATCHED_RULE, re.escape(PREFIX) + r"\w+"), Field(description=_WATCHED_RULE)]
 _Tensors = Annotated[Any, _words(TENSORS, _TENSOR_RULE), Field(description=_TENSOR_RULE)]

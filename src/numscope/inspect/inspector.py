@@ -30,14 +30,22 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
+from numscope.probe.own_calls import OwnCalls
 from numscope.probe.step import Reader, Step
-from numscope.records.observation import TENSORS, Observation
+from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
+from numscope.records.words import few
+from numscope.summary.attention import attention_cells
 from numscope.summary.dispatch import read
 from numscope.summary.extras import Layout
 from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
+
+_UNSEEN = {
+    "local_wgrad": "autograd gave these weights none. They are frozen or unused, or FSDP1 or a fused kernel makes it",
+    "attention": "these modules return no probabilities. Set output_attentions=True with eager attention, or need_weights=True",
+}
 
 
 class Inspector(Reader):
@@ -72,6 +80,7 @@ class Inspector(Reader):
         self._model = probe.root
         self._steps = steps
         self._journal = journal
+        self._own_calls = OwnCalls(self.observe, self.failed)
         self._prefix = ""
         self._strict = strict
         self._plan = self.recorder.plan_at(steps.number)
@@ -116,12 +125,13 @@ class Inspector(Reader):
         of_parameters = [(site, self._modules[site.layer], site.parameter) for site in sites if site.parameter is not None]
         self._weights = [one for one in of_parameters if one[0].kind == "weight"]
         self._wgrads = [one for one in of_parameters if one[0].kind == "wgrad"]
-        states = [one for one in of_parameters if one[0].kind not in TENSORS]
+        states = [one for one in of_parameters if one[0].kind not in (*TENSORS, *SEEN_IN_CALLS)]
         self._updates = Updates(self._weights, states, self._tally, self._part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
         """Modules were added or removed, adapters for example: layers and sites change from this step on."""
         self._probe.disarm()
+        self._own_calls.disarm()
         self._resolve(strict=False, again=True)
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
@@ -165,6 +175,7 @@ class Inspector(Reader):
             active = self._inspection.active(self._steps.number)
         self._board.begin(self._steps.number, active)
         if active is self._active and self._probe.armed:
+            self._own_calls.begin_step()
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
@@ -174,6 +185,7 @@ class Inspector(Reader):
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()}, self)
+        self._own_calls.arm({self._modules[layer]: sites for layer, sites in self._inspection.own(active.read).items()})
 
     def _follow(self) -> None:
         """Take up what an edit of the configuration asks for from this step on."""
@@ -228,6 +240,7 @@ class Inspector(Reader):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
+                self._own_calls.forget_step()
                 self._record(closing)
             except Exception as error:
                 self.failed(error)
@@ -247,6 +260,7 @@ class Inspector(Reader):
             found = self._inspection.sites[site]
             name = self._prefix + found.layer.name
             self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
+        self._say_unseen(seen)
         wanted_now = {site.index for site in self._active.sites}
         alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in wanted_now]
         collects = self._inspection.collects_at
@@ -262,6 +276,15 @@ class Inspector(Reader):
                 observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
         self.last = observations
         self.recorder.write(observations)
+
+    def _say_unseen(self, seen: Collection[int]) -> None:
+        """What was asked for and did not come in a whole step is said once."""
+        unseen: dict[str, list[str]] = {}
+        for site in self._active.read if self._steps.had_backward or self._steps.has_stepped else ():
+            if site.kind in SEEN_IN_CALLS and site.index not in seen:
+                unseen.setdefault(site.kind, []).append(self._prefix + site.layer.name)
+        for kind, layers in unseen.items():
+            self.recorder.say_once((kind, *layers), f"no {kind} of {few(layers, 4)}: {_UNSEEN[kind]}", logging.WARNING)
 
     def _observations(
         self, parts: Sequence[tuple[Site, Joined]], *, reduced: bool | None, without: Collection[int] = ()
@@ -298,6 +321,8 @@ class Inspector(Reader):
 
         found = self._inspection.sites[site]
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
+        if (rows := found.offset("attention")) is not None:
+            read(tensor, lambda readable: self._tally.merge_cells(site, rows, attention_cells(readable)))
         first = found.offset("spectral")
         if first is not None and self._joint.is_whole(found):
             largest = cells[first]
@@ -393,6 +418,7 @@ class Inspector(Reader):
     def _let_go(self) -> None:
         """Stop reading tensors; detection reads what it needs without statistics."""
         self._probe.disarm()
+        self._own_calls.disarm()
         self._tally.reset()
         if self._journal is not None:
             self._journal.weights.ledger.groups = Groups.HEALTH

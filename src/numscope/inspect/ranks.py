@@ -24,7 +24,7 @@ from numscope.records.layer import Layer
 
 def _kind_of(site: Site) -> Kind:
     """What replicas hold alike is no data: weights, what the optimizer gets and keeps for them."""
-    return "data" if site.parameter is None else "gradient" if site.kind == "wgrad" else "parameter"
+    return "data" if site.parameter is None or site.kind == "local_wgrad" else "gradient" if site.kind == "wgrad" else "parameter"
 
 
 class Joint:

@@ -58,7 +58,7 @@ class Tally:
 
     Args:
         layouts: of each site's extra cells.
-        further: merges into a site's cells what is computed of its tensor elsewhere: casts on paper, matrices as a whole.
+        further: merges into a site's cells what is computed of its tensor elsewhere: casts on paper, for example.
         ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
 
     *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
@@ -191,7 +191,7 @@ class Tally:
         layout = self._layouts[site]
         cells = self._cells_on(site, tensor.device)
         observe_extras(tensor, cells, layout)
-        if self._further is not None and (layout.has_casts or "spectral" in layout.offsets):
+        if self._further is not None and layout.has_further:
             self._further(site, tensor, cells, layout)
 
     def _cells_on(self, site: int, device: torch.device) -> Tensor:

@@ -37,13 +37,14 @@ def spectral_norm(tensor: Tensor) -> Tensor:
         amax = torch.maximum(matrix.amax(), -matrix.amin()).double()
         scale = torch.where(amax > 0, amax, 1.0)  # squares neither overflow nor underflow
         gram = _gram(matrix, scale) if matrix.shape[1] <= EXACT else _tridiagonal(matrix, scale)
-        return torch.linalg.eigvalsh(gram.nan_to_num(0.0, 0.0, 0.0))[-1].clamp(min=0).sqrt() * scale
+        largest: Tensor = torch.linalg.eigvalsh(gram.nan_to_num(0.0, 0.0, 0.0))[-1]
+        return largest.clamp(min=0).sqrt() * scale
 
 
 def _gram(matrix: Tensor, scale: Tensor) -> Tensor:
     n = matrix.shape[1]
     gram = torch.zeros(n, n, dtype=torch.float64, device=matrix.device)
-    for rows in matrix.split(max(_PIECE_NUMEL // n, 1)):
+    for rows in torch.split(matrix, max(_PIECE_NUMEL // n, 1)):
         piece = rows.double() / scale
         gram += piece.t() @ piece
     return gram

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.summary import operand_casts
-from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, PaperCast, blockwise, format_extra
+from numscope.summary.extras import ATTENTION, CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, PaperCast, blockwise, format_extra
 from numscope.summary.state import ROUNDING, TINY, TOLERANCE, Summary
 
 Options = tuple[tuple[str, Any], ...]
@@ -39,7 +39,8 @@ class Statistic:
     Args:
         name: canonical; configurations can use other names for it.
         formula: in words or symbols, one line.
-        unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``ratio`` or ``counts`` (a histogram).
+        unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``nats``, ``ratio`` or ``counts``
+            (a histogram).
         value: computes it from the summary and the named columns of the extras; None if it is undefined.
         extra: the columns that it needs besides the summary, depending on its options; None: none.
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
@@ -304,6 +305,12 @@ _LIST: list[Statistic] = [
               _pct_of("v_num_underflow", "v_numel"), "100.0 * v_num_underflow / nullif(v_numel, 0)"),
     _dynamics("momentum_agreement_pct", "100 × (gradient and momentum have one sign) / (elements where neither is zero)", "%",
               _pct_of("num_signs_agreeing", "num_signs"), "100.0 * num_signs_agreeing / nullif(num_signs, 0)", SIGNS),
+    Statistic("attention_entropy", "mean over rows of -sum(p ln p), each row divided by its sum", "nats",
+              lambda summary, extras: extras["attention_entropy_sum"] / extras["attention_rows"] if extras.get("attention_rows") else None,
+              lambda options: ATTENTION, "attention_entropy_sum / nullif(attention_rows, 0)", ("attention",)),
+    Statistic("attention_max", "largest probability, each row divided by its sum", "ratio",
+              lambda summary, extras: extras.get("attention_largest") or None,
+              lambda options: ATTENTION, "nullif(attention_largest, 0)", ("attention",)),
     Statistic("spectral_norm", "largest singular value of the matrix", "value", _spectral_norm,
               lambda options: SPECTRAL, _where(_KNOWS_SPECTRAL, "largest_singular_value"), ("weight", "wgrad")),
     Statistic("stable_rank", "sum(x^2) / spectral_norm^2", "ratio", _stable_rank,
