@@ -17,16 +17,20 @@ from torch import Tensor
 
 from numscope.precision.gemm.on_paper import cast_on_paper
 from numscope.records.errors import UsageError
-from numscope.records.observation import FIELDS, TENSORS
+from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS
 from numscope.summary import operand_casts
+from numscope.summary.attention import attention_cells
 from numscope.summary.dispatch import observe_extras, summarize
-from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, blockwise, format_extra
+from numscope.summary.extras import ATTENTION, CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Layout, blockwise, format_extra
+from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Summary
 from numscope.summary.statistics import RAW_SUMS, STATISTICS, Value, extra_of, formula_of, statistic_of
 
 OPERANDS = list(operand_casts.EXTRAS.values())
 ON_PAPER = list(operand_casts.PAPER_EXTRAS.values())
-LAYOUT = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), *ON_PAPER, *OPERANDS, DYNAMICS])
+LAYOUT = Layout(
+    [EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), *ON_PAPER, *OPERANDS, SIGNS, SPECTRAL, ATTENTION, DYNAMICS]
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,11 @@ def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Sum
     cells = torch.zeros(LAYOUT.width, dtype=torch.float64)
     assert observe_extras(tensor, cells, LAYOUT)
     assert cast_on_paper(tensor, "activation", cells, LAYOUT)
+    cells[LAYOUT.offsets["spectral"]] = spectral_norm(tensor)
+    cells[LAYOUT.offsets["attention"] :][:3] = attention_cells(tensor.abs())
     if dynamics:
         cells[-DYNAMICS.width :] = torch.tensor(dynamics, dtype=torch.float64)
+        cells[LAYOUT.offsets["signs"] :][:2] = torch.tensor(dynamics[2:4])
         for extra, factor in zip(OPERANDS, (1.0, 3.0, 5.0, 7.0), strict=True):  # what a GEMM's casts count
             counted = [float(tensor.numel()), 3.0, 1.0, 0.3 * factor, 448 / factor, factor / 7]
             cells[LAYOUT.offsets[extra.key] :][: extra.width] = torch.tensor(counted, dtype=torch.float64)
@@ -153,6 +160,7 @@ def test_weight_dynamics_are_ratios_to_the_weight() -> None:
         "lost_updates_pct": 25.0,
         "bf16_lost_updates_pct": 75.0,
         "adam_v_underflow_pct": 25.0,
+        "momentum_agreement_pct": 25.0,
     }
     assert {name: value(name, weight, dynamics) for name in expected} == pytest.approx(expected)
     assert all(STATISTICS[name].tensors == ("weight",) for name in expected)
@@ -179,14 +187,25 @@ def test_extras_that_were_not_collected_give_nothing() -> None:
 def test_the_table_holds_what_configurations_may_ask_for() -> None:
     formats = [f"{form}_{what}" for form in CASTS for what in ("underflows_pct", "overflows_pct", "mse", "sqnr_db")]
     dynamics = ["grad_weight_ratio", "update_weight_ratio", "lost_updates_pct", "bf16_lost_updates_pct", "adam_v_underflow_pct"]
+    of_weights = [*dynamics, "momentum_agreement_pct", "attention_entropy", "attention_max", "spectral_norm", "stable_rank"]
     counted = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")
     kinds = ("operand", "operand_columnwise", "operand_nvfp4", "operand_nvfp4_columnwise")
     operands = [f"{operand}_{what}" for operand in kinds for what in counted]
     of_a_cast = ("underflows_pct", "overflows_pct", "mse", "sqnr_db", "scale_inv_min", "scale_inv_max")
     ways = [f"{way}_{what}" for way in operand_casts.ON_PAPER for what in of_a_cast]
-    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *ways, *dynamics, *operands]
-    assert {statistic.unit for statistic in STATISTICS.values()} == {"value", "value^2", "count", "counts", "%", "dB", "log2", "ratio"}
-    assert all(set(statistic.tensors) <= set(TENSORS) and statistic.formula for statistic in STATISTICS.values())
+    assert list(STATISTICS) == [*BY_NUMPY, "exponent_histogram", "max_blockwise_dynamic_range", *formats, *ways, *of_weights, *operands]
+    assert {statistic.unit for statistic in STATISTICS.values()} == {
+        "value",
+        "value^2",
+        "count",
+        "counts",
+        "%",
+        "dB",
+        "log2",
+        "nats",
+        "ratio",
+    }
+    assert all(set(statistic.tensors) <= {*TENSORS, *SEEN_IN_CALLS} and statistic.formula for statistic in STATISTICS.values())
 
 
 def test_what_a_statistic_needs_beside_the_summary_is_named() -> None:

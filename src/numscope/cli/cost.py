@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numscope.cli.subject import Subject
 from numscope.config.plan import Collect, Schedule
 from numscope.records.layer import Layer
+from numscope.records.observation import STATES, TENSORS
 from numscope.records.words import in_bytes
 
 _MOST_STEPS = 50_000  # in an average
@@ -31,8 +32,10 @@ def bytes_of(layer: Layer, tensor: str, subject: Subject, tokens: int | None) ->
     """Bytes of a layer's tensor in one step on one rank; None if unknown."""
     if (recorded := subject.read.get((layer.name, tensor))) is not None:
         return recorded
-    if tensor in ("weight", "wgrad"):
+    if tensor in ("weight", "wgrad", "local_wgrad", *STATES):
         return layer.weight_bytes
+    if tensor not in TENSORS:
+        return None
     width = subject.widths.get(layer.name, (None, None))[0 if tensor in ("activation", "dgrad") else 1]
     if tokens is None or width is None or not layer.numel_weights:
         return None

@@ -92,6 +92,7 @@ class Section:
     empty: bool  # whether it has neither features nor anything that might have been meant as one
 
 
+RELOAD = "reload"  # a key beside the sections
 MISSING = object()
 
 
@@ -102,7 +103,7 @@ def below(path: str, key: str) -> str:
 def translate(tree: Mapping[str, Any], stem: str, plugged: Collection[str], errors: Errors) -> list[Section]:
     """The sections of a file, in order; one where the file has none around its features."""
     known = {*FEATURES, *plugged}
-    top = {NAMESPACE, "layers", "enabled", *known}
+    top = {NAMESPACE, "layers", "enabled", RELOAD, *known}
     wrapped = {key for key, value in tree.items() if isinstance(value, Mapping) and _is_section(key, value, known)}
     bare = [key for key in tree if key in top and key not in wrapped]
     if bare and not wrapped:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from numscope.config.dialects import MISSING, Section, Written, below, translate, unknown
+from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, StatRequest, Switch
-from numscope.config.reading import read
+from numscope.config.reading import parsed, read
 from numscope.config.schema import (
     CHOICES,
     DisableGemm,
@@ -66,6 +66,7 @@ def load(
     *,
     customs: Mapping[str, CustomFeature] | None = None,
     statistics: Collection[str] | None = None,
+    text: str | None = None,
 ) -> Plan:
     """A configuration, checked, as a plan.
 
@@ -73,6 +74,7 @@ def load(
         source: a YAML file's path, or the same as a dict.
         customs: plug-ins' features by name.
         statistics: names of statistics that may be asked for; a mapping's values may say of which ``tensors``. None: all there are.
+        text: the file's, if it has been read already.
 
     Returns:
         What is asked for; which layers of a model that means is for ``resolve`` to say.
@@ -84,15 +86,31 @@ def load(
         raise UsageError(f"config: got {shown(source)}, expected a YAML file's path or a dict.")
     name = "config" if isinstance(source, Mapping) else os.fspath(source)
     errors = Errors(name)
-    tree, text = read(source, errors)
+    tree, text = read(source, errors) if text is None else (parsed(text, errors), text)
     if tree is None:
         errors.raise_any()
+    reload = _reload(tree or {}, isinstance(source, Mapping), errors)
     stem = Path(name).stem or "config"
     builder = _Builder(errors, _tensors_by_statistic(statistics), customs or {})
     for section in translate(tree or {}, stem, customs or {}, errors):
         builder.build(section)
     errors.raise_any()
-    return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text)
+    return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload)
+
+
+def _reload(tree: dict[str, Any], is_dict: bool, errors: Errors) -> bool:
+    """Take the key out of the tree. A mapping is a section of that name."""
+    given = tree.get(RELOAD, False)
+    if isinstance(given, Mapping):
+        return False
+    tree.pop(RELOAD, None)
+    if not isinstance(given, bool):
+        errors.add(RELOAD, f"got {shown(given)}, expected true or false.")
+    elif given and is_dict:
+        errors.add(RELOAD, "got true in a dict, expected it in a YAML file, which can be edited during the run.")
+    elif given and not tree:
+        errors.add("", "got no section, expected at least one.")
+    return given is True
 
 
 def _tensors_by_statistic(names: Collection[str] | None) -> dict[str, tuple[str, ...] | None]:

@@ -97,6 +97,7 @@ class Plan:
     customs: tuple[PluginFeature, ...] = ()
     notes: tuple[str, ...] = ()  # what the log says of it once: sections that are off, features that find nothing to act on
     text: str = ""  # the configuration as it was given, for the log and run.json
+    reload: bool = False  # the file is read again when it is edited during the run
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:

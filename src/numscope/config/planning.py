@@ -18,12 +18,25 @@ def plan_of(config: str | os.PathLike[str] | Mapping[str, Any], features: plugin
 
     Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
     """
-    from numscope.config import load
     from numscope.summary.statistics import STATISTICS
 
     found = plugins.load(features, taken=STATISTICS)
     try:
-        return load(config, customs=found.customs, statistics={**STATISTICS, **found.statistics}), found
+        return plan_with(found, config), found
     except UsageError as error:
         left_out = [text for text, level in found.messages if level >= logging.ERROR]  # why a name is not known
         raise UsageError("\n".join((*left_out, str(error)))) from None
+
+
+def plan_with(found: Plugins, config: str | os.PathLike[str] | Mapping[str, Any], text: str | None = None) -> Plan:
+    """What a configuration asks for with plug-ins that are loaded already.
+
+    Args:
+        text: the file's, if it has been read already.
+
+    Raises: UsageError.
+    """
+    from numscope.config import load
+    from numscope.summary.statistics import STATISTICS
+
+    return load(config, customs=found.customs, statistics={**STATISTICS, **found.statistics}, text=text)

@@ -67,11 +67,12 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any], errors: Errors) -> 
     if isinstance(source, Mapping):
         tree = _plain(source, errors)
         return tree, "" if tree is None else str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
-    text = _text_of(source, errors)
-    return (None, "") if text is None else (_parsed(text, errors), text)
+    text = text_of(source, errors)
+    return (None, "") if text is None else (parsed(text, errors), text)
 
 
-def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
+def text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
+    """A file's text; None where ``errors`` say why there is none."""
     path = Path(source)
     try:
         if not path.is_file():
@@ -99,8 +100,11 @@ def _text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
     return None
 
 
-def _parsed(text: str, errors: Errors) -> dict[str, Any] | None:
-    """PyYAML's pure Python loader: its recursion is Python's, so that nesting ends in an error and not in a crash."""
+def parsed(text: str, errors: Errors) -> dict[str, Any] | None:
+    """A text's plain tree.
+
+    PyYAML's pure Python loader reads it: its recursion is Python's, so that nesting ends in an error and not in a crash.
+    """
     try:
         loader = _Loader(text)
         tree = loader.get_single_data()

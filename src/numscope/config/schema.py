@@ -15,7 +15,7 @@ from numscope.config.matching import compiled
 from numscope.config.plan import StatRequest
 from numscope.config.wording import listed, one_of, shown
 from numscope.records.layer import GEMMS
-from numscope.records.observation import TENSORS
+from numscope.records.observation import PREFIX, SEEN_IN_CALLS, STATES, TENSORS
 from numscope.summary.extras import MAX_BLOCK_SIZE
 from numscope.summary.operand_casts import ON_PAPER
 from numscope.summary.operand_casts import TENSORS as OPERANDS
@@ -93,10 +93,14 @@ def _texts(rule: str) -> Callable[[object], tuple[Any, ...]]:
     return _each(rule, lambda item: None if isinstance(item, str) and item else f"got {shown(item)}, expected {rule}.")
 
 
-def _words(choices: tuple[str, ...], rule: str) -> PlainValidator:
-    """A validator of lists of words; a word alone is a list of one."""
-    check = _each(rule, lambda item: None if item in choices else one_of(item, choices))
-    return PlainValidator(lambda value: check([value] if value in choices else value))
+def _words(choices: tuple[str, ...], rule: str, pattern: str = "(?!)") -> PlainValidator:
+    """A validator of lists of words; a word alone is a list of one. ``pattern``: of further words."""
+
+    def known(item: object) -> bool:
+        return item in choices or (isinstance(item, str) and re.fullmatch(pattern, item) is not None)
+
+    check = _each(rule, lambda item: None if known(item) else one_of(item, choices))
+    return PlainValidator(lambda value: check([value] if known(value) else value))
 
 
 def _regex(value: object) -> str:
@@ -329,6 +333,9 @@ def _quant_format(value: object) -> object:
 _TENSOR_RULE = f"a list of tensors: {', '.join(TENSORS)}"
 _OPERAND_RULE = f"a list of tensors: {', '.join(OPERANDS)}"
 _GEMM_RULE = f"a list of GEMMs: {', '.join(GEMMS)}"
+_WATCHED = (*TENSORS, *STATES, *SEEN_IN_CALLS)
+_WATCHED_RULE = f"a list of tensors: {', '.join(_WATCHED)}, or {PREFIX}<name> for another state of the optimizer"
+_Watched = Annotated[Any, _words(_WATCHED, _WATCHED_RULE, re.escape(PREFIX) + r"\w+"), Field(description=_WATCHED_RULE)]
 _Tensors = Annotated[Any, _words(TENSORS, _TENSOR_RULE), Field(description=_TENSOR_RULE)]
 _Operands = Annotated[Any, _words(OPERANDS, _OPERAND_RULE), Field(description=_OPERAND_RULE)]
 _Gemms = Annotated[Any, _words(GEMMS, _GEMM_RULE), Field(description=_GEMM_RULE)]
@@ -347,7 +354,7 @@ class Statistics(Scheduled):
     """Statistics of tensors: ``statistics``."""
 
     stats: Annotated[Any, PlainValidator(_stats)] = Field(description="a list of statistics such as [min, max, mean]")
-    tensors: _Tensors
+    tensors: _Watched
     reduce: Annotated[Any, PlainValidator(_reduce)] = Field(True, description=_REDUCE_RULE)
     merge: str | None = Field(None, description="layer, type, all, or a regex with a group")
     evaluation: bool = Field(False, description="true or false")

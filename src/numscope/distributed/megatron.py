@@ -59,8 +59,12 @@ class ParallelLayout:
         return (*self._copies(self._data), *self._over_tensor(is_split))
 
     def of_data(self, module: nn.Module, tensor: str) -> Groups:
-        """A module's inputs and outputs: ``activation`` and ``dgrad`` belong to the input, ``output`` and ``gradient`` to the output."""
+        """A module's inputs and outputs: ``activation`` and ``dgrad`` belong to the input, ``output`` and ``gradient`` to the output;
+        ``local_wgrad`` is split as the weight is.
+        """
         data = () if self._data is None else (self._data,)
+        if tensor == "local_wgrad":
+            return (*data, *self._over_tensor(bool(getattr(module._parameters.get("weight"), "tensor_model_parallel", False))))
         return (*data, *self._over_tensor(self._is_spread(module, at_input=tensor in ("activation", "dgrad"))))
 
     def _over_tensor(self, is_spread: bool) -> Groups:

@@ -14,6 +14,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 
+from numscope.probe.optimizers import states_of
 from numscope.summary.unwrap import Unsummarizable, plain
 
 PIECE_NUMEL = 1 << 16  # elements at a time on CPU: float64 copies of a piece stay in its cache, which halves the time
@@ -86,7 +87,7 @@ class Dynamics:
                 before = self._before.pop(id(parameter), None)
                 weight = None if before is None else _readable(parameter, before)
                 if before is not None and weight is not None and weight.dtype == before.dtype:
-                    found[id(parameter)] = self._cells(site, parameter, before, weight, _state(optimizer, parameter))
+                    found[id(parameter)] = self._cells(site, parameter, before, weight, states_of(optimizer, parameter))
         self._forget()
         return [(site, found[id(parameter)]) for site, parameter in self._parameters if id(parameter) in found]
 
@@ -134,6 +135,37 @@ class Dynamics:
         self._grad_squares.clear()
 
 
+def momentum_of(optimizer: Optimizer, parameter: Parameter) -> Tensor | None:
+    """The first moment that an optimizer keeps for a parameter; None before its first step, or if it keeps none."""
+    states = states_of(optimizer, parameter)
+    return next((found for name in MOMENTA if isinstance(found := states.get(name), Tensor)), None)
+
+
+def sign_agreement(gradient: Tensor, momentum: Tensor, maximize: bool = False) -> Tensor | None:
+    """How often a gradient and a momentum of the same shape have the same sign.
+
+    Args:
+        maximize: the optimizer takes the gradient with the other sign.
+
+    Returns: float64[2], the ``signs`` columns: elements where both are finite and not zero; those of them with the same sign. None where
+    the two can't be compared.
+
+    *Cost:* some ten passes over small pieces. No host sync.
+    """
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        plain_gradient = _readable(gradient)
+        plain_momentum = None if plain_gradient is None else _readable(momentum, plain_gradient)
+        if plain_gradient is None or plain_momentum is None:
+            return None
+        cells = torch.zeros(2, dtype=torch.float64, device=plain_gradient.device)
+        for g, m in _pieces(plain_gradient, plain_momentum):
+            assert g is not None and m is not None
+            counted = _moves(g) & _moves(m)
+            cells[0] += counted.sum()
+            cells[1] += (counted & (((g > 0) == (m > 0)) != maximize)).sum()
+        return cells
+
+
 def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
     """The plain local tensor of real numbers; None where there is none, or none of another's shape and device."""
     if not isinstance(tensor, Tensor):
@@ -149,11 +181,6 @@ def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
     if not found.is_floating_point() or (like is not None and (found.shape != like.shape or found.device != like.device)):
         return None
     return found
-
-
-def _state(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
-    found = optimizer.state.get(parameter)
-    return found if isinstance(found, dict) else {}
 
 
 def _pieces(*tensors: Tensor | None) -> Iterator[list[Tensor | None]]:

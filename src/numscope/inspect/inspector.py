@@ -16,13 +16,13 @@ from numscope.config import resolve
 from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
-from numscope.inspect.dynamics import Dynamics
 from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Joined, Tally
 from numscope.inspect.unmatched import refuse_unmatched
+from numscope.inspect.updates import Updates
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
@@ -30,12 +30,22 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
+from numscope.probe.own_calls import OwnCalls
 from numscope.probe.step import Reader, Step
-from numscope.records.observation import Observation
+from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
+from numscope.records.words import few
+from numscope.summary.attention import attention_cells
+from numscope.summary.dispatch import read
 from numscope.summary.extras import Layout
+from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
+
+_UNSEEN = {
+    "local_wgrad": "autograd gave these weights none. They are frozen or unused, or FSDP1 or a fused kernel makes it",
+    "attention": "these modules return no probabilities. Set output_attentions=True with eager attention, or need_weights=True",
+}
 
 
 class Inspector(Reader):
@@ -70,7 +80,10 @@ class Inspector(Reader):
         self._model = probe.root
         self._steps = steps
         self._journal = journal
+        self._own_calls = OwnCalls(self.observe, self.failed)
         self._prefix = ""
+        self._strict = strict
+        self._plan = self.recorder.plan_at(steps.number)
         try:
             self._resolve(strict)
         except BaseException:
@@ -83,7 +96,6 @@ class Inspector(Reader):
         self._joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
-        self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
         self._active = Active()
         self._read: frozenset[int] = frozenset()  # indices of the sites whose tensors this step reads
         steps.add(self)
@@ -96,7 +108,7 @@ class Inspector(Reader):
         self._structure = Structure(self._model)
         names = layers_of(self._model)
         self._modules = {layer: module for module, layer in names.items()}
-        self.resolved = resolve(self.recorder.plan, list(self._modules), strict=strict and not spread())
+        self.resolved = resolve(self._plan, list(self._modules), strict=strict and not spread())
         if strict and spread():
             refuse_unmatched(self.resolved.unmatched)
         self._board: Switchboard = Switchboard(self.resolved.switches, self._modules, self.recorder, self._board if again else None)
@@ -107,15 +119,19 @@ class Inspector(Reader):
         self._board.introduce(self._prefix)
         sites = self._inspection.sites
         ledger = None if self._journal is None else self._journal.ledger
-        self._tally = Tally([site.layout for site in sites], self._cast_on_paper, ledger)
+        self._tally = Tally([site.layout for site in sites], self._see_further, ledger)
         if ledger is not None:
             ledger.before_reset = self._merge_rows
-        self._weights = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "weight"]
-        self._wgrads = [(site, self._modules[site.layer], site.parameter or "") for site in sites if site.kind == "wgrad"]
+        of_parameters = [(site, self._modules[site.layer], site.parameter) for site in sites if site.parameter is not None]
+        self._weights = [one for one in of_parameters if one[0].kind == "weight"]
+        self._wgrads = [one for one in of_parameters if one[0].kind == "wgrad"]
+        states = [one for one in of_parameters if one[0].kind not in (*TENSORS, *SEEN_IN_CALLS)]
+        self._updates = Updates(self._weights, states, self._tally, self._part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
         """Modules were added or removed, adapters for example: layers and sites change from this step on."""
         self._probe.disarm()
+        self._own_calls.disarm()
         self._resolve(strict=False, again=True)
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
@@ -152,12 +168,14 @@ class Inspector(Reader):
     @guarded()
     def begin(self) -> None:
         """Arm the probe for the step to come, or leave the model bare."""
+        self._follow()
         active = self._inspection.active(self._steps.number)
         if (active.sites and self._structure.has_changed()) or self._board.is_stale:
             self._resolve_again()
             active = self._inspection.active(self._steps.number)
         self._board.begin(self._steps.number, active)
         if active is self._active and self._probe.armed:
+            self._own_calls.begin_step()
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
@@ -167,6 +185,16 @@ class Inspector(Reader):
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()}, self)
+        self._own_calls.arm({self._modules[layer]: sites for layer, sites in self._inspection.own(active.read).items()})
+
+    def _follow(self) -> None:
+        """Take up what an edit of the configuration asks for from this step on."""
+        if (follower := self.recorder.follower) is not None:
+            follower.look(self._steps.number, lambda plan: resolve(plan, list(self._modules), strict=self._strict and not spread()))
+            plan = follower.plan_at(self._steps.number)
+            if plan is not self._plan:
+                self._plan = plan
+                self._resolve_again()
 
     @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
@@ -180,23 +208,19 @@ class Inspector(Reader):
     def before_step(self, optimizer: Optimizer) -> None:
         if self._active.sites:
             self._see_weights(ids_of(optimizer), (*self._weights, *self._wgrads))
-            self._copy_weights(optimizer)
+            self._updates.before(optimizer, self._read)
 
     @guarded()
     def after_step(self, optimizer: Optimizer) -> None:
         if self._journal is not None:  # it reads the weights now, and the next step's are these
             wanted = any(site.kind == "weight" for site in self._inspection.active(self._steps.number + 1).read)
             self._journal.weights.ledger.groups = Groups.ALL if wanted else Groups.HEALTH
-        dynamics = self._dynamics.pop(id(optimizer), None)
-        for site, cells in dynamics.after(optimizer) if dynamics is not None else ():
-            first = self._inspection.sites[site].offset("dynamics")
-            if first is not None:
-                self._tally.merge_cells(site, first, cells)
+        self._updates.after(optimizer, self._read)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler skips this step: its gradients are read, its weights do not change."""
         self.before_step(optimizer)
-        self._dynamics.clear()
+        self._updates.forget()
 
     @guarded()
     def _finish_begun(self) -> None:
@@ -216,6 +240,7 @@ class Inspector(Reader):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
+                self._own_calls.forget_step()
                 self._record(closing)
             except Exception as error:
                 self.failed(error)
@@ -223,7 +248,7 @@ class Inspector(Reader):
             self._tally.reset()
             self._weights_seen.clear()
             self._given.clear()
-            self._dynamics.clear()
+            self._updates.forget()
         self._board.end()
 
     def _record(self, closing: bool) -> None:
@@ -235,6 +260,7 @@ class Inspector(Reader):
             found = self._inspection.sites[site]
             name = self._prefix + found.layer.name
             self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
+        self._say_unseen(seen)
         wanted_now = {site.index for site in self._active.sites}
         alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in wanted_now]
         collects = self._inspection.collects_at
@@ -250,6 +276,15 @@ class Inspector(Reader):
                 observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
         self.last = observations
         self.recorder.write(observations)
+
+    def _say_unseen(self, seen: Collection[int]) -> None:
+        """What was asked for and did not come in a whole step is said once."""
+        unseen: dict[str, list[str]] = {}
+        for site in self._active.read if self._steps.had_backward or self._steps.has_stepped else ():
+            if site.kind in SEEN_IN_CALLS and site.index not in seen:
+                unseen.setdefault(site.kind, []).append(self._prefix + site.layer.name)
+        for kind, layers in unseen.items():
+            self.recorder.say_once((kind, *layers), f"no {kind} of {few(layers, 4)}: {_UNSEEN[kind]}", logging.WARNING)
 
     def _observations(
         self, parts: Sequence[tuple[Site, Joined]], *, reduced: bool | None, without: Collection[int] = ()
@@ -268,19 +303,33 @@ class Inspector(Reader):
             self._steps.forward_begins()
             if site not in self._read:
                 return
-        found = self._inspection.sites[site]
-        part = self._joint.part(found, tensor)
+        self._show(self._inspection.sites[site], tensor, shape)
+
+    def _part(self, site: Site, tensor: Tensor) -> Tensor | None:
+        return self._joint.part(site, tensor)
+
+    def _show(self, site: Site, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        part = self._part(site, tensor)
         if part is None:
             return
-        self._tally.observe(site, part, shape)
-        if found.customs or found.statistics:
-            self._see_custom(found, part if shape is None else part.reshape(shape))
+        self._tally.observe(site.index, part, shape)
+        if site.customs or site.statistics:
+            self._see_custom(site, part if shape is None else part.reshape(shape))
 
-    def _cast_on_paper(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+    def _see_further(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
         from numscope.precision.gemm.on_paper import cast_on_paper
 
         found = self._inspection.sites[site]
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
+        if (rows := found.offset("attention")) is not None:
+            read(tensor, lambda readable: self._tally.merge_cells(site, rows, attention_cells(readable)))
+        first = found.offset("spectral")
+        if first is not None and self._joint.is_whole(found):
+            largest = cells[first]
+            read(tensor, lambda readable: largest.copy_(torch.maximum(largest, spectral_norm(readable))))
+        elif first is not None:
+            what = f"{self._prefix}{found.layer.name}: its {found.tensor} is divided over ranks"
+            self.recorder.say_once(("divided", site), f"{what}: stable_rank and spectral_norm are left out", logging.WARNING)
 
     def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
@@ -329,22 +378,6 @@ class Inspector(Reader):
                 for label, value in given.items():
                     self._given.setdefault(site.index, {}).setdefault(label, []).append(value)
 
-    def _copy_weights(self, optimizer: Optimizer) -> None:
-        """Copy the weights of which a statistic describes the update."""
-        mine = ids_of(optimizer)
-        moving = [
-            (site.index, parameter)
-            for site, module, name in self._weights
-            if site.index in self._read
-            and site.offset("dynamics") is not None
-            and (parameter := own_parameters(module).get(name)) is not None
-            and id(parameter) in mine
-        ]
-        if moving:
-            sites = self._inspection.sites
-            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving, lambda site, gradient: self._joint.part(sites[site], gradient))
-            dynamics.before(optimizer)
-
     # ---- small things
 
     def failed(self, error: Exception) -> None:
@@ -366,7 +399,7 @@ class Inspector(Reader):
     def _reduces(self, step: int) -> bool:
         """Whether ranks exchange numbers at a step; all ranks must give the same answer."""
         if self._joint.spans_models:
-            collects, switches = self.recorder.plan.collects, self.recorder.plan.switches
+            collects, switches = self._plan.collects, self._plan.switches
         else:
             collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
         counting = any("stats" in switch.settings and switch.schedule.active(step) for switch in switches)
@@ -377,7 +410,7 @@ class Inspector(Reader):
         self.closed = True
         self._steps.remove(self)
         self._let_go()
-        self._dynamics.clear()
+        self._updates.forget()
         if not self.fault:
             self._put_back()
         self._joint.close(failed=bool(self.fault))  # last: it asks others
@@ -385,6 +418,7 @@ class Inspector(Reader):
     def _let_go(self) -> None:
         """Stop reading tensors; detection reads what it needs without statistics."""
         self._probe.disarm()
+        self._own_calls.disarm()
         self._tally.reset()
         if self._journal is not None:
             self._journal.weights.ledger.groups = Groups.HEALTH

@@ -21,7 +21,10 @@ from numscope.inspect.tally import Joined, Seen
 from numscope.probe.layer_names import layers_of
 from numscope.records.layer import Layer
 
-_KINDS: dict[str, Kind] = {"weight": "parameter", "wgrad": "gradient"}  # what replicas hold alike; all else is data
+
+def _kind_of(site: Site) -> Kind:
+    """What replicas hold alike is no data: weights, what the optimizer gets and keeps for them."""
+    return "data" if site.parameter is None or site.kind == "local_wgrad" else "gradient" if site.kind == "wgrad" else "parameter"
 
 
 class Joint:
@@ -51,7 +54,7 @@ class Joint:
         if kind is Tensor or kind is Parameter or (reducer := self._find()) is None:
             return tensor
         try:
-            local, self._groups[site.index] = reducer.places.of(tensor, _KINDS.get(site.kind, "data"), site.layer.name)
+            local, self._groups[site.index] = reducer.places.of(tensor, _kind_of(site), site.layer.name)
         except Refused as refused:
             said = f"{self._prefix}{site.layer.name}: its {site.tensor} is left out: {refused}"
             self._recorder.say_once(("refused", self._prefix, site.key), said, logging.WARNING)
@@ -73,6 +76,11 @@ class Joint:
         """Whether no rank before this one holds the same tensor."""
         reducer = self._find()
         return reducer is None or all(group.first for group in self._groups_of(site, reducer) if isinstance(group, Copies))
+
+    def is_whole(self, site: Site) -> bool:
+        """Whether this rank holds all of a parameter's elements."""
+        reducer = self._find()
+        return reducer is None or all(isinstance(group, Copies) for group in self._groups_of(site, reducer))
 
     def forget_sites(self) -> None:
         """The model's sites have changed."""
@@ -109,7 +117,7 @@ class Joint:
     def _groups_of(self, site: Site, reducer: Reducer) -> tuple[Any, ...]:
         groups = self._groups.get(site.index)
         if groups is None:
-            kind = _KINDS.get(site.kind, "data")
+            kind = _kind_of(site)
             module = self._modules.get(site.layer)
             at = None if module is None else (module, site.parameter or "weight" if kind != "data" else site.kind)
             groups = self._groups[site.index] = reducer.places.default(kind, site.layer.name, at)

@@ -8,12 +8,14 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
-from numscope.config.planning import plan_of
+from numscope.config.planning import plan_of, plan_with
 from numscope.distributed.agree import rank as current_rank
+from numscope.inspect.following import Follower
 from numscope.plugins.guarded import Plugins
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
@@ -80,6 +82,9 @@ class Recorder:
             log=self._log,
         )
         self.say(f"configuration {plan.source}:\n{plan.text}")
+        path = os.path.abspath(plan.source)  # the script may change its folder
+        parse = partial(plan_with, plugins, plan.source)
+        self.follower = Follower(path, plan, parse, self.say) if plan.reload else None
         _open.add(self)
         plugins.say = self.say
         for message, level in plugins.messages:
@@ -111,6 +116,10 @@ class Recorder:
             text=options.default_logging,
             **{"first_step": options.first_step, **more},
         )
+
+    def plan_at(self, step: int) -> Plan:
+        """The plan that a step goes by: of a configuration that is edited during the run, not always the first."""
+        return self.plan if self.follower is None else self.follower.plan_at(step)
 
     def introduce(self, model: str, layers: Sequence[Layer], selected: Mapping[Layer, Sequence[str]], known_by: str | None = None) -> str:
         """A model is watched from now on, or has got other modules.

@@ -12,8 +12,9 @@ from numscope.config.selection import group_of
 from numscope.inspect.tally import Joined
 from numscope.plugins.guarded import Plugins
 from numscope.probe.entry import LayerSites
+from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer
-from numscope.records.observation import FIELDS, TENSORS, Histogram, Observation, Value
+from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
 from numscope.summary.extras import Extra, Layout
 from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, formula_of
@@ -22,7 +23,7 @@ Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram
 
 Given = Mapping[str, Sequence[float]]
 
-ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; weight and wgrad at the optimizer's step
+ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; what is of a parameter, at the optimizer's step
 
 
 @dataclass(slots=True)
@@ -32,8 +33,8 @@ class Site:
     Args:
         index: among the inspection's sites.
         tensor: as logs name it: ``activation``, ``weight[in_proj_weight]``.
-        kind: one of ``TENSORS``.
-        parameter: of a weight or wgrad, its name in the module.
+        kind: as a configuration names it, see ``Observation``.
+        parameter: of a weight, its gradients and states, its name in the module.
         collects: the plan's parts that ask for it.
         customs: plug-ins' features that want to see it.
         layout: of its extra cells.
@@ -121,7 +122,7 @@ class Inspection:
     def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str], of_gemms: bool = False) -> Iterable[Site]:
         for layer in layers:
             for kind in tensors:
-                if kind in ("weight", "wgrad"):
+                if kind not in (*ON_MODULES, "attention"):
                     for name in ("weight",) if of_gemms else layer.weights:  # a GEMM's weight may be several parameters, joined
                         yield self._site(layer, kind if name == "weight" else f"{kind}[{name}]", kind, name)
                 else:
@@ -174,6 +175,20 @@ class Inspection:
                 wanted[site.kind] = site.index
                 wanted["evaluation"] = wanted.get("evaluation", False) or any(c.evaluation for c in site.collects)
         return {layer: LayerSites(**wanted) for layer, wanted in by_layer.items()}
+
+    @staticmethod
+    def own(sites: Iterable[Site]) -> dict[Layer, OwnSites]:
+        """What of them only a layer's own calls show."""
+        by_layer: dict[Layer, OwnSites] = {}
+        for site in sites:
+            if site.kind in SEEN_IN_CALLS:
+                wanted = by_layer.setdefault(site.layer, OwnSites())
+                wanted.evaluation |= any(c.evaluation for c in site.collects)
+                if site.parameter is None:
+                    wanted.attention = site.index
+                else:
+                    wanted.gradients[site.parameter] = site.index
+        return by_layer
 
     def selected(self) -> dict[Layer, list[str]]:
         """For each selected layer what is wanted of it, a line each."""

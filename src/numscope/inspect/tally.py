@@ -58,7 +58,7 @@ class Tally:
 
     Args:
         layouts: of each site's extra cells.
-        cast_on_paper: merges what casts would do to a site's tensor into its cells.
+        further: merges into a site's cells what is computed of its tensor elsewhere: casts on paper, for example.
         ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
 
     *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
@@ -68,11 +68,11 @@ class Tally:
     def __init__(
         self,
         layouts: Sequence[Layout],
-        cast_on_paper: Callable[[int, Tensor, Tensor, Layout], object] | None = None,
+        further: Callable[[int, Tensor, Tensor, Layout], object] | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self._layouts = tuple(layouts)
-        self._cast_on_paper = cast_on_paper
+        self._further = further
         self._ledger = Ledger(Groups.ALL) if ledger is None else ledger
         self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
         self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
@@ -191,8 +191,8 @@ class Tally:
         layout = self._layouts[site]
         cells = self._cells_on(site, tensor.device)
         observe_extras(tensor, cells, layout)
-        if self._cast_on_paper is not None and layout.has_casts:
-            self._cast_on_paper(site, tensor, cells, layout)
+        if self._further is not None and layout.has_further:
+            self._further(site, tensor, cells, layout)
 
     def _cells_on(self, site: int, device: torch.device) -> Tensor:
         cells = self._cells.get((site, device))

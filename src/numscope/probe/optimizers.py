@@ -99,6 +99,15 @@ def gradient_of(parameter: Parameter) -> Tensor | None:
     return getattr(parameter, "main_grad", None) if gradient is None else gradient
 
 
+def states_of(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
+    """What an optimizer keeps for a parameter, by its own names; empty before its first step."""
+    for known in (parameter, getattr(parameter, "main_param", None)):
+        found = None if known is None else optimizer.state.get(known)
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
 def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:
     """Whether backward from some tensors gives a model's parameters gradients. *Cost:* a walk over the graph, about 1 µs a node."""
     wanted = {id(p) for p in model.parameters()}

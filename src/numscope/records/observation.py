@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
+STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # of a weight, by the optimizer's names; any other one is ``state.<name>``
+SEEN_IN_CALLS = ("local_wgrad", "attention")  # a weight's gradient of one backward on this rank; probabilities that a module returns
+PREFIX = "state."  # of any other state's name
 
 # A summary's stored fields, in the order of its row.
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
@@ -25,7 +28,8 @@ class Observation:
         step: training step, counted from 0 or the run's first step.
         layer: its given name, else its qualified name.
         cls: the layer's class; "" if several layers were merged.
-        tensor: one of ``TENSORS``; ``weight[in_proj_weight]`` if a layer's weight has another name.
+        tensor: one of ``TENSORS``, ``STATES`` or ``SEEN_IN_CALLS``, or ``state.<name>``; ``weight[in_proj_weight]`` if a layer's weight has
+            another name.
         dtype: of the tensor, such as ``float32``; "" if several were merged.
         order: place in the step: sites in the order in which they were seen first; -1 if undefined.
         rank: this process's global rank.

@@ -55,8 +55,9 @@ class Extra:
         columns: name of each column.
         widths: number of cells of each column; a column of several cells is a list by name.
         is_max: for each cell whether it merges by maximum; else by addition.
-        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's update of a weight (``dynamics``), a plug-in's
-            numbers, a cast on paper, or the cast that a layer's GEMM makes of its operand.
+        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's step (``dynamics``), a plug-in's
+            numbers, a cast on paper, the cast that a layer's GEMM makes of its operand, a matrix as a whole, or rows of
+            probabilities.
         settings: arguments of the kernel.
     """
 
@@ -64,7 +65,7 @@ class Extra:
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     is_max: tuple[bool, ...]
-    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand"] = "exponents"
+    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral", "attention"] = "exponents"
     settings: tuple[int, ...] = ()
 
     @property
@@ -85,6 +86,11 @@ _DYNAMICS = (
     "bf16_num_updates", "bf16_num_lost_updates", "v_numel", "v_num_underflow",
 )  # fmt: skip
 DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, kind="dynamics")
+SPECTRAL = Extra("spectral", ("largest_singular_value",), (1,), (True,), kind="spectral")
+ATTENTION = Extra(
+    "attention", ("attention_rows", "attention_entropy_sum", "attention_largest"), (1, 1, 1), (False, False, True), kind="attention"
+)
+SIGNS = Extra("signs", ("num_signs", "num_signs_agreeing"), (1, 1), (False, False), kind="dynamics")
 
 
 def format_extra(name: str) -> Extra:
@@ -185,6 +191,11 @@ class Layout:
     def has_casts(self) -> bool:
         """Whether an extra describes a cast on paper."""
         return any(extra.kind == "cast" for extra in self.extras)
+
+    @cached_property
+    def has_further(self) -> bool:
+        """Whether an extra of the tensor's values is computed by whoever keeps the sites."""
+        return any(extra.kind in ("cast", "spectral", "attention") for extra in self.extras)
 
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``."""

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from numscope.records.errors import UsageError
-from numscope.records.observation import TENSORS
 from numscope.records.words import nearest
 from numscope.summary import operand_casts
-from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Extra, PaperCast, blockwise, format_extra
+from numscope.summary.extras import ATTENTION, CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, PaperCast, blockwise, format_extra
 from numscope.summary.state import ROUNDING, TINY, TOLERANCE, Summary
 
 Options = tuple[tuple[str, Any], ...]
@@ -40,11 +39,12 @@ class Statistic:
     Args:
         name: canonical; configurations can use other names for it.
         formula: in words or symbols, one line.
-        unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``ratio`` or ``counts`` (a histogram).
+        unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``nats``, ``ratio`` or ``counts``
+            (a histogram).
         value: computes it from the summary and the named columns of the extras; None if it is undefined.
         extra: the columns that it needs besides the summary, depending on its options; None: none.
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
-        tensors: the tensors that it can be computed of.
+        tensors: the tensors that it can be computed of; empty: any.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Statistic:
     value: Callable[[Summary, Named], Value]
     extra: Callable[[Options], Extra | None] = lambda options: None
     sql: str | None = None
-    tensors: tuple[str, ...] = TENSORS
+    tensors: tuple[str, ...] = ()
 
 
 # ---- SQL: the same formulas over columns. min, max and sum are names of functions, so they are quoted.
@@ -248,14 +248,25 @@ def _sqnr_db(
     return Statistic(f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {cast}", "dB", value, extra, sql)
 
 
-def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Named], Value], sql: str) -> Statistic:
-    return Statistic(name, formula, unit, value, lambda options: DYNAMICS, sql, tensors=("weight",))
+def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Named], Value], sql: str, extra: Extra = DYNAMICS) -> Statistic:
+    return Statistic(name, formula, unit, value, lambda options: extra, sql, tensors=("weight",))
 
 
 def _ratio_sql(column: str) -> str:
     defined = [_HAS_MOMENTS, "square_sum > 0", _KNOWS_SQUARES, f"isfinite({column})"]
     return _where(" AND ".join(defined), f"sqrt({column}) / sqrt(square_sum)")
 
+
+def _spectral_norm(summary: Summary, extras: Named) -> float | None:
+    return extras.get("largest_singular_value") or None if summary.num_finite == summary.numel else None
+
+
+def _stable_rank(summary: Summary, extras: Named) -> float | None:
+    largest, total = _spectral_norm(summary, extras), summary.known_square_sum
+    return None if largest is None or total is None else total / largest / largest
+
+
+_KNOWS_SPECTRAL = f"{_FINITE} = numel AND largest_singular_value > 0"
 
 _LIST: list[Statistic] = [
     _simple("max", "largest element", "value", '"max"'),
@@ -292,6 +303,19 @@ _LIST: list[Statistic] = [
               _pct_of("bf16_num_lost_updates", "bf16_num_updates"), "100.0 * bf16_num_lost_updates / nullif(bf16_num_updates, 0)"),
     _dynamics("adam_v_underflow_pct", "100 × (elements of Adam's second moment that underflowed) / its elements", "%",
               _pct_of("v_num_underflow", "v_numel"), "100.0 * v_num_underflow / nullif(v_numel, 0)"),
+    _dynamics("momentum_agreement_pct", "100 × (gradient and momentum have one sign) / (elements where neither is zero)", "%",
+              _pct_of("num_signs_agreeing", "num_signs"), "100.0 * num_signs_agreeing / nullif(num_signs, 0)", SIGNS),
+    Statistic("attention_entropy", "mean over rows of -sum(p ln p), each row divided by its sum", "nats",
+              lambda summary, extras: extras["attention_entropy_sum"] / extras["attention_rows"] if extras.get("attention_rows") else None,
+              lambda options: ATTENTION, "attention_entropy_sum / nullif(attention_rows, 0)", ("attention",)),
+    Statistic("attention_max", "largest probability, each row divided by its sum", "ratio",
+              lambda summary, extras: extras.get("attention_largest") or None,
+              lambda options: ATTENTION, "nullif(attention_largest, 0)", ("attention",)),
+    Statistic("spectral_norm", "largest singular value of the matrix", "value", _spectral_norm,
+              lambda options: SPECTRAL, _where(_KNOWS_SPECTRAL, "largest_singular_value"), ("weight", "wgrad")),
+    Statistic("stable_rank", "sum(x^2) / spectral_norm^2", "ratio", _stable_rank,
+              lambda options: SPECTRAL, _where(f"{_KNOWS_SPECTRAL} AND {_HAS_MOMENTS} AND {_KNOWS_SQUARES}",
+                                               "square_sum / largest_singular_value / largest_singular_value"), ("weight", "wgrad")),
     *(Statistic(*row, tensors=operand_casts.TENSORS) for row in operand_casts.ROWS),
 ]  # fmt: skip
 STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _LIST}
