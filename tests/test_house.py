@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from numscope.lazy import homes_of
 HOMES = homes_of(numscope.__file__)
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "numscope"
-FILES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
 
 # The rooms, top to bottom, written here once (docs/architecture.md refers to this table). A file imports only from its own room and from
 # rooms below; rooms that stand on one line do not know each other, but for the doors: commands may use frameworks' and other tools' names.
@@ -65,23 +65,28 @@ def is_place(name: str) -> bool:
     return name in FLOORS or name == DOCTOR or (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
 
 
-def imports(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str, bool]]:
+@functools.cache
+def imports(source: str, package: tuple[str, ...]) -> list[tuple[int, str, bool]]:
     """Each import anywhere in the source: line, full dotted name, whether it runs when the file is imported."""
-    tree = ast.parse(source)
-    lazy = {
-        id(node)
-        for outer in ast.walk(tree)
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        or (isinstance(outer, ast.If) and "TYPE_CHECKING" in ast.unparse(outer.test))
-        for node in ast.walk(outer)
-    }
-    for node in ast.walk(tree):
+    found: list[tuple[int, str, bool]] = []
+
+    def visit(node: ast.AST, at_import: bool) -> None:
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name, id(node) not in lazy) for alias in node.names)
+            found.extend((node.lineno, alias.name, at_import) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = (*package[: len(package) - node.level + 1], node.module or "") if node.level else (node.module or "",)
             module = ".".join(part for part in origin if part)
-            yield from ((node.lineno, f"{module}.{alias.name}", id(node) not in lazy) for alias in node.names)
+            found.extend((node.lineno, f"{module}.{alias.name}", at_import) for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
+            at_import = False
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):  # imports are statements
+                visit(child, at_import)
+
+    visit(ast.parse(source), True)
+    return found
 
 
 def complaints(path: Path, source: str) -> list[str]:
@@ -119,12 +124,11 @@ def complaints(path: Path, source: str) -> list[str]:
 
 
 def test_nothing_stands_outside_the_rooms() -> None:
-    assert {place_of(path) for path in FILES} == {*FLOORS, DOCTOR}
+    assert {place_of(path) for path in SOURCES} == {*FLOORS, DOCTOR}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_file_imports_only_from_rooms_below(path: Path) -> None:
-    assert not complaints(path, path.read_text(encoding="utf-8"))
+def test_files_import_only_from_rooms_below() -> None:
+    assert [complaint for path, source in SOURCES.items() for complaint in complaints(path, source)] == []
 
 
 def circles(sources: dict[str, str]) -> list[list[str]]:
@@ -158,7 +162,7 @@ def test_no_two_files_import_each_other() -> None:
     def name(path: Path) -> str:
         return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
-    assert circles({name(path): path.read_text(encoding="utf-8") for path in FILES}) == []
+    assert circles({name(path): source for path, source in SOURCES.items()}) == []
 
 
 def test_circles_are_seen() -> None:
@@ -207,9 +211,9 @@ def test_file_names_say_what_is_in_them() -> None:
     assert not FORBIDDEN_NAMES & set(stems), "name a file after its one concept"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_file_holds_one_concept(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450, "no file much above 400 lines: split it by concept"
+def test_files_hold_one_concept_each() -> None:
+    num_lines = {path.relative_to(ROOT).as_posix(): len(source.splitlines()) for path, source in SOURCES.items()}
+    assert {name: lines for name, lines in num_lines.items() if lines > 450} == {}, "no file much above 400 lines: split it by concept"
 
 
 # --------------------------------------------------------------------------------------------------------------------------
@@ -243,9 +247,10 @@ def test_public_names_are_those_of_the_stub() -> None:
     assert numscope.__all__ == dir(numscope) == sorted(HOMES)
 
 
-@pytest.mark.parametrize("name", sorted(HOMES.keys() - {"__version__"}))
-def test_public_name_is_there(name: str) -> None:
-    assert getattr(numscope, name).__module__ == HOMES[name]
+def test_public_names_are_there() -> None:
+    assert {name: getattr(numscope, name).__module__ for name in HOMES if name != "__version__"} == {
+        name: home for name, home in HOMES.items() if name != "__version__"
+    }
 
 
 def test_unknown_public_name_suggests_the_nearest() -> None:
@@ -258,15 +263,18 @@ def test_unknown_public_name_suggests_the_nearest() -> None:
 # --------------------------------------------------------------------------------------------------------------------------
 
 
-def committed_texts() -> Iterator[tuple[str, str]]:
-    """Name and text of every text file that git tracks, or would track once added."""
+@functools.cache
+def committed_texts() -> dict[str, str]:
+    """Every text file that git tracks, or would track once added, by name."""
+    texts = {}
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0"):
         path = ROOT / name
         if name and path.is_file():
             data = path.read_bytes()
             if b"\0" not in data:
-                yield name, data.decode("utf-8")
+                texts[name] = data.decode("utf-8")
+    return texts
 
 
 MACHINE_PATH = re.compile(
@@ -281,7 +289,7 @@ def test_no_committed_file_names_a_machine() -> None:
         pytest.skip("not a git checkout: nothing is committed")
     found = [
         f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
-        for name, text in committed_texts()
+        for name, text in committed_texts().items()
         for match in MACHINE_PATH.finditer(text)
     ]
     assert not found
@@ -320,4 +328,4 @@ def test_no_committed_file_has_the_marks_of_a_merge() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: nothing is committed")
     mark = re.compile("^(<{7}|>{7}) ", re.MULTILINE)
-    assert [name for name, text in committed_texts() if mark.search(text)] == []
+    assert [name for name, text in committed_texts().items() if mark.search(text)] == []

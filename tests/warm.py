@@ -32,7 +32,11 @@ _ROOTS = {
     "torch._inductor.config": ("torch",),
     "torch.distributed.run": ("torch",),
     "pytest": (),
+    "hypothesis": (),
     "transformers.trainer": ("torch",),
+    "pandas": ("numpy",),
+    "torch._dynamo.testing": ("torch._dynamo",),
+    "torch._inductor.compile_fx": ("torch._dynamo", "torch._inductor.config", "torch._dynamo.testing"),
 }
 _FOLDER = "NUMSCOPE_TESTS_WARM"  # the variable that names the server's folder to the other processes of a run
 COLD = os.environ.setdefault("NUMSCOPE_TESTS_COLD", sys.executable)

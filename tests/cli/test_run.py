@@ -366,7 +366,7 @@ def test_torchrun_starts_a_watched_script_on_each_rank(train: Path, tmp_path: Pa
 def test_small_t5_overflows_by_itself_and_the_line_is_named(tmp_path: Path) -> None:
     """The demo: nothing is planted, the overflow is float16's own."""
     found = tmp_path / "found.json"
-    done = cli("run", "--json", str(found), "examples/train_t5.py", "--lr", "0.3", "--batch", "2", cwd=ROOT)
+    done = cli("run", "--json", str(found), "examples/train_t5.py", "--lr", "0.6", "--batch", "1", cwd=ROOT)
     assert done.returncode == 3, done.stderr
     steps = [line for line in done.stdout.splitlines() if line.startswith("step")]
     losses = [float(line.split()[-1]) for line in steps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import multiprocessing
 import os
@@ -19,15 +20,17 @@ from typing import Any
 # A scenario takes less than a second, and longer is a hang; but ranks that run at low priority beside other work can be starved for a
 # minute, and that decides no test. Below pytest's own limit, so that a hang is told as that of its scenario.
 TIMEOUT_S = 240.0
+MAX_THREADS = 12  # a rank with more is replaced: gloo's wake a hundred times a second for as long as a mesh in torch's caches keeps them
 PATIENCE_S = 60.0  # for ranks to meet; scenarios in which one never comes set their own
 
 
 @dataclass
 class Told:
-    """What one rank's scenario returned, and what it printed to stderr."""
+    """What one rank's scenario returned, what it printed to stderr, and how many threads it left."""
 
     value: Any
     stderr: str
+    num_threads: int = 0
 
     @property
     def said(self) -> list[str]:
@@ -59,7 +62,7 @@ class RankPool:
             except EOFError:
                 answers.append("died")
         faults = [f"rank {rank}: {a}" for rank, a in enumerate(answers) if isinstance(a, str)]
-        if faults:
+        if faults or any(told.num_threads > MAX_THREADS for told in answers):
             self.close()
         assert not faults, "\n".join(faults)
         return answers
@@ -106,10 +109,15 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
         except BaseException:
             answer = traceback.format_exc() + stderr.getvalue()
         finally:
+            gc.collect()  # what goes after its group tears gloo down by itself, and may wait for a thread that waits for the interpreter
             with contextlib.suppress(Exception):
                 if not isinstance(answer, str):
                     dist.barrier()
                 dist.destroy_process_group()
         for scope in live():
             scope.close()
+        gc.collect()
+        gc.freeze()  # what was imported, so that the next collection is quick
+        if isinstance(answer, Told) and os.path.isdir("/proc/self/task"):
+            answer.num_threads = len(os.listdir("/proc/self/task"))
         pipe.send_bytes(pickle.dumps(answer))  # torch's own way of sending a tensor takes an open file for each, on both sides

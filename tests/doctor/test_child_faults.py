@@ -63,7 +63,7 @@ def test_death_of_a_child_is_told_by_its_agent_and_named_by_the_others(corrupted
 
 
 def hang_in_pairs() -> list[list[Told]]:
-    with Crew(3, "hang:phase=5,rank=1,step=wait", python=COLD, sizes=(8, 1 << 16)) as crew:
+    with Crew(3, "hang:phase=5,rank=1,step=wait", sizes=(8, 1 << 16)) as crew:
         told = [crew.run(4, 100.0), crew.run(5, 12.0), crew.run(6, 60.0, ranks=(0, 2), alive=(0, 2))]
     assert all(is_gone(group) for group in crew.groups)
     return told

@@ -38,9 +38,9 @@ class Block(nn.Module):
         return x + self.layer(self.norm(x)).tanh()
 
 
-def build() -> nn.Module:
+def build(num_blocks: int = 1) -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(Block(), Block(), nn.Linear(4, 1))
+    return nn.Sequential(*(Block() for _ in range(num_blocks)), nn.Linear(4, 1))
 
 
 def train(call: Callable[[Tensor], Tensor], model: nn.Module, steps: int = 4) -> list[Tensor]:
@@ -122,7 +122,7 @@ def test_compiled_model_trains_the_same_in_one_graph_that_is_made_once(way: str,
 def test_part_compiled_within_a_watched_model_trains_the_same(monkeypatch: Any) -> None:
     def run(watched: bool) -> list[Tensor]:
         torch._dynamo.reset()
-        model = build()
+        model = build(2)
         model[0].compile(backend="aot_eager", fullgraph=True)
         model[1] = torch.compile(model[1], backend="aot_eager", fullgraph=True)
         scope = numscope.watch(model) if watched else None

@@ -199,7 +199,7 @@ def test_nothing_grows(course: Callable[[nn.Module], Callable[[], None]]) -> Non
             run()
         count, live = tensors()
         ledgers, resident = scope.nbytes, resident_bytes()
-        for _ in range(220):
+        for _ in range(130):
             run()
         assert not scope.closed and not scope.findings
         later_count, later_live = tensors()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 import pytest
@@ -48,6 +49,11 @@ def training(watch: Watch, notes: Notes) -> None:
     assert_no_hooks(model)
 
 
+@cache
+def expected() -> Notes:
+    return noted(training, bare)
+
+
 class Planted(Exception):
     pass
 
@@ -84,7 +90,6 @@ PLACES = [
 def test_error_in_the_tool_turns_it_off_and_training_goes_on(
     owner: Any, name: str, after: int, monkeypatch: Any, caplog: Any, capfd: Any
 ) -> None:
-    expected = noted(training, bare)
     original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
     decorated = original
     if not isinstance(original, classmethod):
@@ -128,7 +133,7 @@ def test_error_in_the_tool_turns_it_off_and_training_goes_on(
 
     got = noted(training, watch)
     monkeypatch.undo()
-    assert_equal(got, expected)
+    assert_equal(got, expected())
     said = [record for record in caplog.records if "numscope is off" in record.message or "could not write" in record.message]
     assert len(said) <= 1
     if planted and "replay_call" not in name:

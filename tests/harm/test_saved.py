@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 import re
@@ -167,6 +168,11 @@ def train(build: Callable[[], nn.Module], watch: Callable[[nn.Module], Any]) -> 
     return written
 
 
+@functools.cache
+def bare(build: Callable[[], nn.Module]) -> list[Any]:
+    return train(build, lambda _: None)
+
+
 @pytest.mark.parametrize("options", WATCHES.values(), ids=WATCHES)
 @pytest.mark.parametrize("build", MODELS)
 def test_every_file_and_copy_is_the_bare_one(
@@ -174,8 +180,7 @@ def test_every_file_and_copy_is_the_bare_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RemovableHandle, "next_id", 0)
-    bare = train(build, lambda _: None)
-    assert train(build, lambda model: numscope.watch(model, **options)) == bare
+    assert train(build, lambda model: numscope.watch(model, **options)) == bare(build)
 
 
 def test_hooks_are_called_in_the_order_of_a_bare_model() -> None:
@@ -201,6 +206,7 @@ def test_hooks_are_called_in_the_order_of_a_bare_model() -> None:
     assert calls(lambda model: numscope.watch(model)) == calls(nothing)
 
 
+@functools.cache
 def captured(watch: Callable[[nn.Module], Any]) -> list[str]:
     """A model's graphs, by each of torch's ways to write one down."""
     torch._dynamo.reset()

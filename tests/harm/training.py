@@ -49,7 +49,7 @@ class Notes:
         for optimizer in optimizers:
             self.add("optimizer", optimizer.state_dict())
         self.add("torch random", torch.get_rng_state())
-        self.add("python random", random.getstate())
+        self.add("python random", str(random.getstate()))
         self.add("numpy random", list(numpy.random.get_state()))
         self.add("autograd", (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()))
         self.add("autocast", (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()))
@@ -61,7 +61,7 @@ def frozen(value: Any) -> Any:
         tensor = value.detach()
         if tensor.layout is not torch.strided:
             tensor = tensor.to_dense()
-        tensor = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+        tensor = tensor.resolve_conj().resolve_neg().contiguous()
         return str(value.dtype), tuple(value.shape), tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
     if isinstance(value, numpy.ndarray):
         return value.tobytes()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import numscope
 from numscope import precision
 
-STEPS = 60
+STEPS = 40
 BAND = 0.1  # nats: how far the loss of the last ten steps may be from float32's, which falls by more than one
 SPIKE = 2.0**16
 DIM, LENGTH, BATCH = 32, 32, 4

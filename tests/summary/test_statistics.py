@@ -6,9 +6,10 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,22 +255,29 @@ ROWS: dict[str, tuple[Tensor, list[float] | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", STATISTICS)
-def test_sql_gives_the_value(name: str) -> None:
+@pytest.fixture(scope="module")
+def stored() -> Iterator[tuple[Any, list[tuple[Any, Any]]]]:
+    """A database with the summaries of all rows in the view ``stats``, and their summaries and extras."""
     duckdb = pytest.importorskip("duckdb")
     columns = [*FIELDS, *LAYOUT.columns]
     types = ["BIGINT"] * 6 + ["DOUBLE"] * 10 + ["DOUBLE[]" if width > 1 else "DOUBLE" for width in LAYOUT.widths]
     database = duckdb.connect()
     declared = ", ".join(f'"{column}" {kind}' for column, kind in zip(columns, types, strict=True))
     database.execute(f"CREATE TABLE stored ({declared})")
-    expected = []
-    for tensor, dynamics in ROWS.values():
-        summary, extras = numbers_of(tensor, dynamics)
+    numbers = [numbers_of(tensor, dynamics) for tensor, dynamics in ROWS.values()]
+    for summary, extras in numbers:
         row = [getattr(summary, field) for field in FIELDS] + list(extras.values())
         database.execute(f"INSERT INTO stored VALUES ({', '.join('?' * len(row))})", row)
-        expected.append(formula_of(StatRequest(name))(summary, extras))
     raw = ", ".join(f'{sql} AS "{column}"' for column, sql in RAW_SUMS.items())
     database.execute(f"CREATE VIEW stats AS SELECT *, {raw} FROM stored")
+    with database:
+        yield database, numbers
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_sql_gives_the_value(name: str, stored: tuple[Any, list[tuple[Any, Any]]]) -> None:
+    database, numbers = stored
+    expected = [formula_of(StatRequest(name))(summary, extras) for summary, extras in numbers]
     got = [row[0] for row in database.execute(f"SELECT {STATISTICS[name].sql} FROM stats").fetchall()]
     for label, theirs, mine in zip(ROWS, got, expected, strict=True):
         if mine is None or isinstance(mine, list):

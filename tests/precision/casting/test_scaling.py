@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -77,9 +78,14 @@ def sides_of(way: How, columnwise: bool) -> tuple[int, int]:
 
 
 def model_of(x: Tensor, way: How, columnwise: bool, scale: float | None = None) -> oracle.Model:
+    return _model(x.to(torch.float32).numpy().tobytes(), tuple(x.shape), way, columnwise, scale)
+
+
+@cache  # element by element takes long, and each backend is compared with it
+def _model(x: bytes, shape: tuple[int, ...], way: How, columnwise: bool, scale: float | None) -> oracle.Model:
     scaling = way.scaling
     return oracle.cast_matrix(
-        x.to(torch.float32).numpy(),
+        np.frombuffer(x, np.float32).reshape(shape),
         way.format.name,
         sides_of(way, columnwise),
         scaling.scale_format,
