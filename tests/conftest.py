@@ -27,6 +27,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; n
 WARM = prepare()
 
 settings.register_profile("numscope", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # timings decide no test
+settings.register_profile("long", settings.get_profile("numscope"), max_examples=1000)  # docs/promises.md
 settings.load_profile("numscope")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's background job, and what tests start would inherit it
