@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.files import read_json, write_atomically
 from numscope.records.finding import plain
@@ -160,6 +158,8 @@ class Book:
         self.num_resumed = 0
         if fresh or not (folder / STATE).is_file():
             return
+        from pydantic import TypeAdapter, ValidationError
+
         try:
             known = read_json(folder / STATE)
             version, theirs, trials = known["version"], dict(known["about"]), known["trials"]
