@@ -28,7 +28,7 @@ WARM = prepare()
 
 # Timings decide no test. --hypothesis-profile long tries twenty times as many examples where a test sets no number of its own.
 settings.register_profile("numscope", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
-settings.register_profile("long", settings.get_profile("numscope"), max_examples=1000)
+settings.register_profile("long", settings.get_profile("numscope"), max_examples=1000)  # docs/promises.md
 settings.load_profile("numscope")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's background job, and what tests start would inherit it

@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import numscope
 from numscope.cli import bisecting
@@ -21,7 +23,9 @@ from numscope.cli.precision_text import advice_lines, advice_table, verdict_line
 from numscope.config import load
 from numscope.precision.search.advise import Limits, advice_of
 from numscope.precision.search.trials import Book, Outcome, Script, Spec, TrialFailed
+from numscope.records.errors import NumscopeError
 from numscope.records.layer import GEMMS
+from tests.effort import examples
 
 
 @pytest.fixture(autouse=True)
@@ -210,6 +214,34 @@ def test_search_killed_at_any_point_goes_on_to_the_same_answer_without_a_run_mad
         again = Planted(culprits)
         assert bisected(again, monkeypatch) == expected
         assert killed.num_runs + again.num_runs == whole.num_runs
+
+
+_JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.just("") | st.sampled_from(["fprop", "h.0.fc", "nan"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_state_of_a_search_is_gone_on_with_or_refused(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
+    path = Path("b.trials/state.json")
+    path.unlink(missing_ok=True)
+    bisected(Planted({("h.1.fc", "fprop")}), monkeypatch)
+    state = inner = json.loads(path.read_text())
+    for _ in range(data.draw(st.integers(0, 4))):  # how deep the odd value is
+        deeper = inner[key] if (key := data.draw(st.sampled_from(list(inner)))) and isinstance(inner[key], dict) else None
+        if not deeper:
+            break
+        inner = deeper
+    inner[data.draw(st.sampled_from([*inner, "odd"]))] = data.draw(_JUNK)
+    path.write_text(json.dumps(state))
+    try:
+        verdict = bisected(Planted({("h.1.fc", "fprop")}), monkeypatch)
+        json.dumps(verdict.document(), allow_nan=False)
+    except NumscopeError as error:
+        assert "state.json" in str(error) or "holds the trials of a search" in str(error)
 
 
 def test_another_searchs_trials_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

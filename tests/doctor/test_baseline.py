@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tempfile
+from pathlib import Path
+from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numscope.cli.doctor import _report
+from numscope.cli.values import Expected
 from numscope.doctor.diagnose import baseline, diagnose
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.report import to_json
+from numscope.doctor.report import print_verdict, to_json
 from tests.doctor.examples import examination
 
 
@@ -41,3 +50,27 @@ def test_odd_values_in_a_baseline_are_left_out() -> None:
     names = baseline.measured(examined)
     odd = json.loads(json.dumps({"measured": {name: [None, "x", -1, 0][at % 4] for at, name in enumerate(names)}}))
     assert list(baseline.slower(examined, odd, Blame({}))) == []
+
+
+_NAMES = sorted(baseline.measured(examination(2)))
+_NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -(10**400), 5e-324, 1e308])
+_ODD = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=4) | _NUMBERS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.fixed_dictionaries({"measured": st.dictionaries(st.sampled_from(_NAMES), _NUMBERS | _ODD) | _ODD}) | _ODD)
+def test_any_report_is_compared_with_or_refused(report: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "before.json"
+        path.write_text(json.dumps(report))
+        try:
+            then = _report(str(path))
+        except Expected:
+            return
+    examined = examination(2)
+    verdict = diagnose(examined, then)
+    print_verdict(verdict, examined, io.StringIO())
+    assert json.dumps(to_json(verdict, examined), allow_nan=False)

@@ -37,6 +37,7 @@ from numscope.doctor.report import print_verdict
 from numscope.doctor.report import to_json as report_as_json
 from tests.doctor.examples import examination
 from tests.doctor.fleet import BRISK, Fleet, fleet, free_port
+from tests.effort import examples
 
 IDENTITY = to_json(Identity(1, 2, 1, 2, hostname="evil", launcher="torchrun"))
 LISTEN = {"address": "", "port": 4711, "store_port": 0}
@@ -282,7 +283,7 @@ def of_shape(shape: Any) -> st.SearchStrategy[Any]:
 RESULTS = {phase: of_shape(shape) for phase, shape in shapes._DATA.items()}
 
 
-@effort(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@effort(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_a_rank_measures_there_is_a_verdict(data: st.DataObject) -> None:
     """What has its shape may still be nonsense."""

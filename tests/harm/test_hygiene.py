@@ -9,6 +9,7 @@ import io
 import pickle
 import subprocess
 import sys
+import traceback
 import warnings
 import weakref
 from collections.abc import Callable
@@ -354,3 +355,28 @@ def test_no_mode_is_left_when_the_loss_is_never_used() -> None:
     with numscope.watch(model):
         model(torch.ones(2, 4)).sum()
     assert not _get_current_dispatch_mode_stack()
+
+
+class Warns(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("mine", stacklevel=1)
+        return self.layer(x)
+
+
+def test_the_scripts_own_warnings_and_tracebacks_name_the_same_lines() -> None:
+    def told(watched: bool) -> list[tuple[str, int | None]]:
+        model = nn.Sequential(Warns(), nn.ReLU())
+        here = []
+        with warnings.catch_warnings(record=True) as caught, numscope.watch(model) if watched else contextlib.nullcontext():
+            warnings.simplefilter("always")
+            for wrong in (lambda: model(torch.ones(2, 5)), lambda: model(torch.ones(2, 4)).backward()):
+                with pytest.raises(RuntimeError) as raised:
+                    wrong()
+                here += [(frame.name, frame.lineno) for frame in traceback.extract_tb(raised.tb) if frame.filename == __file__]
+        return [*here, *((warning.filename, warning.lineno) for warning in caught)]
+
+    assert told(True) == told(False)

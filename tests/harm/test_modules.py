@@ -295,28 +295,6 @@ def test_lazy_module_watched_before_its_first_call_trains_bitwise_the_same() -> 
 # ---- loops
 
 
-def adversarial(watch: Watch, notes: Notes) -> None:
-    generator, critic = (
-        nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4)),
-        nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)),
-    )
-    first, second = torch.optim.Adam(generator.parameters()), torch.optim.Adam(critic.parameters())
-    with watch(generator), watch(critic):
-        for _ in range(3):
-            made = generator(torch.randn(4, 3))
-            second.zero_grad()
-            loss = critic(made.detach()).mean() - critic(torch.randn(4, 4)).mean()
-            mixed = torch.randn(4, 4, requires_grad=True)
-            (slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
-            (loss + (slope.norm(dim=1) - 1).pow(2).mean()).backward()
-            second.step()
-            first.zero_grad()
-            (-critic(made).mean()).backward()
-            first.step()
-            notes.state(generator, first)
-            notes.state(critic, second)
-
-
 def _small() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.1), nn.Linear(WIDTH, 1))
 
@@ -474,7 +452,6 @@ def modes_of_others(watch: Watch, notes: Notes) -> None:
 
 
 LOOPS: dict[str, Run] = {
-    "gan with gradient penalty": adversarial,
     "lbfgs": closures,
     "by hand": by_hand(False),
     "by hand through data": by_hand(True),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -124,3 +126,29 @@ def test_an_attempt_is_later_than_all_others_though_some_were_removed(tmp_path):
     with numscope.watch(nn.Linear(2, 2), log_dir=str(tmp_path)):
         pass
     assert (tmp_path / "findings-rank0-4.json").exists()
+
+
+class Broken(io.StringIO):
+    """A pipe whose reader has gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def closed() -> io.StringIO:
+    file = io.StringIO()
+    file.close()
+    return file
+
+
+@pytest.mark.parametrize("stderr", [None, Broken(), closed()], ids=["none", "broken pipe", "closed"])
+def test_a_finding_stops_the_run_and_is_kept_though_stderr_cannot_be_written_to(stderr, tmp_path, monkeypatch, capsys):
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with pytest.raises(numscope.NonFiniteError), numscope.watch(model, log_dir=tmp_path):
+        model(torch.full((1, 2), math.nan)).sum().backward()
+        optimizer.step()
+    assert len(json.loads((tmp_path / "findings-rank0.json").read_text())["findings"]) == 1
+    assert (tmp_path / "report-rank0.txt").exists()
+    assert capsys.readouterr().out == ""

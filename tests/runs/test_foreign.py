@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -28,8 +31,9 @@ from numscope.runs.diff_text import text
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import available, group
 from numscope.runs.query import RAW, ask, reading
-from numscope.sinks.runfolder import read_attempts
+from numscope.sinks.runfolder import RunFolder, read_attempts
 from numscope.summary.extras import EXPONENTS, format_extra
+from tests.effort import examples
 from tests.runs.tensors import Place, two_layers, write
 
 SECONDS = 60  # of processor time; a bound that only an endless reader exceeds
@@ -172,11 +176,9 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layers=_VALUES | st.lists(st.fixed_dictionaries({key: _VALUES | st.just("x") for key in ("name", "cls", "qualified", "weights")})))
 def test_any_layers_are_read_or_refused(tmp_path: Path, layers: Any) -> None:
-    import json
-
     (tmp_path / "ranks").mkdir(exist_ok=True)
     (tmp_path / "ranks" / "rank0-1.json").write_text(json.dumps({"layers": layers}))
     try:
@@ -184,6 +186,29 @@ def test_any_layers_are_read_or_refused(tmp_path: Path, layers: Any) -> None:
             assert isinstance(layer.name, str) and isinstance(layer.cls, str)
     except UsageError:
         pass
+
+
+_JSON = st.recursive(
+    _VALUES | st.integers(20, 5000).map(lambda deep: ["deep", deep]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["attempt", "attempts", "started", "pid", "host"]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(run=_JSON | st.fixed_dictionaries({"attempts": st.lists(st.fixed_dictionaries({"attempt": st.integers(0, 3), "x": _JSON}))}))
+def test_a_run_begins_whatever_is_in_its_folder_already(tmp_path: Path, run: Any) -> None:
+    def written(value: Any) -> str:
+        """JSON with the nesting that Python's own values can't have."""
+        return re.sub(r'\["deep", (\d+)\]', lambda found: "[" * int(found[1]) + "]" * int(found[1]), json.dumps(value))
+
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        Path(folder, "run.json").write_text(written(run))
+        Path(folder, "ranks").mkdir()
+        Path(folder, "ranks", "rank0-1.json").write_text(written(run))
+        made = RunFolder(folder, 0, {})
+        assert made.attempt == 2
+        assert read_attempts(folder)[-1]["attempt"] >= 2
 
 
 # ---- any folder
@@ -224,7 +249,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-quick = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick

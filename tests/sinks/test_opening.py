@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 import numscope
@@ -242,6 +241,8 @@ def test_rows_of_a_disk_that_stays_full_are_dropped_before_they_fill_the_memory(
 def test_a_disk_that_is_full_at_the_start_costs_the_files_and_not_the_run(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch._dynamo  # it makes a folder when it is imported
+
     def makedirs(*_: Any, **__: Any) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -255,3 +256,9 @@ def test_a_disk_that_is_full_at_the_start_costs_the_files_and_not_the_run(
     with numscope.watch(model := nn.Linear(2, 2), log_dir=str(tmp_path / "logs"), **options):
         model(torch.ones(1, 2)).sum().backward()
         torch.optim.SGD(model.parameters(), 0.1).step()
+
+
+def test_a_folder_in_which_no_run_can_be_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "statistics").symlink_to("/dev/null")
+    with pytest.raises(UsageError, match=r"log_dir: got '.*', expected a folder that can be written to: "):
+        open_sinks(log_dir=tmp_path, rank=0, run={})

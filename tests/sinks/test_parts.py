@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from numscope.runs.query import ask
 from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.parts import ABANDONED_S, NUM_MERGED, PartName, split_merged
 from tests.sinks.seen import observation
+from tests.warm import COLD
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -49,6 +51,21 @@ def test_merged_parts_are_merged_again_so_that_files_stay_few(tmp_path: Path, mo
     run_of(tmp_path, 4 * 4 + 4 + 1)
     assert names(tmp_path) == ["rank0-1-000000-000015.parquet", "rank0-1-000016-000019.parquet", "rank0-1-000020.parquet"]
     assert steps(tmp_path) == list(range(21))
+
+
+def test_merging_imports_nothing_in_a_training_step(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from numscope.sinks.parts import NUM_MERGED
+from tests.sinks.test_parts import run_of
+before = set(sys.modules)
+run_of(Path(sys.argv[1]), NUM_MERGED)
+print({name.partition(".")[0] for name in set(sys.modules) - before} & {"pandas", "numpy", "zoneinfo"}, "pandas" in before)
+"""
+    done = subprocess.run([COLD, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "set() False\n"
+    assert len(names(tmp_path)) == 1
 
 
 def test_large_parts_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
 from numscope.precision.search.drift import drift, noise
 from numscope.precision.search.kept import SECTION, section, sections, text_of
-from numscope.precision.search.trials import AUTOCAST, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.precision.search.trials import AUTOCAST, STATE, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
 NOISE_MARGIN = 3  # a drift of up to this many times the reference's noise is tolerated
@@ -178,6 +179,8 @@ class Bisection:
 
         outcome = self._book.get(key, run)
         self._used.add(key)
+        if not (outcome.losses or may_fail):
+            raise UsageError(f"{self._book.folder / STATE}: trials.{key}: got no losses, expected a run's. Start again with --fresh.")
         return outcome
 
     def _reference_spec(self, place: Path) -> Spec:

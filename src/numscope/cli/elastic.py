@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from numscope.cli.uncaught import exit_status, hide_our_frames, keep_own_frames
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding
+from numscope.report.stderr import say
 
 
 def tell_torchrun(error: BaseException, finding: Finding | None) -> None:
@@ -34,6 +34,6 @@ def tell_torchrun(error: BaseException, finding: Finding | None) -> None:
         try:
             get_error_handler().record_exception(error)
         except OSError as fault:
-            print(f"numscope: torchrun is not told the finding: {fault}", file=sys.stderr)
+            say(f"numscope: torchrun is not told the finding: {fault}")
     finally:
         root.__cause__ = None

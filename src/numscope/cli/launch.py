@@ -21,6 +21,7 @@ from numscope.cli.elastic import tell_torchrun
 from numscope.cli.gone import LastHandler
 from numscope.cli.uncaught import exit_status, print_stop, print_uncaught
 from numscope.records.finding import Finding
+from numscope.report.stderr import say
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def launch(target: Target, watch: Watch) -> NoReturn:
             tell_torchrun(error, watch.finding)
         words = watch.last_words()
         if words:
-            print(words, file=sys.stderr)
+            say(words)
     del error
     if isinstance(ending, KeyboardInterrupt):
         sys.excepthook = lambda *_: None  # it has been printed
@@ -162,7 +163,7 @@ def _run(target: Target, watch: Watch) -> None:
 
 
 def _refuse(problem: str, status: int) -> NoReturn:
-    print(f"numscope: {problem}", file=sys.stderr)
+    say(f"numscope: {problem}")
     raise SystemExit(status)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
 from numscope.records.finding import Finding, Kind
 from numscope.records.words import count
+from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class TorchWatch(Watch):
             told.write(self._folder)
         except OSError:  # the script has ended before
             if told.ended:
-                print(last_line(told.watched, (), ""), file=sys.stderr)
+                say(last_line(told.watched, (), ""))
 
     def _watched(self) -> Watched:
         watched = Watched() if self._auto is None else self._auto.coverage.watched()
@@ -146,6 +146,6 @@ def _apart(options: WatchOptions) -> WatchOptions:
         from numscope.inspect.recorder import DEFAULT_LOG_DIR
 
         folder = os.path.join(DEFAULT_LOG_DIR, name)
-        print(f"numscope: statistics are written to {folder}", file=sys.stderr)
+        say(f"numscope: statistics are written to {folder}")
     stem, suffix = os.path.splitext(options.json or "")
     return replace(options, json=options.json and f"{stem}-{name}{suffix}", log_dir=folder)

@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from types import CodeType, TracebackType
 
+from numscope.report.stderr import say
+
 _CLI = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(_CLI)) + os.sep
 _STDLIB = os.path.dirname(os.__file__) + os.sep
@@ -61,12 +63,12 @@ def print_stop(error: BaseException) -> None:
     said = "" if hasattr(error, "finding") or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
     frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
     if not frames:
-        print(f"numscope: {said}stopped at the end of the script", file=sys.stderr)
+        say(f"numscope: {said}stopped at the end of the script")
         return
     frame, line = frames[-1]
     code = frame.f_code
     at = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    print(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}: {at}", file=sys.stderr)
+    say(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}: {at}")
 
 
 def _is_ours(code: CodeType) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from numscope.inspect.following import Follower
 from numscope.plugins.guarded import Plugins
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
+from numscope.report.stderr import say
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.opening import open_sinks
@@ -106,7 +106,7 @@ class Recorder:
         log_dir = options.log_dir
         if log_dir is None and options.tb_writer is None and not options.loggers:
             log_dir = DEFAULT_LOG_DIR
-            print(f"numscope: statistics are written to {DEFAULT_LOG_DIR}", file=sys.stderr)
+            say(f"numscope: statistics are written to {DEFAULT_LOG_DIR}")
         return cls(
             plan,
             plugins,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import stat
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_JSON_BYTES = 32 << 20
+MAX_JSON_DEPTH = 64
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE})
 _AWAY = frozenset({errno.EFBIG, errno.EROFS, errno.ENOENT})
@@ -77,7 +79,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The values in a JSON file that others may have written; links are not followed.
+    """The values in a JSON file that others may have written; links are not followed. Integers of more than 18 digits come as floats.
 
     Raises:
         OSError: the file can't be opened, or is a link.
@@ -92,6 +94,13 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     if len(data) > MAX_JSON_BYTES:
         raise ValueError(f"larger than {MAX_JSON_BYTES >> 20} MiB")
     try:
-        return json.loads(data)
+        values = json.loads(data, parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    level = [values]
+    for _ in range(MAX_JSON_DEPTH):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = list(itertools.chain.from_iterable(inner))
+    if level:
+        raise ValueError("nested too deeply")
+    return values

@@ -17,6 +17,7 @@ from numscope.records.finding import Finding, Frame
 from numscope.records.words import escape
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
 from numscope.report.json import findings_json
+from numscope.report.stderr import say
 
 log = logging.getLogger("numscope")
 
@@ -69,10 +70,10 @@ class Delivery:
         if finding.rank == self._rank:
             if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all are printed above it
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
-                print(f"\n{frames}\n", file=sys.stderr)
+                say(f"\n{frames}\n")
             _print(finding)
         else:
-            print(f"numscope: rank {self._rank}: {one_line(finding)}", file=sys.stderr)
+            say(f"numscope: rank {self._rank}: {one_line(finding)}")
         share = self._share
         share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
         share.findings.append(finding)
@@ -164,11 +165,14 @@ def _said(what: str) -> Iterator[None]:
 
 
 def _print(finding: Finding) -> None:
+    if sys.stderr is None:
+        return
     state = random.getstate()  # rich draws numbers from the script's generator, as it is imported and for each link
     try:
         from numscope.report.text import print_finding
 
-        print_finding(finding, file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):  # as in ``say``
+            print_finding(finding, file=sys.stderr)
     finally:
         random.setstate(state)
 

@@ -113,7 +113,10 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         return None
     from numscope.sinks.parquet import ParquetSink
 
-    return ParquetSink(log_dir, rank, run)
+    try:
+        return ParquetSink(log_dir, rank, run)
+    except OSError as error:
+        raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
 def _by_name(name: str, log_dir: str | os.PathLike[str] | None, rank: int, log: DebugLog) -> Sink | None:

@@ -115,7 +115,11 @@ class Parts:
         import pyarrow.parquet as pq
 
         paths = [self._path(part.first, part.last) for part in chosen]
-        merged = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths], promote_options="default")
+        tables = []
+        for path in paths:
+            with pq.ParquetFile(path) as part:  # ``read_table`` would import pandas, if installed, in a training step
+                tables.append(part.read())
+        merged = pa.concat_tables(tables, promote_options="default")
         first, last = chosen[0].first, chosen[-1].last
         self._put(merged.unify_dictionaries().combine_chunks(), first, last)
         for path in paths:  # if killed before the last is gone, see `split_merged`

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numscope.doctor.explain import examine
 from numscope.doctor.explain.command import print_explanation, to_json_values
 from tests.doctor.explain.nccl_samples import rank_lines, warn, watchdog
+from tests.effort import examples
 
 SAMPLES = sorted(file for file in (Path(__file__).parent / "samples").rglob("*") if file.is_file())
 FRAGMENTS = [
@@ -24,7 +25,7 @@ FRAGMENTS = [
     *(line for file in SAMPLES if file.suffix == ".log" for line in file.read_text().splitlines() if "frame #" not in line),
 ]
 
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def survives(data: bytes, name: str = "nccl_trace_rank_0") -> None:

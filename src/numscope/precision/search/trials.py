@@ -77,12 +77,6 @@ class Outcome:
     numbers: tuple[Mapping[str, Any], ...] = ()  # each rank's what-if measurements
     status: int = 0  # the script's exit status, 0 if it was stopped after its steps
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Outcome:
-        """From JSON, in which losses that are not finite are text."""
-        layers = {name: tuple(gemms) for name, gemms in told["layers"].items()}
-        return cls(**{**told, "losses": tuple(map(float, told["losses"])), "layers": layers})
-
     def length(self, steps: int) -> str:
         """How many steps it ran, and the status if it ended early."""
         ran = count(len(self.losses), "step")
@@ -155,15 +149,17 @@ class Book:
     def __init__(self, folder: Path, about: Mapping[str, Any], *, fresh: bool = False) -> None:
         self.folder = folder
         self._about = json.loads(json.dumps(about))
-        self._trials: dict[str, dict[str, Any]] = {}
+        self._trials: dict[str, Outcome] = {}
         self.num_resumed = 0
         if fresh or not (folder / STATE).is_file():
             return
+        from pydantic import TypeAdapter, ValidationError
+
         try:
             known = read_json(folder / STATE)
-            version, theirs, trials = known["version"], known["about"], known["trials"]
+            version, theirs, trials = known["version"], dict(known["about"]), known["trials"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{folder / STATE}: can't be read ({error}), expected a search's state. Start again with --fresh.") from None
+            raise _unreadable(folder, str(error)) from None
         differ = [key for key in {**theirs, **self._about} if theirs.get(key) != self._about.get(key)]
         if version != VERSION or differ:
             what = f"different {', '.join(differ)}" if differ else "another version of numscope"
@@ -171,16 +167,19 @@ class Book:
                 f"{folder}: holds the trials of a search with {what}, expected those of this one. "
                 "Start again with --fresh, or keep both with --output FILE."
             )
-        self._trials = trials
-        self.num_resumed = len(trials)
+        try:
+            self._trials = TypeAdapter(dict[str, Outcome]).validate_python(trials)  # in JSON, losses that are not finite are text
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise _unreadable(folder, f"{'.'.join(map(str, ('trials', *first['loc'])))}: {first['msg']}") from None
+        self.num_resumed = len(self._trials)
 
     def __len__(self) -> int:
         return len(self._trials)
 
     def known(self, key: str) -> Outcome | None:
         """A trial's result, None if it has not been run."""
-        kept = self._trials.get(key)
-        return None if kept is None else Outcome.of(kept)
+        return self._trials.get(key)
 
     def get(self, key: str, run: Callable[[Path], Outcome]) -> Outcome:
         """A trial's result. It is run now, with a path for its files, if it has not been run before."""
@@ -189,6 +188,11 @@ class Book:
             return known
         self.folder.mkdir(parents=True, exist_ok=True)
         outcome = run(self.folder.absolute() / f"trial{len(self._trials):03d}")  # a script may change its folder
-        self._trials[key] = plain(outcome)
-        write_atomically(self.folder / STATE, json.dumps({"version": VERSION, "about": self._about, "trials": self._trials}, indent=1))
+        self._trials[key] = outcome
+        state = {"version": VERSION, "about": self._about, "trials": {key: plain(outcome) for key, outcome in self._trials.items()}}
+        write_atomically(self.folder / STATE, json.dumps(state, indent=1))
         return outcome
+
+
+def _unreadable(folder: Path, why: str) -> UsageError:
+    return UsageError(f"{folder / STATE}: can't be read ({why}), expected a search's state. Start again with --fresh.")

@@ -1,0 +1,13 @@
+"""What is said on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+
+def say(text: str) -> None:
+    """Print to stderr. If there is none, or it can't be written to, nothing happens: that must not end a training or lose a finding."""
+    if sys.stderr is not None:  # it is None in a process that was started with it closed, and print would take stdout
+        with contextlib.suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
+            print(text, file=sys.stderr, flush=True)
