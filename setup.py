@@ -7,6 +7,10 @@ from setuptools import Extension, setup
 
 SOURCES = [
     "module",
+    "python",
+    "ledger",
+    "journal",
+    "functions",
     "observe",
     "pool",
     "openmp",

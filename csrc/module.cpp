@@ -1,22 +1,17 @@
 // The Python module `numscope.summary._native`. It takes addresses, so it needs no torch headers and works with every version of torch. The
 // caller guarantees that the memory lives through the call, is contiguous, and has the given dtype.
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030A0000
-#include <Python.h>
-
 #include <cmath>
 
 #include "decode.h"
 #include "extras.h"
 #include "observe.h"
+#include "python.h"
 #include "quantize.h"
 #include "select.h"
 
 namespace {
 
 using namespace numscope;
-
-constexpr int64_t RELEASE_NUMEL = 65536;  // about 10 µs of work; for less, releasing the interpreter lock costs more than it gains
 
 bool integers(PyObject* const* args, Py_ssize_t num_args, int64_t* out, Py_ssize_t expected, const char* signature) {
     if (num_args != expected) {
@@ -241,11 +236,17 @@ PyMethodDef methods[] = {
     method<py_isa>("isa", "isa(): the instruction set in use."),
     method<py_choose_isa>("choose_isa",
                           "choose_isa(name): use \"baseline\", \"avx2\" or \"avx512\" from now on; False if this processor lacks it."),
+    method<leave_to_python>("leave_to_python", "leave_to_python(bool): have Python's methods read all tensors, as tests do that count reads."),
+    method<know_torch>("know_torch", "know_torch(...): what the host path uses of torch; see python.h."),
     {nullptr, nullptr, 0, nullptr},
 };
 
+int add_types(PyObject* module) { return add_ledger(module) || add_journal(module) || add_functions(module) ? -1 : 0; }
+
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
+
 PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries and casts of tensors in CPU memory.", 0, methods, nullptr, nullptr, nullptr, nullptr,
+    PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries and casts of tensors in CPU memory.", 0, methods, slots, nullptr, nullptr, nullptr,
 };
 
 }  // namespace

@@ -49,6 +49,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if len(files) == 1 and files.pop().endswith(".py") else min(6, 2 + (os.cpu_count() or 1))
 
 
+@pytest.fixture
+def in_python() -> Iterator[None]:
+    """Python's methods read all tensors, so that a test can count what is read, or make it fail."""
+    from numscope.summary import native
+
+    leave = (lambda on: None) if native.module is None else native.module.leave_to_python
+    leave(True)
+    yield
+    leave(False)
+
+
 # What takes longest begins first, so that nobody works alone at the end; what waits stands between what computes.
 LONGEST = (
     *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from functools import cache
 from typing import Any
@@ -59,10 +60,10 @@ class Planted(Exception):
 
 
 PLACES = [
-    (ledger.Ledger, "observe"), (ledger.Ledger, "_block_of"), (ledger.Ledger, "observe_many"), (ledger.Ledger, "rewrite_many"),
+    (ledger.Ledger, "_observe_any"), (ledger.Ledger, "_block_of"), (ledger.Ledger, "observe_many"), (ledger.Ledger, "rewrite_many"),
     (ledger.Ledger, "read"), (ledger.Ledger, "bad"), (ledger.Ledger, "reset"), (ledger.Ledger, "numbers"),
-    (journal.Journal, "add"), (journal.Journal, "add_handles"), (journal.Journal, "bad"), (journal.Journal, "reset"),
-    (journal.Journal, "frames"),
+    (journal.Journal, "tap"), (journal.Journal, "add_gradient"), (journal.Journal, "add_handles"), (journal.Journal, "bad"),
+    (journal.Journal, "reset"), (journal.Journal, "frames"),
     (weights.Weights, "observe"), (weights.Weights, "observe_many"),
     (dispatch, "observe"), (dispatch, "observe_many"),
     (walk, "leaves"), (walk, "tensors"), (walk, "visit"),
@@ -88,9 +89,9 @@ PLACES = [
 @pytest.mark.parametrize("after", [0, 7])
 @pytest.mark.parametrize(("owner", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
 def test_error_in_the_tool_turns_it_off_and_training_goes_on(
-    owner: Any, name: str, after: int, monkeypatch: Any, caplog: Any, capfd: Any
+    owner: Any, name: str, after: int, monkeypatch: Any, caplog: Any, capfd: Any, in_python: None
 ) -> None:
-    original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+    original = inspect.getattr_static(owner, name)
     decorated = original
     if not isinstance(original, classmethod):
         original = getattr(original, "__wrapped__", original)  # inside ``guarded``, where an error of the method arises

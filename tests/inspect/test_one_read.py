@@ -36,7 +36,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, int]]:
+def reads(monkeypatch: pytest.MonkeyPatch, in_python: None) -> list[tuple[Tensor, int]]:
     """Each tensor that is read, with the fields that are computed."""
     found: list[tuple[Tensor, int]] = []
     one, many = dispatch.observe, dispatch.observe_many
@@ -159,16 +159,16 @@ def test_gradients_that_grad_scaler_unscales_one_optimizer_after_the_other_are_s
 
 def test_statistics_go_on_after_detection_has_failed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def course(model: nn.Module, fails: bool) -> Callable[[Any], None]:
-        original = Journal.add
+        original = Journal.tap
 
         def run(step_over: Callable[[], None]) -> None:
             def after(step: int) -> None:
                 step_over()
                 if step == 1 and fails:
-                    monkeypatch.setattr(Journal, "add", lambda *_: 1 / 0)
+                    monkeypatch.setattr(Journal, "tap", lambda *_: 1 / 0)
 
             steps(model, 5, after)
-            monkeypatch.setattr(Journal, "add", original)
+            monkeypatch.setattr(Journal, "tap", original)
 
         return run
 

@@ -19,6 +19,7 @@ def ledger(request: Any, monkeypatch: Any) -> Ledger:
     if request.param == "reference":
         from numscope.summary import native
 
+        request.getfixturevalue("in_python")
         monkeypatch.setattr(native, "module", None)
         monkeypatch.setattr(native, "available", lambda: False)
         for name in ("_native", "_native_observe"):
@@ -49,7 +50,7 @@ def test_rows_beyond_the_capacity_keep_what_was_there(ledger: Ledger) -> None:
     assert len(ledger) == 39 and ledger.nbytes == 64 * ROW_BYTES
 
 
-def test_unchanged_tensor_is_read_once_and_a_changed_one_again(ledger: Ledger, monkeypatch: Any) -> None:
+def test_unchanged_tensor_is_read_once_and_a_changed_one_again(ledger: Ledger, monkeypatch: Any, in_python: None) -> None:
     reads = []
     original = dispatch.observe
     monkeypatch.setattr(dispatch, "observe", lambda *args: reads.append(1) or original(*args))

@@ -20,7 +20,7 @@ from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.calls import in_backward
-from numscope.probe.entry import Entry, Leaves
+from numscope.probe.entry import Entry
 from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizer import guarded
@@ -175,10 +175,6 @@ class Detection(Reader):
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
             self._drop(call)
 
-    def tap(self, entry: Entry, leaves: Leaves) -> None:
-        """A module was called."""
-        self.evidence.journal.add(entry, Phase.FORWARD, entry.weights, leaves)
-
     def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
         """The gradient of a module's output came."""
         if self._loss is not None:
@@ -248,9 +244,9 @@ class Detection(Reader):
         calls = self.evidence.calls
         if in_backward() or any(call.thread != get_ident() for call in calls):
             return
-        if calls or self.evidence.journal.events or not self._called:
+        if calls or len(self.evidence.journal) or not self._called:
             if self._steps.had_backward and all(p.grad is None for p in self._probe.root.parameters() if p.is_leaf):
-                self.evidence.num_dropped = len(self.evidence.journal.events)
+                self.evidence.num_dropped = len(self.evidence.journal)
             slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
             ledger, tape = self.evidence.journal.ledger, self.evidence.outside
             handles = [ledger.observe(root) for root in roots]

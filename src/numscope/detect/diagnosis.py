@@ -24,12 +24,11 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
     Args:
         known_weights: names of weights that were non-finite when the watch began; they are no news.
     """
-    events = evidence.journal.events
     weights = evidence.journal.weights.ledger
     no_backward = {c.index: c.name for c in evidence.calls if not c.grad_enabled}
     found = []
     for index, slot in bad:
-        event = events[index]
+        event = evidence.journal.event(index)
         if event.phase is not Phase.FORWARD:
             found.append((index, slot))
         elif any(name == slot and ledger is weights for name, ledger, _ in event.items):
@@ -99,7 +98,7 @@ def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
         contained=False,
         culprit=culprit,
         replay=REPRODUCED,
-        frames=evidence.journal.frames(len(evidence.journal.events) - 1, evidence.frames),
+        frames=evidence.journal.frames(len(evidence.journal) - 1, evidence.frames),
         model=evidence.model,
         numbers=numbers,
     )
@@ -190,7 +189,7 @@ def stopped_backward(evidence: Evidence) -> Finding | None:
 
 def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     """Whether a bad leaf is what a script gives up for: nan or inf in a call's result; of a call that raised, a nan on the way."""
-    event, numbers = evidence.journal.events[index], evidence.journal.numbers(index, slot)
+    event, numbers = evidence.journal.event(index), evidence.journal.numbers(index, slot)
     if event.phase is not Phase.FORWARD or numbers is None:
         return False
     if call.error is not None:
@@ -205,14 +204,14 @@ def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
     """The culprit in what ran outside the models' calls, up to ``backward``."""
     tape, rows = evidence.outside.tape, evidence.outside.ledger
     outside = find_culprit(tape, evidence.roots, rows)
-    if outside is not None or any(evidence.journal.events[index].phase is Phase.FORWARD for index, _ in bad):
+    if outside is not None or any(evidence.journal.event(index).phase is Phase.FORWARD for index, _ in bad):
         return outside
     return find_culprit(tape, evidence.backward, rows)
 
 
 def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:
     """Numbers of calls, the most suspected first; repeated."""
-    events = [evidence.journal.events[index] for index, _ in bad]
+    events = [evidence.journal.event(index) for index, _ in bad]
     forward = [e.call for e in events if e.phase is Phase.FORWARD]
     return [*forward, *(e.call for e in events if e.phase is not Phase.FORWARD), *(c.index for c in evidence.calls)]
 

@@ -61,7 +61,7 @@ class Evidence:
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
-        event, numbers = self.journal.events[index], self.journal.numbers(index, slot)
+        event, numbers = self.journal.event(index), self.journal.numbers(index, slot)
         found = Finding(
             step=self.step,
             batch=event.call,

@@ -87,8 +87,8 @@ class Judge:
         Before the first step that it does not skip, a scaler searches for its scale: skips down to a scale of 1 do not count then.
         """
         bad, reached = self._read()
-        events = self._evidence.journal.events
-        forward_is_bad = any(events[index].phase is Phase.FORWARD for index, _ in reached)
+        journal = self._evidence.journal
+        forward_is_bad = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
         scale, skips = optimizer_probe.scale(), self._num_skipped.get(optimizer, 0)
         if optimizer in self._have_stepped or forward_is_bad or scale is None or scale < 1:
             skips = self._num_skipped[optimizer] = skips + 1
@@ -157,7 +157,7 @@ class Judge:
     def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
         """What is bad although GradScaler found this optimizer's gradients finite, unless another optimizer's gradients explain it."""
         journal = self._evidence.journal
-        events = [journal.events[index] for index, _ in reached]
+        events = [journal.event(index) for index, _ in reached]
         handles = {
             handle for event in events for _, book, handle in event.items if book is journal.ledger and event.phase is Phase.BACKWARD
         }
@@ -181,7 +181,7 @@ class Judge:
         if not gradients or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
             return False
         last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
-        phases = {index: journal.events[index].phase for index, _ in reached}
+        phases = {index: journal.event(index).phase for index, _ in reached}
         last_dropped = last_loss if Phase.BACKWARD in phases.values() else self._evidence.num_dropped
         return all(phase is Phase.BACKWARD or (phase is Phase.LOSS and index < last_dropped) for index, phase in phases.items())
 
@@ -223,7 +223,7 @@ class Judge:
     def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay) -> Finding:
         journal = self._evidence.journal
         journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, journal.weights.ledger, news)
-        return self._evidence.finding(len(journal.events) - 1, news[0][0], replay.status, culprit=replay.culprit)
+        return self._evidence.finding(len(journal) - 1, news[0][0], replay.status, culprit=replay.culprit)
 
     # ---- which finding was first
 
@@ -237,7 +237,7 @@ class Judge:
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
         """The finding of the model whose own output went bad first: the teacher's or the discriminator's, rather than its victim's."""
         self._evidence.outside.ledger.read()
-        order = min(self._evidence.journal.events[i].order for i, _ in bad)
+        order = min(self._evidence.journal.event(i).order for i, _ in bad)
         for other in living:
             if other is not self and any(call.thread == get_ident() for call in other._evidence.calls):
                 events = other._evidence.journal.events
@@ -341,7 +341,7 @@ class Judge:
         index = next(
             (i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0
         )
-        slot = journal.events[index].items[0][0]
+        slot = journal.event(index).items[0][0]
         note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
         finding = self._evidence.finding(index, slot, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)

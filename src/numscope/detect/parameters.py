@@ -15,7 +15,6 @@ from numscope.probe.entry import Entry
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import is_sharded, named_state
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
-from numscope.records.site import Phase
 
 
 class Parameters:
@@ -37,6 +36,7 @@ class Parameters:
         self.places: list[tuple[Entry, str, Parameter]] = [
             (self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)
         ]
+        self._ids = {id(p) for _, _, p in self.places}
         # By FSDP2, for each forward: into memory that it may have used before, and no version tells.
         self.are_gathered = any(is_sharded(module) for module in self._probe.names)
 
@@ -58,16 +58,22 @@ class Parameters:
         Returns: their handles. *Cost:* one pass over the gradients.
         """
         journal = self._journal
-        wanted = [(e, s, p) for e, s, p in self.places if only is None or any(known in only for known in ids_known(p))]
+        wanted = self._of(only)
         found = [(e, s, g) for e, s, p in wanted if (g := gradient_of(p)) is not None]
         handles = journal.ledger.observe_many([g for _, _, g in found])
         for (entry, slot, _), handle in zip(found, handles, strict=True):
-            journal.add_handles(entry, Phase.BACKWARD, journal.ledger, [(entry.gradient_slot(slot), handle)])
+            journal.add_handle(entry, entry.gradient_slot(slot), handle)
         return handles
+
+    def _of(self, only: Collection[int] | None) -> list[tuple[Entry, str, Parameter]]:
+        """The places of parameters of some ids; None: of all."""
+        if only is None or only == self._ids:
+            return self.places
+        return [(e, s, p) for e, s, p in self.places if any(known in only for known in ids_known(p))]
 
     def see_weights(self, only: Collection[int]) -> list[tuple[Entry, str, int, int]]:
         """Read weights anew: module, slot, row's handle and id of each. *Cost:* one pass over them."""
-        found = [(entry, slot, p) for entry, slot, p in self.places if any(known in only for known in ids_known(p))]
+        found = self._of(only)
         handles = self._journal.weights.observe_many([p for _, _, p in found])
         return [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(found, handles, strict=True)]
 

@@ -28,11 +28,13 @@ from numscope.probe.naming import class_name, qualified_names
 class Listener(CallListener, Protocol):
     """What is told of calls."""
 
-    def tap(self, entry: Entry, leaves: Leaves) -> None:
-        """A module was called: its leaves with their slots, in order."""
+    @property
+    def tap(self) -> Callable[[Entry, Leaves], None]:
+        """Is called when a module was called: its leaves with their slots, in order."""
 
-    def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
-        """An output's gradient came; ``shape``: the output's, where the gradient has another one."""
+    @property
+    def gradient(self) -> Callable[[Entry, str, Tensor, torch.Size | None], None]:
+        """Is called when an output's gradient came; the shape is the output's, where the gradient has another one."""
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed; the listener is told nothing more."""
@@ -260,7 +262,8 @@ class ModuleProbe:
                 raise
             except Exception as error:
                 self._fail(error)
-        if wanted.calls and self._calls is not None and self._calls.module is module:
+        calls = self._calls if wanted.calls else None
+        if calls is not None and calls.module is module:
             self._leave(entry, module, output, failed)
 
     def _see(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -275,7 +278,12 @@ class ModuleProbe:
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
             else:
                 found = walk.leaves(args, kwargs, output)
-            self._guard(self._fail, listener.tap, entry, found)
+            try:
+                listener.tap(entry, found)
+            except self.errors:
+                raise
+            except Exception as error:  # the reader goes on
+                self._fail(error)
         hears = listener is not None and self._gradients
         if not (hears or given is not None) or not _grad_enabled():
             return
@@ -320,8 +328,13 @@ class ModuleProbe:
     def _gradient(self, entry: Entry | None, slot: str, site: int | None, shape: torch.Size | None, gradient: Tensor | None) -> None:
         if gradient is None or torch.compiler.is_compiling():  # None: the node has several outputs, and this one gets no gradient
             return
-        if entry is not None:
-            self.tell_gradient(entry, slot, gradient, shape)
+        if entry is not None and self._listener is not None and not optimizer.is_paused():
+            try:
+                self._listener.gradient(entry, slot, gradient, shape)
+            except self.errors:
+                raise
+            except Exception as error:
+                self._fail(error)
         if site is not None:
             self.show(site, gradient, shape)
 

@@ -7,6 +7,7 @@ changing buffers, and the gradients that the call's outputs received. They are d
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -24,6 +25,7 @@ from numscope.probe import walk
 from numscope.replay import stack as stacks
 from numscope.replay.stack import Stack
 
+_MT19937 = 4 * 624 + 4  # bytes of the generator's state: its words and its place in them
 SMALL_BUFFER_BYTES = 1 << 16  # copied when a call begins; larger ones are copied once they have been seen to change
 
 
@@ -117,6 +119,30 @@ def put_back(now: Any, before: Mapping[str, Any]) -> None:
             now[key] = value
 
 
+_numpy_before: tuple[bytes, Any] = (b"", None)  # the memory of NumPy's generator when it was last asked, and what it said
+
+
+def _numpy_state() -> Any:
+    """The state of NumPy's global generator, None without NumPy. *Cost:* 20 µs where it has moved, else 1.
+
+    One number that ``randn`` keeps for its next call is not in that memory: where nothing else has moved, its being taken goes unseen.
+    """
+    global _numpy_before
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    try:
+        generator = numpy.random.mtrand._rand._bit_generator
+        memory = ctypes.string_at(generator.ctypes.state_address, _MT19937) if type(generator) is numpy.random.MT19937 else b""
+    except AttributeError:  # another version's
+        memory = b""
+    before, state = _numpy_before
+    if not memory or memory != before:
+        state = numpy.random.get_state()
+        _numpy_before = memory, state
+    return state
+
+
 @dataclass(slots=True)
 class RandomState:
     """Every generator that a forward may draw from."""
@@ -128,11 +154,10 @@ class RandomState:
 
     @classmethod
     def capture(cls) -> RandomState:
-        numpy = sys.modules.get("numpy")
         devices: dict[int, Tensor] = {}
         if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
-        return cls(torch.get_rng_state(), random.getstate(), numpy.random.get_state() if numpy is not None else None, devices)
+        return cls(torch.get_rng_state(), random.getstate(), _numpy_state(), devices)
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch_cpu)

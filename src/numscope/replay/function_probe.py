@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,50 +22,37 @@ from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.op import nonfinite_number
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
+from numscope.summary import native
 
 SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; larger ones are read at once
 
 
-class FunctionProbe(TorchFunctionMode):
-    """Notes every function of torch that makes a floating-point tensor.
+class _Reference:
+    """What the native base does, where there is none."""
 
-    Arguments are read at once, because others (a simulator) may write to them without torch's knowledge. Results are read when the log is
-    processed; their numbers are unknown if they were changed in the meantime.
+    is_on = True
+    tape: OpTape
+    error: Exception | None
+    _flush: Callable[[], None]
 
-    Args:
-        tape: gets the records.
-        rows: gets each tensor once.
-        names: known names of tensors, by id.
-        log: gets a function for each record, which creates it; it keeps small results alive.
-        flush: calls the functions in the log.
+    def _set(self, append: Callable[[Any], None], *_: Any) -> None:
+        self._append = append
 
-    *Cost:* about 20 µs a function, and as much again for the garbage collector where thousands are kept. An error of its own disables it;
-    training goes on.
-    """
-
-    def __init__(
-        self, tape: OpTape, rows: Rows, names: Mapping[int, str], log: deque[Callable[[], None]], flush: Callable[[], None]
-    ) -> None:
-        super().__init__()
-        self.tape, self.rows, self.names = tape, rows, names
-        self.error: Exception | None = None
-        self.is_on = True
-        self._log, self._flush = log, flush
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.is_on or torch.compiler.is_compiling() or is_traced():
+    def call(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function, and note it if it makes a floating-point tensor."""
+        if not self.is_on or is_traced():
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
         result = func(*args, **(kwargs or {}))
         one = args[0] if func is Tensor.__setitem__ else result[0] if type(result) is tuple and result else result
-        if type(one) is Tensor and one.is_floating_point() and self.is_on and self.error is None:
+        if type(one) is Tensor and one.is_floating_point() and self.is_on:
             try:
                 if func is Tensor.__setitem__:
                     self._note_part(args[0], args[2])
                 elif func is not Tensor.__getitem__ or not self._take_part(args[0], result):
                     self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
             except Exception as error:
-                self.error = error
+                self.error, self.is_on = error, False
         return result
 
     def _note(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], results: tuple[Any, ...], first: int) -> None:
@@ -88,10 +75,65 @@ class FunctionProbe(TorchFunctionMode):
                 made += (tensor.detach(), -1 if at_once else tensor._version, state)  # else its graph would stay, and what that saves
                 if tensor._base is not None and args and tensor is args[0]:
                     parts += self._begin_part(tensor._base)
-        nodes, stack = range(first, torch._C._autograd._get_sequence_nr()), stacks.walk(sys._getframe(2))
-        self._log.append(partial(self._put, func, len(args), tuple(kwargs), given, made, parts, nodes, stack))
+        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(3))
+        self._append(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
         if at_once:
             self._flush()
+
+    # the class's own, which the native base calls too
+
+    def _put(self, *args: Any) -> None: ...
+
+    def _note_part(self, tensor: Tensor, value: Any) -> None: ...
+
+    def _take_part(self, tensor: Any, part: Tensor) -> bool:
+        return False
+
+    def _begin_part(self, tensor: Tensor) -> tuple[State, State]:
+        raise NotImplementedError
+
+    def _known(self, tensor: Tensor) -> State:
+        raise NotImplementedError
+
+    def _state_of(self, tensor: Tensor) -> State:
+        raise NotImplementedError
+
+
+if TYPE_CHECKING or native.module is None:
+    _Base = _Reference
+else:
+    _Base = native.module.Functions
+_COMING, _FILLING = (-1,), (-2,)  # the writers of states whose records are in the log: of results, of buffers
+
+
+class FunctionProbe(_Base, TorchFunctionMode):
+    """Notes every function of torch that makes a floating-point tensor.
+
+    Arguments are read at once, because others (a simulator) may write to them without torch's knowledge. Results are read when the log is
+    processed; their numbers are unknown if they were changed in the meantime.
+
+    Args:
+        tape: gets the records.
+        rows: gets each tensor once.
+        names: known names of tensors, by id.
+        log: gets a function for each record, which creates it; it keeps small results alive.
+        flush: calls the functions in the log.
+
+    *Cost:* 1 µs a function of torch, 5 more for one that makes a floating-point tensor. An error of its own disables it; training goes on.
+    """
+
+    def __init__(
+        self, tape: OpTape, rows: Rows, names: Mapping[int, str], log: deque[Callable[[], None]], flush: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self.tape, self.rows, self.names = tape, rows, names
+        self.error: Exception | None = None
+        self._log, self._flush = log, flush
+        vars(self)["__torch_function__"] = self.call  # torch looks here first, dynamo at the class
+        self._set(log.append, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, partial, SMALL)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {})) if torch.compiler.is_compiling() else self.call(func, types, args, kwargs)
 
     def _note_part(self, tensor: Tensor, value: Any) -> None:
         """``tensor[…] = value``. The tensor itself is read when it is used: it may be large, and written often."""
@@ -143,11 +185,12 @@ class FunctionProbe(TorchFunctionMode):
         self,
         func: Any,
         num_args: int,
-        keywords: tuple[str, ...],
+        keywords: list[str],
         given: list[Any],
         made: list[Any],
         parts: list[State],
-        nodes: range,
+        first: int,
+        last: int,
         walked: list[Any],
     ) -> None:
         """Put a record on the tape."""
@@ -164,8 +207,8 @@ class FunctionProbe(TorchFunctionMode):
             state.writers = (record.index,)
             record.outputs.append(OperandRecord("output", state, None, tensor.dtype, tuple(tensor.shape)))
         self._end_parts(record, parts)
-        record.differentiable = bool(nodes)
-        for node in nodes:
+        record.differentiable = first < last
+        for node in range(first, last):
             self.tape.add_node(node, record)
 
     def _put_part(
@@ -181,9 +224,6 @@ class FunctionProbe(TorchFunctionMode):
     def _end_parts(self, record: OpRecord, parts: list[State]) -> None:
         for before, after in _groups(parts, 2):
             after.writers = (record.index, *before.writers)[: self.tape.limit]
-
-
-_COMING, _FILLING = (-1,), (-2,)  # the writers of states whose records are in the log: of results, of buffers
 
 
 def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:

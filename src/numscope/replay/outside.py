@@ -40,7 +40,9 @@ log = logging.getLogger("numscope")
 MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
 MAX_NODES = 512  # of a loss's graph; a longer graph contains a model
 _LIMIT = 4096  # records on the tape; older ones are dropped
-_FEW_TIMES = 8  # per step that recording by operation starts; after that (an agent acts often) functions are recorded instead
+_FEW_TIMES = (
+    8  # per step that recording by operation starts; after that, and in the next step (an agent acts often), functions are recorded
+)
 _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS = 1 << 16
 _MANY_ROWS = 3500  # from here on the tape is reset although no step has ended
@@ -73,6 +75,7 @@ class Outside:
         self._mode: OpProbe | FunctionProbe | None = None
         self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
         self._num_times = 0  # that it began to watch
+        self._times_before = 0  # the same before the last reset
         self._began = 0  # autograd's sequence number
         self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside, ascending
         self._resumes = False  # it was watching when the outermost call at work began
@@ -143,7 +146,7 @@ class Outside:
             if len(self._ledger) > _MAX_ROWS:
                 self.reset()
             self._num_times += 1
-            if self._num_times <= _FEW_TIMES:
+            if max(self._num_times, self._times_before) <= _FEW_TIMES:
                 self._mode = OpProbe(self._tape, self._ledger, phase=Phase.LOSS, names=self._names)
                 _push_mode(self._mode)
             else:
@@ -205,7 +208,7 @@ class Outside:
         self._ledger.reset()
         self.backward = []
         self._passed.clear()
-        self._num_times = 0
+        self._times_before, self._num_times = self._num_times, 0
         self._nodes.clear()
         self._names.clear()
         self._outputs.clear()

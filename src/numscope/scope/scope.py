@@ -27,7 +27,6 @@ from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
 from numscope.records.errors import AbortAfter, NonFiniteError
 from numscope.records.finding import Finding
-from numscope.records.site import Phase
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
 
@@ -266,15 +265,16 @@ class Scope:
         if self.options.abort_after is not None and batch >= self.options.abort_after:
             raise AbortAfter(batch)
 
-    def tap(self, entry: Entry, leaves: Leaves) -> None:
-        if self._detection is not None:
-            self._detection.tap(entry, leaves)
-        elif self._trace is not None:
-            self._trace.add(entry, Phase.FORWARD, entry.weights, leaves)
+    @property
+    def tap(self) -> Callable[[Entry, Leaves], None]:
+        journal = self._trace if self._detection is None else self._detection.evidence.journal
+        assert journal is not None
+        return journal.tap
 
-    def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
-        if self._detection is not None:
-            self._detection.gradient(entry, slot, gradient, shape)
+    @property
+    def gradient(self) -> Callable[[Entry, str, Tensor, torch.Size | None], None]:
+        assert self._detection is not None
+        return self._detection.gradient
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it reports this once and stops; training continues."""

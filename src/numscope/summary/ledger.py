@@ -10,7 +10,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -78,7 +78,34 @@ class _Block:
             return (self.host[:count, 1:4] > 0).any(1).nonzero().flatten().tolist()
 
 
-class Ledger:
+class _Reference:
+    """What the native base does for small tensors in CPU memory, where there is none; ``_point`` tells it where the rows are."""
+
+    def __init__(self, seen: dict[int, tuple[weakref.ref[Tensor], int, int]], meta: list[Any], groups: Groups) -> None:
+        self.groups = groups
+
+    def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
+        return self._observe_any(tensor, shape)
+
+    def _observe_any(self, tensor: Tensor, shape: torch.Size | None) -> int:
+        raise NotImplementedError
+
+    def _observe_batch(self, tensors: list[Tensor], num_threads: int) -> list[int | None]:
+        return [None] * len(tensors)
+
+    def _rewrite_batch(self, handles: list[int], tensors: list[Tensor], num_threads: int) -> list[int | None]:
+        return [None] * len(tensors)
+
+    def _point(self, block: _Block, handles: list[int], address: int, capacity: int) -> None: ...
+
+
+if TYPE_CHECKING or native.module is None:
+    _Base = _Reference
+else:
+    _Base = native.module.Ledger
+
+
+class Ledger(_Base):
     """A step's observations: ``observe`` returns a handle at once; after ``read``, ``numbers`` returns its numbers.
 
     Args:
@@ -93,14 +120,14 @@ class Ledger:
     """
 
     def __init__(self, groups: Groups = Groups.HEALTH, capacity: int = 512) -> None:
-        self.groups = groups
+        self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
+        self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
+        super().__init__(self._seen, self._meta, groups)
         self.lock = RLock()
         self.before_reset: Callable[[], None] | None = None
         self._capacity = capacity
         self._blocks: dict[torch.device, _Block] = {}
         self._cpu: _Block | None = None
-        self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
-        self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
         self._num_past = 0
 
     def __len__(self) -> int:
@@ -121,11 +148,7 @@ class Ledger:
         """Whether every row is in host memory, so that reading needs no sync."""
         return all(block.device.type == "cpu" for block in self._blocks.values())
 
-    def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
-        """Summarize a tensor of any shape and dtype into a row on its device; ``shape`` replaces the tensor's shape in its numbers.
-
-        Returns: a handle for ``numbers``; ``UNOBSERVED`` for a tensor without readable numbers (meta, fake, …).
-        """
+    def _observe_any(self, tensor: Tensor, shape: torch.Size | None) -> int:
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter:
             tensor, shape = _own_part(tensor, shape)
@@ -147,8 +170,7 @@ class Ledger:
                 if block is None:
                     return UNOBSERVED
             row = len(block.handles)
-            if row >= block.capacity:
-                block.grow(2 * block.capacity)
+            self._make_room(block)
             if not dispatch.observe(tensor, block.rows, block.address, row, self.groups):
                 return UNOBSERVED
             return self._add(block, tensor.dtype, tensor.shape if shape is None else shape)
@@ -172,6 +194,7 @@ class Ledger:
             block = self._blocks[device] = _Block(device, max(capacity, self._capacity))
             if device.type == "cpu":
                 self._cpu = block
+                self._point(block, block.handles, block.address, block.capacity)
         return block
 
     def empty(self, handle: int) -> None:
@@ -181,11 +204,14 @@ class Ledger:
 
     def observe_many(self, tensors: Sequence[Tensor]) -> list[int]:
         """``observe`` for a list: one native call, threads balanced over all of them."""
-        handles = [UNOBSERVED] * len(tensors)
-        fresh: dict[int, Tensor] = {}
         with self.lock:
-            for position, tensor in enumerate(tensors):
-                tensor, whole = _own_part(tensor, None)
+            if self._cpu is not None:
+                self._make_room(self._cpu, len(tensors))
+            handles = self._observe_batch([*tensors], torch.get_num_threads())
+            fresh: dict[int, tuple[int, Tensor]] = {}
+            for position in [position for position, handle in enumerate(handles) if handle is None]:
+                handles[position] = UNOBSERVED
+                tensor, whole = _own_part(tensors[position], None)
                 version = _version(tensor)
                 seen = self._seen.get(id(tensor))
                 if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
@@ -200,16 +226,23 @@ class Ledger:
                     continue
                 handle = handles[position] = self._add(block, tensor.dtype, shape)
                 self._seen[id(tensor)] = (weakref.ref(tensor), version, handle)
-                fresh[handle] = tensor
-            unread = self._write(fresh)
-            for handle in unread:
-                self._seen.pop(id(fresh[handle]), None)
-        return [UNOBSERVED if handle in unread else handle for handle in handles]
+                fresh[handle] = position, tensor
+            for handle in self._write({handle: tensor for handle, (_, tensor) in fresh.items()}):
+                position, tensor = fresh[handle]
+                handles[position] = UNOBSERVED
+                self._seen.pop(id(tensor), None)
+        return [UNOBSERVED if handle is None else handle for handle in handles]
+
+    def _make_room(self, block: _Block, count: int = 1) -> None:
+        needed = len(block.handles) + count
+        if needed > block.capacity:
+            block.grow(max(needed, 2 * block.capacity))
+            if block is self._cpu:
+                self._point(block, block.handles, block.address, block.capacity)
 
     def _add(self, block: _Block, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A new row at a block's end; its handle."""
-        if len(block.handles) >= block.capacity:
-            block.grow(2 * block.capacity)
+        self._make_room(block)
         handle = len(self._meta)
         self._meta.append((block, len(block.handles), dtype, shape))
         block.handles.append(handle)
@@ -242,16 +275,18 @@ class Ledger:
 
         Returns: for each whether it was read; not one that is on another device than its row.
         """
+        done = self._rewrite_batch([*handles], [*tensors], torch.get_num_threads())
         stale: dict[int, Tensor] = {}
-        for handle, tensor in zip(handles, tensors, strict=True):
+        for handle, tensor in [pair for pair, was in zip(zip(handles, tensors, strict=True), done, strict=True) if was is None]:
             block, row, _, _ = self._meta[handle]
             if block.device == tensor.device:
                 block.clear(row, 1)
                 self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
                 stale[handle] = tensor
-        self._num_past += len(stale)
         unread = self._write(stale)
-        return [handle in stale and handle not in unread for handle in handles]
+        read = [was is not None or (handle in stale and handle not in unread) for handle, was in zip(handles, done, strict=True)]
+        self._num_past += sum(read)
+        return read
 
     def _write(self, tensors: Mapping[int, Tensor]) -> set[int]:
         """Summarize tensors into the rows of their handles, with one native call per device; returns handles that could not be written."""

@@ -33,6 +33,16 @@ CODES: dict[torch.dtype, int] = {
 }
 PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
 
+if module is not None:
+    _C, _base = torch._C, torch.Tensor
+    module.know_torch(
+        *(_base, torch.nn.Parameter),
+        *(_base.is_neg, _base.is_contiguous, _base.numel, _base.data_ptr, _base.detach, _base.is_floating_point, _base.is_inference),
+        *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
+        *(_C._TorchDispatchModeKey.PROXY, torch.is_grad_enabled),
+        *CODES,
+    )
+
 _said = False
 
 

@@ -47,46 +47,51 @@ class Weights:
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
         self.amax_before: dict[int, float] = {}  # by handle, once rewritten: the largest magnitude before the optimizer's last step
-        self._rows: dict[int, _Row] = {}  # by id(parameter)
+        self.rows: dict[int, _Row] = {}  # by id(parameter)
         self._gone: list[weakref.ref[Tensor]] = []  # of deleted parameters, such as functional_call's replacements
         self._free: list[int] = []  # their rows
 
     def observe(self, parameter: Tensor) -> int:
-        known = self._rows.get(id(parameter))
+        known = self.rows.get(id(parameter))
         if known is not None and known.is_as(parameter):
             return known.handle
         if known is not None and known.is_of(parameter):
             self.amax_before[known.handle] = 0.0  # it was written, but not by an optimizer
         self._read([parameter])
-        return self._rows[id(parameter)].handle
+        return self.rows[id(parameter)].handle
 
     def handle(self, parameter: Tensor) -> int:
         """The row of a parameter, ``UNOBSERVED`` if it has none."""
-        row = self._rows.get(id(parameter))
+        row = self.rows.get(id(parameter))
         return UNOBSERVED if row is None else row.handle
 
     def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
         """Read all of them again in one native call, as after an optimizer's step."""
-        known = [row.handle for p in parameters if (row := self._rows.get(id(p))) is not None and row.is_of(p)]
+        known = [row.handle for p in parameters if (row := self.rows.get(id(p))) is not None and row.is_of(p)]
         self.amax_before.update(zip(known, self.ledger.amax(known), strict=True))
         self._read(parameters)
-        return [self._rows[id(p)].handle for p in parameters]
+        return [self.rows[id(p)].handle for p in parameters]
 
     def current(self, parameters: Sequence[Tensor], groups: Groups) -> list[int]:
         """Up-to-date rows of parameters with at least these fields; parameters are read again if necessary."""
-        stale = [p for p in parameters if (row := self._rows.get(id(p))) is None or not row.is_as(p, groups)]
+        stale = [p for p in parameters if (row := self.rows.get(id(p))) is None or not row.is_as(p, groups)]
         if stale:
             was = self.ledger.groups
             self.ledger.groups = was | groups
             self._read(stale)
             self.ledger.groups = was
-        return [self._rows[id(p)].handle for p in parameters]
+        return [self.rows[id(p)].handle for p in parameters]
 
     def _read(self, parameters: Sequence[Tensor]) -> None:
         """Read parameters into their rows, else into free ones, else into new ones."""
+        found = [(p, row) for p in parameters if (row := self.rows.get(id(p))) is not None and row.is_of(p)]
+        if len(found) == len(parameters) and all(self.ledger.rewrite_many([row.handle for _, row in found], parameters)):
+            groups = Groups(self.ledger.groups)
+            self.rows.update((id(p), _Row(row.handle, *_stamp(p), groups, row.parameter)) for p, row in found)
+            return
         by_id = {id(p): p for p in parameters}
-        rows = {key: row.handle for key, p in by_id.items() if (row := self._rows.get(key)) is not None and row.is_of(p)}
-        references = {key: self._rows[key].parameter for key in rows}
+        rows = {key: row.handle for key, p in by_id.items() if (row := self.rows.get(key)) is not None and row.is_of(p)}
+        references = {key: self.rows[key].parameter for key in rows}
         rows |= {key: self._free.pop() for key, p in by_id.items() if key not in rows and self._free and _stamp(p)[0] >= 0}
         done = self.ledger.rewrite_many([*rows.values()], [by_id[key] for key in rows])
         self.ledger.look_again()
@@ -96,19 +101,19 @@ class Weights:
         for key, handle in handles.items():
             p = by_id[key]
             reference = references.get(key) or weakref.ref(p, self._gone.append)
-            self._rows[key] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
+            self.rows[key] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
 
     def recheck(self) -> None:
         """Read each parameter again when it is next observed."""
-        self._rows = {key: row._replace(version=-1) for key, row in self._rows.items()}
+        self.rows.update({key: row._replace(version=-1) for key, row in self.rows.items()})
 
     def forget_gone(self) -> None:
         """Empty the rows of deleted parameters for reuse; no event may refer to them any more."""
         if self._gone:
             self._gone.clear()
-            for key, row in list(self._rows.items()):
+            for key, row in list(self.rows.items()):
                 if row.parameter() is None:
-                    del self._rows[key]
+                    del self.rows[key]
                     if row.handle != UNOBSERVED:
                         self.ledger.empty(row.handle)
                         self.amax_before.pop(row.handle, None)

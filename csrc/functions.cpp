@@ -1,0 +1,245 @@
+// The base of replay/function_probe.py's FunctionProbe: runs a function of torch, and notes it if it makes a floating-point tensor.
+#include "python.h"
+
+namespace numscope {
+namespace {
+
+struct Functions {
+    PyObject_HEAD
+    PyObject* append;                // the log's method
+    PyObject *state, *coming;        // the class State, the writers of one whose record is in the log
+    PyObject *set_item, *get_item;   // of tensors
+    PyObject* partial;               // functools.partial
+    int64_t most;                    // elements of a result that is kept until the step is over
+    bool is_on;
+};
+constexpr int NUM_FIELDS = 6;
+
+Functions* as_functions(PyObject* self) { return reinterpret_cast<Functions*>(self); }
+
+PyObject** fields_of(PyObject* self) { return &as_functions(self)->append; }
+
+void dealloc(PyObject* self) {
+    for (int i = 0; i < NUM_FIELDS; i++) Py_CLEAR(fields_of(self)[i]);
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+// Whether torch.jit.trace or make_fx is at work, or it can't be known.
+bool is_traced() {
+    const Ref state(PyObject_CallNoArgs(torch.tracing_state));
+    const Ref mode(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
+    if (PyErr_Occurred()) PyErr_Clear();
+    return mode.get() != Py_None;
+}
+
+bool is_floating(PyObject* object) { return is_tensor(object) && says(torch.is_floating_point, object); }
+
+bool push(PyObject* list, PyObject* first, PyObject* second, PyObject* third) {
+    return first && second && third && PyList_Append(list, first) == 0 && PyList_Append(list, second) == 0 && PyList_Append(list, third) == 0;
+}
+
+// Code and offset of each frame from `frame` out to a script's outermost. See `walk` of replay/stack.py.
+Ref walk(Ref frame) {
+    Ref found(PyList_New(0));
+    while (found && frame && frame.get() != Py_None) {
+        const Ref code(PyObject_GetAttr(frame.get(), names.f_code)), offset(PyObject_GetAttr(frame.get(), names.f_lasti));
+        const Ref name(code ? PyObject_GetAttr(code.get(), names.co_name) : nullptr);
+        if (!name || !offset || PyList_Append(found.get(), code.get()) || PyList_Append(found.get(), offset.get())) return Ref();
+        if (PyUnicode_Compare(name.get(), names.module) == 0) {
+            const Ref file(PyObject_GetAttr(code.get(), names.co_filename));
+            if (!file) return Ref();
+            if (PyUnicode_ReadChar(file.get(), 0) != '<') return found;  // a notebook's cells have callers, a script has none
+            PyErr_Clear();  // an empty name
+        }
+        frame = Ref(PyObject_GetAttr(frame.get(), names.f_back));
+    }
+    return frame ? std::move(found) : Ref();
+}
+
+class Note {
+public:
+    Note(PyObject* self, PyObject* results)
+        : self_(self), functions_(as_functions(self)), results_(results), given_(PyList_New(0)), made_(PyList_New(0)), parts_(PyList_New(0)) {
+        const Ref tape(PyObject_GetAttr(self, names.tape));
+        if (tape) odd_ = Ref(PyObject_GetAttr(tape.get(), names.odd));
+    }
+
+    bool take(PyObject* args, PyObject* kwargs) {
+        if (!given_ || !made_ || !parts_ || !odd_) return false;
+        const Py_ssize_t num_args = PyTuple_Size(args);
+        for (Py_ssize_t i = 0; i < num_args; i++)
+            if (!take_argument(i, PyTuple_GetItem(args, i))) return false;
+        PyObject *key, *value;
+        Py_ssize_t place = num_args;
+        for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value); place++)
+            if (!take_argument(place, value)) return false;
+        for (Py_ssize_t i = 0; i < PyTuple_Size(results_); i++)
+            if (!take_result(PyTuple_GetItem(results_, i), num_args ? PyTuple_GetItem(args, 0) : nullptr)) return false;
+        return true;
+    }
+
+    // Puts what was taken on the log.
+    bool log(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* first) {
+        const Ref put(PyObject_GetAttrString(self_, "_put")), num_args(PyLong_FromSsize_t(PyTuple_Size(args)));
+        const Ref keywords(kwargs ? PyDict_Keys(kwargs) : PyList_New(0));
+        const Ref last(PyObject_CallNoArgs(torch.sequence_nr));
+        const Ref frame(Ref::borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame())));
+        const Ref walked(frame ? walk(Ref(PyObject_GetAttr(frame.get(), names.f_back))) : Ref(PyList_New(0)));
+        if (!put || !num_args || !keywords || !last || !walked) return false;
+        const Ref later(PyObject_CallFunctionObjArgs(functions_->partial, put.get(), function, num_args.get(), keywords.get(), given_.get(),
+                                                     made_.get(), parts_.get(), first, last.get(), walked.get(), nullptr));
+        const Ref done(later ? PyObject_CallFunctionObjArgs(functions_->append, later.get(), nullptr) : nullptr);
+        const Ref flushed(done && at_once_ ? PyObject_CallMethod(self_, "_flush", nullptr) : Ref::borrowed(done.get()).release());
+        return bool(flushed);
+    }
+
+private:
+    bool take_argument(Py_ssize_t place, PyObject* value) {
+        if (!PyTuple_Check(value) && !PyList_Check(value)) return take_item(place, value);
+        for (Py_ssize_t i = 0; i < PySequence_Size(value); i++) {
+            const Ref item(PySequence_GetItem(value, i));
+            if (!item || !take_item(place, item.get())) return false;
+        }
+        return true;
+    }
+
+    // Four objects an argument: its place, its state or value, dtype, shape.
+    bool take_item(Py_ssize_t place, PyObject* item) {
+        const bool number = PyLong_Check(item) || PyFloat_Check(item);
+        if (!number && !is_tensor(item)) return true;
+        const Ref at(PyLong_FromSsize_t(place));
+        if (number) {
+            const Ref none(PyTuple_New(0));
+            return at && none && push(given_.get(), at.get(), item, Py_None) && PyList_Append(given_.get(), none.get()) == 0;
+        }
+        const Ref state = state_of(item), dtype(PyObject_GetAttr(item, names.dtype)), shape(PyObject_GetAttr(item, names.shape));
+        return at && shape && push(given_.get(), at.get(), state.get(), dtype.get()) && PyList_Append(given_.get(), shape.get()) == 0;
+    }
+
+    // In place: what a tensor holds now was not what went in, so it is not read.
+    Ref state_of(PyObject* tensor) {
+        bool written = false;
+        for (Py_ssize_t i = 0; i < PyTuple_Size(results_); i++) written = written || PyTuple_GetItem(results_, i) == tensor;
+        const Ref key(PyLong_FromVoidPtr(tensor));
+        PyObject* known = key ? PyDict_GetItemWithError(odd_.get(), key.get()) : nullptr;
+        if (known && PyWeakref_GetObject(PyTuple_GetItem(known, 0)) == tensor) {
+            Ref state = Ref::borrowed(PyTuple_GetItem(known, 1));
+            const Ref row(PyObject_GetAttr(state.get(), names.row)), writers(PyObject_GetAttr(state.get(), names.writers));
+            if (!row || !writers) return Ref();
+            if (written || writers.get() == functions_->coming || PyLong_AsLongLong(row.get()) != -1) return state;
+        }
+        return Ref(PyObject_CallMethod(self_, written ? "_known" : "_state_of", "O", tensor));
+    }
+
+    // Three objects a result: itself without its graph, its version, its state.
+    bool take_result(PyObject* tensor, PyObject* self_argument) {
+        if (!is_floating(tensor)) return true;
+        const Ref unread(PyLong_FromLong(-1)), key(PyLong_FromVoidPtr(tensor)), reference(PyWeakref_NewRef(tensor, nullptr));
+        const Ref state(unread ? PyObject_CallFunctionObjArgs(functions_->state, unread.get(), functions_->coming, nullptr) : nullptr);
+        const Ref known(reference && state ? PyTuple_Pack(2, reference.get(), state.get()) : nullptr);
+        if (!known || !key || PyDict_SetItem(odd_.get(), key.get(), known.get())) return false;
+        at_once_ = at_once_ || count_of(torch.numel, tensor) > functions_->most || says(torch.is_inference, tensor);
+        const Ref detached(PyObject_CallFunctionObjArgs(torch.detach, tensor, nullptr));
+        const Ref version(PyLong_FromLongLong(at_once_ ? -1 : version_of(tensor)));
+        if (!push(made_.get(), detached.get(), version.get(), state.get())) return false;
+        if (tensor != self_argument) return true;
+        const Ref base(PyObject_GetAttr(tensor, names.base));
+        if (!base || base.get() == Py_None) return bool(base);
+        const Ref both(PyObject_CallMethod(self_, "_begin_part", "O", base.get()));
+        return both && PyList_Append(parts_.get(), PyTuple_GetItem(both.get(), 0)) == 0 && PyList_Append(parts_.get(), PyTuple_GetItem(both.get(), 1)) == 0;
+    }
+
+    PyObject* self_;
+    const Functions* functions_;
+    PyObject* results_;
+    Ref given_, made_, parts_, odd_;  // odd_: the tape's states of tensors by id
+    bool at_once_ = false;
+};
+
+bool note(PyObject* self, PyObject* function, PyObject* args, PyObject* kwargs, PyObject* result, PyObject* first) {
+    const Functions* functions = as_functions(self);
+    if (function == functions->set_item) {
+        if (PyTuple_Size(args) < 3) return true;
+        return bool(Ref(PyObject_CallMethod(self, "_note_part", "OO", PyTuple_GetItem(args, 0), PyTuple_GetItem(args, 2))));
+    }
+    if (function == functions->get_item) {
+        const Ref taken(PyObject_CallMethod(self, "_take_part", "OO", PyTuple_GetItem(args, 0), result));
+        if (!taken || taken.get() == Py_True) return bool(taken);
+    }
+    const Ref results(PyTuple_CheckExact(result) ? Ref::borrowed(result).release() : PyTuple_Pack(1, result));
+    if (!results) return false;
+    Note one(self, results.get());
+    return one.take(args, kwargs) && one.log(function, args, kwargs, first);
+}
+
+// Calls the function as the script did. An error of ours is kept in `error`, and nothing is noted any more.
+PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) {
+    if (num_given < 3 || num_given > 4 || !PyTuple_Check(given[2]))
+        return PyErr_Format(PyExc_TypeError, "call(function, types, args, kwargs=None): got %zd arguments", num_given);
+    PyObject *function = given[0], *args = given[2], *kwargs = num_given == 4 && given[3] != Py_None ? given[3] : nullptr;
+    const Functions* functions = as_functions(self);
+    if (!functions->is_on || is_traced()) return PyObject_Call(function, args, kwargs);
+    const Ref first(PyObject_CallNoArgs(torch.sequence_nr));
+    Ref result(first ? PyObject_Call(function, args, kwargs) : nullptr);
+    if (!result || !functions->is_on) return result.release();
+    PyObject* one = function == functions->set_item ? PyTuple_GetItem(args, 0) : result.get();
+    if (PyTuple_CheckExact(one) && PyTuple_Size(one) > 0) one = PyTuple_GetItem(one, 0);
+    if (reinterpret_cast<PyObject*>(Py_TYPE(one)) != torch.tensor || !says(torch.is_floating_point, one)) return result.release();
+    if (!note(self, function, args, kwargs, result.get(), first.get())) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyErr_NormalizeException(&type, &value, &trace);
+        const Ref kept_type(type), kept(value), kept_trace(trace);
+        if (PyObject_SetAttrString(self, "error", kept ? kept.get() : Py_None)) PyErr_Clear();
+        as_functions(self)->is_on = false;
+    }
+    return result.release();
+}
+
+PyObject* py_set(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != NUM_FIELDS + 1) return PyErr_Format(PyExc_TypeError, "_set(...): got %zd arguments, expected %d", num_args, NUM_FIELDS + 1);
+    for (int i = 0; i < NUM_FIELDS; i++) {
+        PyObject* old = fields_of(self)[i];
+        fields_of(self)[i] = Ref::borrowed(args[i]).release();
+        Py_XDECREF(old);
+    }
+    as_functions(self)->most = PyLong_AsLongLong(args[NUM_FIELDS]);
+    as_functions(self)->is_on = true;
+    Py_RETURN_NONE;
+}
+
+PyObject* get_is_on(PyObject* self, void*) { return PyBool_FromLong(as_functions(self)->is_on); }
+
+int set_is_on(PyObject* self, PyObject* value, void*) {
+    as_functions(self)->is_on = value == Py_True;
+    return 0;
+}
+
+PyMethodDef methods[] = {
+    {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_call)), METH_FASTCALL,
+     "call(function, types, args, kwargs=None): its result, with a note of it."},
+    {"_set", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_set)), METH_FASTCALL, "_set(...): the fields, in order."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef properties[] = {
+    {"is_on", get_is_on, set_is_on, "whether functions are noted", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"numscope.summary._native.Functions", sizeof(Functions), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+int add_functions(PyObject* module) { return add_type(module, spec, "Functions"); }
+
+}  // namespace numscope

@@ -1,0 +1,185 @@
+// The base of detect/journal.py's Journal: appends what was seen, a tuple an event. See `Event` there for its fields.
+#include "python.h"
+
+namespace numscope {
+namespace {
+
+struct Journal {
+    PyObject_HEAD
+    PyObject *ledger, *weights_ledger;  // of activations and gradients, of weights
+    PyObject *rows, *observe_weight;    // of the weights: their rows by id, and what reads one that is new or has changed
+    PyObject *events, *clock;           // the list, an iterator over its order
+    PyObject *phase, *forward;          // of gradients, of calls
+    PyObject *describe, *none, *other, *not_seen;  // words for what has no handle
+    PyObject* call;                     // the number of the outermost call at work
+};
+constexpr int NUM_FIELDS = 13;
+
+Journal* as_journal(PyObject* self) { return reinterpret_cast<Journal*>(self); }
+
+PyObject** fields_of(PyObject* self) { return &as_journal(self)->ledger; }
+
+int init(PyObject* self, PyObject* args, PyObject*) {
+    if (PyTuple_Size(args) != NUM_FIELDS - 1) {
+        PyErr_Format(PyExc_TypeError, "Journal(...): got %zd arguments, expected %d", PyTuple_Size(args), NUM_FIELDS - 1);
+        return -1;
+    }
+    for (int i = 0; i < NUM_FIELDS; i++) {
+        PyObject* old = fields_of(self)[i];
+        fields_of(self)[i] = i < NUM_FIELDS - 1 ? Ref::borrowed(PyTuple_GetItem(args, i)).release() : PyLong_FromLong(0);
+        Py_XDECREF(old);
+    }
+    return 0;
+}
+
+void dealloc(PyObject* self) {
+    for (int i = 0; i < NUM_FIELDS; i++) Py_CLEAR(fields_of(self)[i]);
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+// The items of an event, three objects a leaf: its slot, the ledger, the handle there; or None and words in their places.
+class Items {
+public:
+    Items() : list_(PyList_New(0)) {}
+
+    bool add(PyObject* slot, PyObject* ledger, PyObject* what) {
+        return list_ && PyList_Append(list_.get(), slot) == 0 && PyList_Append(list_.get(), ledger) == 0 && PyList_Append(list_.get(), what) == 0;
+    }
+
+    bool add(const Journal* journal, PyObject* slot, PyObject* ledger, PyObject* tensor, int64_t handle) {
+        if (handle == -2) return false;
+        const Ref what(handle >= 0 ? PyLong_FromLongLong(handle) : PyObject_CallFunctionObjArgs(journal->describe, tensor, nullptr));
+        return what && add(slot, handle >= 0 ? ledger : Py_None, what.get());
+    }
+
+    Ref tuple() const { return Ref(list_ ? PyList_AsTuple(list_.get()) : nullptr); }
+
+private:
+    Ref list_;
+};
+
+bool append(const Journal* journal, PyObject* entry, PyObject* phase, const Items& items) {
+    const Ref all = items.tuple(), order(all ? PyIter_Next(journal->clock) : nullptr);
+    const Ref event(order ? PyTuple_Pack(5, entry, phase, journal->call, all.get(), order.get()) : nullptr);
+    return event && PyList_Append(journal->events, event.get()) == 0;
+}
+
+// The handle of a weight: a row is of its state if the version and the address are those of then.
+int64_t weight_handle(const Journal* journal, PyObject* weight) {
+    const Ref key(PyLong_FromVoidPtr(weight));
+    if (!key) return -2;
+    PyObject* row = is_plain(weight) ? PyDict_GetItemWithError(journal->rows, key.get()) : nullptr;
+    if (row && PyWeakref_GetObject(PyTuple_GetItem(row, 4)) == weight) {
+        const int64_t version = PyLong_AsLongLong(PyTuple_GetItem(row, 1));
+        const bool same = version >= 0 && version_of(weight) == version &&
+                          count_of(torch.data_ptr, weight) == PyLong_AsLongLong(PyTuple_GetItem(row, 2));
+        if (same) return PyLong_AsLongLong(PyTuple_GetItem(row, 0));
+    }
+    const Ref handle(PyObject_CallFunctionObjArgs(journal->observe_weight, weight, nullptr));
+    return handle ? PyLong_AsLongLong(handle.get()) : -2;
+}
+
+bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
+    if (!PyDict_CheckExact(weights)) {  // a scripted module's
+        const Ref pairs(PyMapping_Items(weights));
+        if (!pairs) return false;
+        for (Py_ssize_t i = 0; i < PyList_Size(pairs.get()); i++) {
+            PyObject* pair = PyList_GetItem(pairs.get(), i);
+            PyObject *slot = PyTuple_GetItem(pair, 0), *weight = PyTuple_GetItem(pair, 1);
+            if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, weight_handle(journal, weight))) return false;
+        }
+        return true;
+    }
+    PyObject *slot, *weight;
+    for (Py_ssize_t at = 0; PyDict_Next(weights, &at, &slot, &weight);)
+        if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, weight_handle(journal, weight))) return false;
+    return true;
+}
+
+PyObject* add(const Journal* journal, PyObject* entry, PyObject* phase, PyObject* weights, PyObject* leaves) {
+    if (!PyList_Check(leaves)) return PyErr_Format(PyExc_TypeError, "Journal.add: leaves: expected a list");
+    Items items;
+    if (!add_weights(journal, weights, items)) return nullptr;
+    for (Py_ssize_t i = 0; i < PyList_Size(leaves); i++) {
+        PyObject *slot = PyTuple_GetItem(PyList_GetItem(leaves, i), 0), *leaf = PyTuple_GetItem(PyList_GetItem(leaves, i), 1);
+        const bool done = is_tensor(leaf) ? items.add(journal, slot, journal->ledger, leaf, observe_tensor(journal->ledger, leaf, Py_None))
+                                          : items.add(slot, Py_None, leaf == Py_None ? journal->none : journal->other);
+        if (!done) return nullptr;
+    }
+    if (!append(journal, entry, phase, items)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_add(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 4) return PyErr_Format(PyExc_TypeError, "add(entry, phase, weights, leaves): got %zd arguments, expected 4", num_args);
+    return add(as_journal(self), args[0], args[1], args[2], args[3]);
+}
+
+PyObject* py_tap(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 2) return PyErr_Format(PyExc_TypeError, "tap(entry, leaves): got %zd arguments, expected 2", num_args);
+    const Ref weights(PyObject_GetAttr(args[0], names.weights));
+    return weights ? add(as_journal(self), args[0], as_journal(self)->forward, weights.get(), args[1]) : nullptr;
+}
+
+PyObject* py_add_handle(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 3) return PyErr_Format(PyExc_TypeError, "add_handle(entry, slot, handle): got %zd arguments, expected 3", num_args);
+    const Journal* journal = as_journal(self);
+    const bool seen = PyLong_AsLongLong(args[2]) >= 0;
+    Items items;
+    if (!items.add(args[1], seen ? journal->ledger : Py_None, seen ? args[2] : journal->not_seen)) return nullptr;
+    if (!append(journal, args[0], journal->phase, items)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_add_gradient(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args < 3 || num_args > 4)
+        return PyErr_Format(PyExc_TypeError, "add_gradient(entry, slot, gradient, shape=None): got %zd arguments", num_args);
+    const Journal* journal = as_journal(self);
+    Items items;
+    const int64_t handle = observe_tensor(journal->ledger, args[2], num_args == 4 ? args[3] : Py_None);
+    if (!items.add(journal, args[1], journal->ledger, args[2], handle) || !append(journal, args[0], journal->phase, items)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* get_call(PyObject* self, void*) { return Ref::borrowed(as_journal(self)->call).release(); }
+
+int set_call(PyObject* self, PyObject* value, void*) {
+    PyObject* old = as_journal(self)->call;
+    as_journal(self)->call = Ref::borrowed(value).release();
+    Py_XDECREF(old);
+    return 0;
+}
+
+PyMethodDef methods[] = {
+    {"add", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_add)), METH_FASTCALL,
+     "add(entry, phase, weights, leaves): see the class in Python."},
+    {"add_handle", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_add_handle)), METH_FASTCALL,
+     "add_handle(entry, slot, handle): see the class in Python."},
+    {"tap", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_tap)), METH_FASTCALL, "tap(entry, leaves): see the class in Python."},
+    {"add_gradient", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_add_gradient)), METH_FASTCALL,
+     "add_gradient(entry, slot, gradient, shape=None): see the class in Python."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef properties[] = {
+    {"call", get_call, set_call, "the number of the outermost call at work", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_init, reinterpret_cast<void*>(init)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"numscope.summary._native.Journal", sizeof(Journal), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+int add_journal(PyObject* module) { return add_type(module, spec, "Journal"); }
+
+}  // namespace numscope

@@ -1,0 +1,230 @@
+// The base of summary/ledger.py's Ledger: what it does for most tensors, which are small and lie in CPU memory.
+//
+// A tensor that was seen and has not changed costs 0.2 µs, another one 1.2 µs. All else is left to `_observe_any` of the Python class.
+#include <initializer_list>
+#include <vector>
+
+#include "python.h"
+
+namespace numscope {
+namespace {
+
+struct Ledger {
+    PyObject_HEAD
+    PyObject *seen, *meta;              // the class's dict and list: handle and version of a tensor by its id; what is known of a handle
+    PyObject *block, *handles;          // of the block in CPU memory: itself, and its list of handles by row
+    int64_t address, capacity, groups;  // of that block, and the fields to compute
+};
+
+Ledger* as_ledger(PyObject* self) { return reinterpret_cast<Ledger*>(self); }
+
+void put(PyObject*& field, PyObject* value) {
+    PyObject* old = field;
+    Py_XINCREF(value);
+    field = value;
+    Py_XDECREF(old);
+}
+
+int init(PyObject* self, PyObject* args, PyObject*) {
+    PyObject *seen, *meta;
+    long long groups;
+    if (!PyArg_ParseTuple(args, "O!O!L", &PyDict_Type, &seen, &PyList_Type, &meta, &groups)) return -1;
+    Ledger* ledger = as_ledger(self);
+    put(ledger->seen, seen);
+    put(ledger->meta, meta);
+    ledger->groups = groups;
+    return 0;
+}
+
+void dealloc(PyObject* self) {
+    Ledger* ledger = as_ledger(self);
+    for (PyObject** field : {&ledger->seen, &ledger->meta, &ledger->block, &ledger->handles}) Py_CLEAR(*field);
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+// The handle of a tensor that has not changed since it was seen; -1 if it is to be read.
+int64_t known(const Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version) {
+    PyObject* item = version < 0 ? nullptr : PyDict_GetItemWithError(ledger->seen, key);
+    if (!item || PyWeakref_GetObject(PyTuple_GetItem(item, 0)) != tensor) return -1;
+    return PyLong_AsLongLong(PyTuple_GetItem(item, 1)) == version ? PyLong_AsLongLong(PyTuple_GetItem(item, 2)) : -1;
+}
+
+// What `_meta` holds of a handle: block, row, dtype, shape.
+Ref description(const Ledger* ledger, PyObject* row, int64_t dtype, PyObject* tensor, PyObject* shape) {
+    const Ref size = shape == Py_None ? Ref(PyObject_GetAttr(tensor, names.shape)) : Ref::borrowed(shape);
+    return Ref(size && row ? PyTuple_Pack(4, ledger->block, row, torch.dtypes[dtype], size.get()) : nullptr);
+}
+
+// A row for a tensor that the kernel can read as it is, which is put into `entry` and still to be read. Returns its handle, -1 if it is for
+// Python, or -2 with an exception.
+int64_t place(Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version, PyObject* shape, int64_t below, Entry& entry) {
+    if (!ledger->block || !readable(tensor, entry) || entry.numel >= below) return -1;
+    const Py_ssize_t row = PyList_Size(ledger->handles), handle = PyList_Size(ledger->meta);
+    if (row >= ledger->capacity) return -1;
+    entry.row_address = ledger->address + row * int64_t(sizeof(Row));
+    const Ref row_number(PyLong_FromSsize_t(row)), number(PyLong_FromSsize_t(handle));
+    if (!number) return -2;
+    const Ref known = description(ledger, row_number.get(), entry.dtype, tensor, shape);
+    if (!known) {  // a nested tensor has no shape
+        PyErr_Clear();
+        return -1;
+    }
+    const Ref reference(PyWeakref_NewRef(tensor, nullptr)), stamp(PyLong_FromLongLong(version));
+    const Ref item(reference && stamp ? PyTuple_Pack(3, reference.get(), stamp.get(), number.get()) : nullptr);
+    const bool done = known && item && PyList_Append(ledger->meta, known.get()) == 0 && PyList_Append(ledger->handles, number.get()) == 0 &&
+                      PyDict_SetItem(ledger->seen, key, item.get()) == 0;
+    return done ? handle : -2;
+}
+
+// Reads entries, while other threads run if it takes long.
+void read(const Ledger* ledger, const std::vector<Entry>& entries, int num_threads) {
+    const int64_t count = int64_t(entries.size()), numel = total_numel(entries.data(), count);
+    PyThreadState* state = numel < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
+    observe(entries.data(), count, int(ledger->groups), num_threads);
+    if (state) PyEval_RestoreThread(state);
+}
+
+// Puts handle, or None for a tensor that is for Python, into a list.
+bool put_handle(PyObject* list, Py_ssize_t at, int64_t handle) {
+    if (handle == -2) return false;
+    return PyList_SetItem(list, at, handle < 0 ? Ref::borrowed(Py_None).release() : PyLong_FromLongLong(handle)) == 0;
+}
+
+PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 2 || !PyList_Check(args[0])) return PyErr_Format(PyExc_TypeError, "_observe_batch(list, num_threads): got %zd arguments", num_args);
+    Ledger* ledger = as_ledger(self);
+    const Py_ssize_t count = PyList_Size(args[0]);
+    const bool able = !is_left_to_python();
+    std::vector<Entry> entries;
+    Ref handles(PyList_New(count));
+    for (Py_ssize_t i = 0; handles && i < count; i++) {
+        PyObject* tensor = PyList_GetItem(args[0], i);
+        int64_t handle = -1;
+        if (able && is_plain(tensor)) {
+            const Ref key(PyLong_FromVoidPtr(tensor));
+            const int64_t version = version_of(tensor);
+            Entry entry;
+            handle = key ? known(ledger, key.get(), tensor, version) : -2;
+            if (handle == -1) {
+                handle = place(ledger, key.get(), tensor, version, Py_None, INT64_MAX, entry);
+                if (handle >= 0) entries.push_back(entry);
+            }
+        }
+        if (!put_handle(handles.get(), i, handle)) return nullptr;
+    }
+    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[1])));
+    return handles.release();
+}
+
+PyObject* py_rewrite_batch(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 3 || !PyList_Check(args[0]) || !PyList_Check(args[1]) || PyList_Size(args[0]) != PyList_Size(args[1]))
+        return PyErr_Format(PyExc_TypeError, "_rewrite_batch(handles, tensors, num_threads): got %zd arguments, expected lists of one length", num_args);
+    Ledger* ledger = as_ledger(self);
+    const Py_ssize_t count = PyList_Size(args[0]);
+    const bool able = !is_left_to_python();
+    std::vector<Entry> entries;
+    Ref done(PyList_New(count));
+    for (Py_ssize_t i = 0; done && i < count; i++) {
+        PyObject *number = PyList_GetItem(args[0], i), *tensor = PyList_GetItem(args[1], i);
+        const Py_ssize_t handle = PyLong_AsSsize_t(number);
+        PyObject* meta = handle < 0 ? nullptr : PyList_GetItem(ledger->meta, handle);
+        if (!meta) return nullptr;
+        Entry entry;
+        bool ours = able && PyTuple_GetItem(meta, 0) == ledger->block && readable(tensor, entry);
+        if (ours) {
+            PyObject* row = PyTuple_GetItem(meta, 1);
+            entry.row_address = ledger->address + PyLong_AsLongLong(row) * int64_t(sizeof(Row));
+            Ref fresh = description(ledger, row, entry.dtype, tensor, Py_None);
+            ours = bool(fresh);
+            if (!ours) PyErr_Clear();
+            else if (PyList_SetItem(ledger->meta, handle, fresh.release())) return nullptr;
+        }
+        if (ours) {
+            reset(*reinterpret_cast<Row*>(entry.row_address));
+            entries.push_back(entry);
+        }
+        if (!put_handle(done.get(), i, ours ? handle : -1)) return nullptr;
+    }
+    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[2])));
+    return done.release();
+}
+
+PyObject* py_observe(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args < 1 || num_args > 2) return PyErr_Format(PyExc_TypeError, "observe(tensor, shape=None): got %zd arguments", num_args);
+    const int64_t handle = observe_tensor(self, args[0], num_args == 2 ? args[1] : Py_None);
+    return handle == -2 ? nullptr : PyLong_FromLongLong(handle);
+}
+
+PyObject* py_point(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 4 || !PyList_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "_point(block, handles, address, capacity): got %zd arguments, expected 4", num_args);
+    Ledger* ledger = as_ledger(self);
+    put(ledger->block, args[0]);
+    put(ledger->handles, args[1]);
+    ledger->address = PyLong_AsLongLong(args[2]);
+    ledger->capacity = PyLong_AsLongLong(args[3]);
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* get_groups(PyObject* self, void*) { return PyLong_FromLongLong(as_ledger(self)->groups); }
+
+int set_groups(PyObject* self, PyObject* value, void*) {
+    const int64_t groups = value ? PyLong_AsLongLong(value) : -1;
+    if (groups == -1) return -1;
+    as_ledger(self)->groups = groups;
+    return 0;
+}
+
+PyMethodDef methods[] = {
+    {"observe", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_observe)), METH_FASTCALL,
+     "observe(tensor, shape=None): see the class in Python."},
+    {"_observe_batch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_observe_batch)), METH_FASTCALL,
+     "_observe_batch(tensors, num_threads): the handle of each, or None where it is for Python."},
+    {"_rewrite_batch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_rewrite_batch)), METH_FASTCALL,
+     "_rewrite_batch(handles, tensors, num_threads): the handle of each, or None where it is for Python."},
+    {"_point", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_point)), METH_FASTCALL,
+     "_point(block, handles, address, capacity): where the rows in CPU memory are."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef properties[] = {
+    {"groups", get_groups, set_groups, "the fields to compute", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_init, reinterpret_cast<void*>(init)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"numscope.summary._native.Ledger", sizeof(Ledger), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+int64_t observe_tensor(PyObject* self, PyObject* tensor, PyObject* shape) {
+    Ledger* ledger = as_ledger(self);
+    if (is_plain(tensor)) {
+        const Ref key(PyLong_FromVoidPtr(tensor));
+        if (!key) return -2;
+        const int64_t version = version_of(tensor);
+        int64_t handle = known(ledger, key.get(), tensor, version);
+        if (handle == -1 && !is_left_to_python()) {
+            Entry entry;
+            handle = place(ledger, key.get(), tensor, version, shape, RELEASE_NUMEL, entry);
+            if (handle >= 0) observe(&entry, 1, int(ledger->groups), 1);
+        }
+        if (handle != -1) return handle;
+    }
+    const Ref found(PyObject_CallMethod(self, "_observe_any", "OO", tensor, shape));
+    return found ? PyLong_AsLongLong(found.get()) : -2;
+}
+
+int add_ledger(PyObject* module) { return add_type(module, spec, "Ledger"); }
+
+}  // namespace numscope

@@ -1,0 +1,101 @@
+#include "python.h"
+
+namespace numscope {
+
+Torch torch;
+Names names;
+
+namespace {
+
+// The address of a type, without a reference to it.
+PyObject* type_of(PyObject* object) { return reinterpret_cast<PyObject*>(Py_TYPE(object)); }
+
+bool left_to_python = false;
+
+Ref ask(PyObject* method, PyObject* tensor) { return Ref(PyObject_CallFunctionObjArgs(method, tensor, nullptr)); }
+
+}  // namespace
+
+bool is_plain(PyObject* object) { return type_of(object) == torch.tensor || type_of(object) == torch.parameter; }
+
+bool is_tensor(PyObject* object) {
+    if (is_plain(object)) return true;
+    if (PyFloat_Check(object) || PyLong_Check(object) || PyUnicode_Check(object) || object == Py_None) return false;
+    const int found = PyObject_IsInstance(object, torch.tensor);
+    if (found < 0) PyErr_Clear();
+    return found > 0;
+}
+
+bool says(PyObject* method, PyObject* tensor) {
+    const Ref answer = ask(method, tensor);
+    if (!answer) PyErr_Clear();
+    return answer.get() == Py_True;
+}
+
+int64_t count_of(PyObject* method, PyObject* tensor) {
+    const Ref answer = ask(method, tensor);
+    const int64_t count = answer ? PyLong_AsLongLong(answer.get()) : -1;
+    if (count == -1) PyErr_Clear();
+    return count;
+}
+
+bool has(PyObject* object, PyObject* name) {
+    const Ref value(PyObject_GetAttr(object, name));
+    if (!value) PyErr_Clear();
+    return value.get() == Py_True;
+}
+
+int64_t version_of(PyObject* tensor) {
+    const Ref version(PyObject_GetAttr(tensor, names.version));
+    const int64_t found = version ? PyLong_AsLongLong(version.get()) : -1;
+    if (found == -1) PyErr_Clear();
+    return found;
+}
+
+bool is_left_to_python() {
+    if (left_to_python) return true;
+    const Ref on(PyObject_CallNoArgs(torch.function_mode_on));
+    if (!on) PyErr_Clear();
+    return on.get() != Py_False;
+}
+
+bool readable(PyObject* tensor, Entry& entry) {
+    if (!is_plain(tensor) || !has(tensor, names.is_cpu)) return false;
+    const Ref dtype(PyObject_GetAttr(tensor, names.dtype));
+    if (!dtype) PyErr_Clear();
+    entry.dtype = 0;
+    while (entry.dtype < NUM_DTYPES && torch.dtypes[entry.dtype] != dtype.get()) entry.dtype++;
+    if (entry.dtype == NUM_DTYPES || says(torch.is_neg, tensor) || !says(torch.is_contiguous, tensor)) return false;
+    entry.numel = count_of(torch.numel, tensor);
+    entry.address = entry.numel < 0 ? -1 : count_of(torch.data_ptr, tensor);
+    return entry.address > 0 || (entry.address == 0 && entry.numel == 0);
+}
+
+PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 1) return PyErr_Format(PyExc_TypeError, "leave_to_python(bool): got %zd arguments, expected 1", num_args);
+    left_to_python = args[0] == Py_True;
+    Py_RETURN_NONE;
+}
+
+PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    PyObject** fields = reinterpret_cast<PyObject**>(&torch);
+    constexpr Py_ssize_t expected = sizeof(Torch) / sizeof(PyObject*);
+    if (num_args != expected) return PyErr_Format(PyExc_TypeError, "know_torch(...): got %zd arguments, expected %zd", num_args, expected);
+    for (Py_ssize_t i = 0; i < expected; i++) {
+        Py_INCREF(args[i]);  // for ever: torch outlives the process's last tensor
+        fields[i] = args[i];
+    }
+    const char* spelled[] = {"_version", "is_cpu", "dtype", "shape", "_base", "is_leaf", "requires_grad", "grad_fn", "_backward_hooks",
+                             "_register_hook_dict", "row", "writers", "tape", "odd", "weights", "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};
+    static_assert(sizeof(spelled) / sizeof(*spelled) == sizeof(Names) / sizeof(PyObject*), "a name each");
+    for (size_t i = 0; i < sizeof(spelled) / sizeof(*spelled); i++)
+        if (!(reinterpret_cast<PyObject**>(&names)[i] = PyUnicode_InternFromString(spelled[i]))) return nullptr;
+    Py_RETURN_NONE;
+}
+
+int add_type(PyObject* module, PyType_Spec& spec, const char* name) {
+    const Ref type(PyType_FromSpec(&spec));
+    return type ? PyModule_AddObjectRef(module, name, type.get()) : -1;
+}
+
+}  // namespace numscope

@@ -1,0 +1,85 @@
+// Python objects from C++, within the limited interface: references that give themselves back, and what is asked of tensors.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+
+#include "observe.h"
+
+namespace numscope {
+
+constexpr int64_t RELEASE_NUMEL = 65536;  // about 10 µs of work; for less, releasing the interpreter lock costs more than it gains
+
+// An owned reference, or null, mostly with an exception set.
+class Ref {
+public:
+    explicit Ref(PyObject* object = nullptr) : object_(object) {}
+    Ref(Ref&& other) noexcept : object_(other.release()) {}
+    ~Ref() { Py_XDECREF(object_); }
+    Ref& operator=(Ref&& other) noexcept {
+        PyObject* old = object_;
+        object_ = other.release();
+        Py_XDECREF(old);
+        return *this;
+    }
+    static Ref borrowed(PyObject* object) {
+        Py_XINCREF(object);
+        return Ref(object);
+    }
+    PyObject* get() const { return object_; }
+    PyObject* release() {
+        PyObject* object = object_;
+        object_ = nullptr;
+        return object;
+    }
+    explicit operator bool() const { return object_ != nullptr; }
+
+private:
+    PyObject* object_;
+};
+
+// What the host path knows of torch: given once, by `know_torch`, in this order.
+struct Torch {
+    PyObject *tensor, *parameter;                                                         // classes
+    PyObject *is_neg, *is_contiguous, *numel, *data_ptr, *detach, *is_floating_point, *is_inference;  // methods of tensors
+    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *grad_enabled;  // of torch._C
+    PyObject* dtypes[NUM_DTYPES];                                                         // by code
+};
+extern Torch torch;
+
+// Names of attributes, interned.
+struct Names {
+    PyObject *version, *is_cpu, *dtype, *shape, *base, *is_leaf, *requires_grad, *grad_fn, *backward_hooks, *register_hook_dict;
+    PyObject *row, *writers, *tape, *odd, *weights, *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
+};
+extern Names names;
+
+bool is_plain(PyObject* object);                   // a Tensor or Parameter, of no subclass
+bool is_tensor(PyObject* object);                  // of any class
+bool says(PyObject* method, PyObject* tensor);     // calls a method that answers true or false; false, without an exception, if it raises
+int64_t count_of(PyObject* method, PyObject* tensor);  // the same for a number; -1 if it raises
+bool has(PyObject* object, PyObject* name);        // whether an attribute is true; false if it raises
+int64_t version_of(PyObject* tensor);              // -1 for an inference tensor
+bool is_left_to_python();                          // under a function mode, which would see what is asked of tensors, and for tests
+
+// leave_to_python(bool): have Python's methods read all tensors.
+PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args);
+
+// Whether the kernel can read the tensor as it is: contiguous, in CPU memory. Never raises.
+bool readable(PyObject* tensor, Entry& entry);
+
+// know_torch(...): the fields of `Torch`, in order.
+PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args);
+
+// Makes a type and adds it to the module. Returns 0, or -1 with an exception.
+int add_type(PyObject* module, PyType_Spec& spec, const char* name);
+
+int add_ledger(PyObject* module);
+int add_journal(PyObject* module);
+int add_functions(PyObject* module);
+
+// What `Ledger.observe` returns, for other types: a handle, -1 if unobserved, or -2 with an exception.
+int64_t observe_tensor(PyObject* ledger, PyObject* tensor, PyObject* shape);
+
+}  // namespace numscope
