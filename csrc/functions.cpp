@@ -19,12 +19,11 @@ Functions* as_functions(PyObject* self) { return reinterpret_cast<Functions*>(se
 
 PyObject** fields_of(PyObject* self) { return &as_functions(self)->append; }
 
-void dealloc(PyObject* self) {
-    for (int i = 0; i < NUM_FIELDS; i++) Py_CLEAR(fields_of(self)[i]);
-    PyTypeObject* type = Py_TYPE(self);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
+int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(self, fields_of(self), NUM_FIELDS, visit, arg); }
+
+int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
+
+void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
 
 // Whether torch.jit.trace or make_fx is at work, or it can't be known.
 bool is_traced() {
@@ -55,7 +54,7 @@ Ref walk(Ref frame) {
         }
         frame = Ref(PyObject_GetAttr(frame.get(), names.f_back));
     }
-    return frame ? std::move(found) : Ref();
+    return PyErr_Occurred() ? Ref() : std::move(found);
 }
 
 class Note {
@@ -85,8 +84,7 @@ public:
         const Ref put(PyObject_GetAttrString(self_, "_put")), num_args(PyLong_FromSsize_t(PyTuple_Size(args)));
         const Ref keywords(kwargs ? PyDict_Keys(kwargs) : PyList_New(0));
         const Ref last(PyObject_CallNoArgs(torch.sequence_nr));
-        const Ref frame(Ref::borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame())));
-        const Ref walked(frame ? walk(Ref(PyObject_GetAttr(frame.get(), names.f_back))) : Ref(PyList_New(0)));
+        const Ref walked = walk(Ref::borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame())));  // C has no frame: the caller's
         if (!put || !num_args || !keywords || !last || !walked) return false;
         const Ref later(PyObject_CallFunctionObjArgs(functions_->partial, put.get(), function, num_args.get(), keywords.get(), given_.get(),
                                                      made_.get(), parts_.get(), first, last.get(), walked.get(), nullptr));
@@ -231,12 +229,14 @@ PyGetSetDef properties[] = {
 
 PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
     {Py_tp_methods, methods},
     {Py_tp_getset, properties},
     {0, nullptr},
 };
 
-PyType_Spec spec = {"numscope.summary._native.Functions", sizeof(Functions), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec spec = {"numscope.summary._native.Functions", sizeof(Functions), 0, TYPE_FLAGS, slots};
 
 }  // namespace
 

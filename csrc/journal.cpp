@@ -32,12 +32,11 @@ int init(PyObject* self, PyObject* args, PyObject*) {
     return 0;
 }
 
-void dealloc(PyObject* self) {
-    for (int i = 0; i < NUM_FIELDS; i++) Py_CLEAR(fields_of(self)[i]);
-    PyTypeObject* type = Py_TYPE(self);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
+int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(self, fields_of(self), NUM_FIELDS, visit, arg); }
+
+int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
+
+void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
 
 // The items of an event, three objects a leaf: its slot, the ledger, the handle there; or None and words in their places.
 class Items {
@@ -171,12 +170,14 @@ PyGetSetDef properties[] = {
 PyType_Slot slots[] = {
     {Py_tp_init, reinterpret_cast<void*>(init)},
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
     {Py_tp_methods, methods},
     {Py_tp_getset, properties},
     {0, nullptr},
 };
 
-PyType_Spec spec = {"numscope.summary._native.Journal", sizeof(Journal), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec spec = {"numscope.summary._native.Journal", sizeof(Journal), 0, TYPE_FLAGS, slots};
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // The base of summary/ledger.py's Ledger: what it does for most tensors, which are small and lie in CPU memory.
 //
 // A tensor that was seen and has not changed costs 0.2 µs, another one 1.2 µs. All else is left to `_observe_any` of the Python class.
-#include <initializer_list>
 #include <vector>
 
 #include "python.h"
@@ -36,13 +35,15 @@ int init(PyObject* self, PyObject* args, PyObject*) {
     return 0;
 }
 
-void dealloc(PyObject* self) {
-    Ledger* ledger = as_ledger(self);
-    for (PyObject** field : {&ledger->seen, &ledger->meta, &ledger->block, &ledger->handles}) Py_CLEAR(*field);
-    PyTypeObject* type = Py_TYPE(self);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
+constexpr int NUM_FIELDS = 4;
+
+PyObject** fields_of(PyObject* self) { return &as_ledger(self)->seen; }
+
+int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(self, fields_of(self), NUM_FIELDS, visit, arg); }
+
+int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
+
+void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
 
 // The handle of a tensor that has not changed since it was seen; -1 if it is to be read.
 int64_t known(const Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version) {
@@ -198,12 +199,14 @@ PyGetSetDef properties[] = {
 PyType_Slot slots[] = {
     {Py_tp_init, reinterpret_cast<void*>(init)},
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
     {Py_tp_methods, methods},
     {Py_tp_getset, properties},
     {0, nullptr},
 };
 
-PyType_Spec spec = {"numscope.summary._native.Ledger", sizeof(Ledger), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec spec = {"numscope.summary._native.Ledger", sizeof(Ledger), 0, TYPE_FLAGS, slots};
 
 }  // namespace
 

@@ -93,6 +93,25 @@ PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     Py_RETURN_NONE;
 }
 
+int visit_fields(PyObject* self, PyObject** fields, int count, visitproc visit, void* arg) {
+    Py_VISIT(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+    for (int i = 0; i < count; i++) Py_VISIT(fields[i]);
+    return 0;
+}
+
+int clear_fields(PyObject** fields, int count) {
+    for (int i = 0; i < count; i++) Py_CLEAR(fields[i]);
+    return 0;
+}
+
+void free_object(PyObject* self, PyObject** fields, int count) {
+    PyObject_GC_UnTrack(self);
+    clear_fields(fields, count);
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
 int add_type(PyObject* module, PyType_Spec& spec, const char* name) {
     const Ref type(PyType_FromSpec(&spec));
     return type ? PyModule_AddObjectRef(module, name, type.get()) : -1;

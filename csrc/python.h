@@ -72,6 +72,12 @@ bool readable(PyObject* tensor, Entry& entry);
 // know_torch(...): the fields of `Torch`, in order.
 PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args);
 
+// What the collector asks of an object whose references are `fields`, and how such an object ends.
+constexpr unsigned TYPE_FLAGS = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
+int visit_fields(PyObject* self, PyObject** fields, int count, visitproc visit, void* arg);
+int clear_fields(PyObject** fields, int count);
+void free_object(PyObject* self, PyObject** fields, int count);
+
 // Makes a type and adds it to the module. Returns 0, or -1 with an exception.
 int add_type(PyObject* module, PyType_Spec& spec, const char* name);
 

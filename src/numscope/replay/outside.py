@@ -198,6 +198,8 @@ class Outside:
         self._inside.discard(user)
         self._done.discard(user)
         self._users.pop(user, None)
+        if not self._users:
+            self._num_times = self._times_before = 0
 
     def reset(self) -> None:
         """Forget what was seen."""
