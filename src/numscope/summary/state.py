@@ -153,7 +153,7 @@ class Summary:
     @property
     def square_sum(self) -> float:
         """Of the finite elements' squares."""
-        return self._raw[1]
+        return _square_sum(self.num_finite, self.dev_sum, self.dev_square_sum, self.center) if self.center else self.dev_square_sum
 
     @property
     def cube_sum(self) -> float:
@@ -300,6 +300,19 @@ def _variance(n: int, s1: float, s2: float) -> float | None:
     a, b = a << (e - shift1), b << (2 * e - shift2)
     spread = n * b - a * a  # n^2 times the variance; below 0 only by the sums' rounding errors
     return _ratio(spread, n * n << 2 * e) if spread > 0 else 0.0
+
+
+@lru_cache(_RECENT)
+def _square_sum(n: int, s1: float, s2: float, center: float) -> float:
+    """``moved`` to 0 of the second sum alone, as norms need it, in a tenth of the time."""
+    if not (math.isfinite(s1) and math.isfinite(s2)):
+        return math.inf
+    (a, ones), (b, twos), (c, parts) = s1.as_integer_ratio(), s2.as_integer_ratio(), center.as_integer_ratio()
+    shift1, shift2, shift = ones.bit_length() - 1, twos.bit_length() - 1, parts.bit_length() - 1
+    e = max(shift2, shift + shift1, 2 * shift)
+    total = (b << e - shift2) + (2 * a * c << e - shift - shift1) + (n * c * c << e - 2 * shift)
+    found = _ratio(total, 1 << e)
+    return math.inf if found is None else found
 
 
 @lru_cache(_RECENT)
