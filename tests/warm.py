@@ -32,7 +32,6 @@ _ROOTS = {
     "torch._inductor.config": ("torch",),
     "torch.distributed.run": ("torch",),
     "pytest": (),
-    "hypothesis": (),
     "transformers.trainer": ("torch",),
     "pandas": ("numpy",),
     "torch._dynamo.testing": ("torch._dynamo",),

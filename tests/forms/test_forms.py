@@ -44,12 +44,24 @@ FORMS = [
 ]
 
 
+WITHOUT_KERNEL = "import sys; sys.modules['numscope.summary._native'] = None; from numscope.cli.command import main; main()"
+
+
 @pytest.mark.parametrize(("script", "status"), FORMS)
 def test_true_line_is_named_and_the_status_is_the_scripts(script: str, status: int) -> None:
-    path = SCRIPTS / script
+    assert_named(SCRIPTS / script, status, "-m", "numscope")
+
+
+@pytest.mark.parametrize("script", ["two.py", "returns_in_place.py", "no_grad_between_calls.py"])
+def test_true_line_is_named_where_nothing_is_compiled(script: str) -> None:
+    assert_named(SCRIPTS / script, 3, "-c", WITHOUT_KERNEL)
+
+
+def assert_named(path: Path, status: int, *command: str) -> None:
     fault = next(number for number, line in enumerate(path.read_text().splitlines(), 1) if "# FAULT" in line)
     env = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "COLUMNS": "250"}
-    done = subprocess.run([sys.executable, "-m", "numscope", "run", str(path)], env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, *command, "run", str(path)], env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == status, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith(("Line ", "contained:"))]
     assert lines and f"{path}:{fault}" in lines[0], done.stderr
+    assert ("the native kernel was not built" in done.stderr) is ("-c" in command)

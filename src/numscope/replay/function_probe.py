@@ -75,7 +75,7 @@ class _Reference:
                 made += (tensor.detach(), -1 if at_once else tensor._version, state)  # else its graph would stay, and what that saves
                 if tensor._base is not None and args and tensor is args[0]:
                     parts += self._begin_part(tensor._base)
-        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(3))
+        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(2))
         self._append(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
         if at_once:
             self._flush()
