@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.doctor.diagnose import diagnose
+from numscope.doctor.diagnose.speed import _steady_loss
 from numscope.doctor.findings import CATALOG
+from numscope.doctor.phases.cell import Cell
 from numscope.doctor.records import Examined, Finding, PhaseResult, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 from tests.doctor.expected import FAULTS
@@ -312,6 +314,11 @@ def test_straggler_is_named_and_costs_the_exit_code_only_with_strict() -> None:
     verdict = diagnose(examination(4, compute={2: 4.0}))
     assert (verdict.exit_code, only(verdict).id, only(verdict).ranks) == (0, "rank-slow", (2,))
     assert diagnose(examination(4, compute={2: 4.0}, settings=Settings(strict=True))).exit_code == 4
+
+
+def test_losses_of_bursts_that_are_no_pairs_are_left_out() -> None:
+    measured = Cell(0, 1, 0, 1, "", "", "", 0, loss=0.5, burst_losses=((), (1,)) * 40)  # type: ignore[arg-type]
+    assert _steady_loss(measured) == 0.5
 
 
 def test_ordinary_differences_in_speed_are_no_straggler() -> None:

@@ -197,7 +197,8 @@ def _unsure(cause: Cause) -> Confidence:
 
 def _steady_loss(cell: Cell) -> float:
     """The loss without the bursts that lost most; with too few bursts, the whole loss."""
-    bursts = sorted(cell.burst_losses, key=lambda burst: burst[1] / max(burst[0], 1))
+    pairs = [burst for burst in cell.burst_losses if len(burst) == 2]  # another rank may send anything
+    bursts = sorted(pairs, key=lambda burst: burst[1] / max(burst[0], 1))
     if len(bursts) < FEWEST_BURSTS:
         return cell.loss
     kept = bursts[: len(bursts) - math.ceil(WORST_BURSTS * len(bursts))]
