@@ -49,8 +49,9 @@ Ref walk(Ref frame) {
         if (PyUnicode_Compare(name.get(), names.module) == 0) {
             const Ref file(PyObject_GetAttr(code.get(), names.co_filename));
             if (!file) return Ref();
-            if (PyUnicode_ReadChar(file.get(), 0) != '<') return found;  // a notebook's cells have callers, a script has none
+            const bool is_script = PyUnicode_ReadChar(file.get(), 0) != '<';  // a notebook's cells have callers, a script has none
             PyErr_Clear();  // an empty name
+            if (is_script) return found;
         }
         frame = Ref(PyObject_GetAttr(frame.get(), names.f_back));
     }
@@ -96,11 +97,10 @@ public:
 private:
     bool take_argument(Py_ssize_t place, PyObject* value) {
         if (!PyTuple_Check(value) && !PyList_Check(value)) return take_item(place, value);
-        for (Py_ssize_t i = 0; i < PySequence_Size(value); i++) {
-            const Ref item(PySequence_GetItem(value, i));
-            if (!item || !take_item(place, item.get())) return false;
-        }
-        return true;
+        const Ref items(PySequence_Tuple(value));
+        for (Py_ssize_t i = 0; items && i < PyTuple_Size(items.get()); i++)
+            if (!take_item(place, PyTuple_GetItem(items.get(), i))) return false;
+        return bool(items);
     }
 
     // Four objects an argument: its place, its state or value, dtype, shape.
@@ -145,8 +145,9 @@ private:
         if (tensor != self_argument) return true;
         const Ref base(PyObject_GetAttr(tensor, names.base));
         if (!base || base.get() == Py_None) return bool(base);
-        const Ref both(PyObject_CallMethod(self_, "_begin_part", "O", base.get()));
-        return both && PyList_Append(parts_.get(), PyTuple_GetItem(both.get(), 0)) == 0 && PyList_Append(parts_.get(), PyTuple_GetItem(both.get(), 1)) == 0;
+        const Ref begun(PyObject_CallMethod(self_, "_begin_part", "O", base.get()));
+        const Ref both(begun ? PySequence_Tuple(begun.get()) : nullptr);
+        return both && PyTuple_Size(both.get()) == 2 && PyList_Append(parts_.get(), PyTuple_GetItem(both.get(), 0)) == 0 && PyList_Append(parts_.get(), PyTuple_GetItem(both.get(), 1)) == 0;
     }
 
     PyObject* self_;
@@ -204,6 +205,7 @@ PyObject* py_set(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
         Py_XDECREF(old);
     }
     as_functions(self)->most = PyLong_AsLongLong(args[NUM_FIELDS]);
+    if (PyErr_Occurred() || !knows_torch()) return nullptr;
     as_functions(self)->is_on = true;
     Py_RETURN_NONE;
 }
@@ -211,7 +213,7 @@ PyObject* py_set(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
 PyObject* get_is_on(PyObject* self, void*) { return PyBool_FromLong(as_functions(self)->is_on); }
 
 int set_is_on(PyObject* self, PyObject* value, void*) {
-    as_functions(self)->is_on = value == Py_True;
+    as_functions(self)->is_on = value == Py_True && as_functions(self)->append;
     return 0;
 }
 

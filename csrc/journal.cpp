@@ -24,6 +24,12 @@ int init(PyObject* self, PyObject* args, PyObject*) {
         PyErr_Format(PyExc_TypeError, "Journal(...): got %zd arguments, expected %d", PyTuple_Size(args), NUM_FIELDS - 1);
         return -1;
     }
+    const auto item = [args](Py_ssize_t i) { return PyTuple_GetItem(args, i); };
+    if (!knows_torch()) return -1;
+    if (!is_ledger(item(0)) || !is_ledger(item(1)) || !PyDict_Check(item(2)) || !PyList_Check(item(4)) || !PyIter_Check(item(5))) {
+        PyErr_SetString(PyExc_TypeError, "Journal(...): expected two ledgers, a dict of rows, a function, a list of events, an iterator, ...");
+        return -1;
+    }
     for (int i = 0; i < NUM_FIELDS; i++) {
         PyObject* old = fields_of(self)[i];
         fields_of(self)[i] = i < NUM_FIELDS - 1 ? Ref::borrowed(PyTuple_GetItem(args, i)).release() : PyLong_FromLong(0);
@@ -37,6 +43,14 @@ int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(s
 int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
 
 void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
+
+// A journal that has its parts: not before `__init__`, nor after the collector has cleared it.
+const Journal* made(PyObject* self) {
+    const Journal* journal = as_journal(self);
+    if (journal->ledger && journal->call) return journal;
+    PyErr_SetString(PyExc_RuntimeError, "Journal: used before it was made, or after it ended");
+    return nullptr;
+}
 
 // The items of an event, three objects a leaf: its slot, the ledger, the handle there; or None and words in their places.
 class Items {
@@ -69,15 +83,15 @@ bool append(const Journal* journal, PyObject* entry, PyObject* phase, const Item
 int64_t weight_handle(const Journal* journal, PyObject* weight) {
     const Ref key(PyLong_FromVoidPtr(weight));
     if (!key) return -2;
-    PyObject* row = is_plain(weight) ? PyDict_GetItemWithError(journal->rows, key.get()) : nullptr;
-    if (row && PyWeakref_GetObject(PyTuple_GetItem(row, 4)) == weight) {
-        const int64_t version = PyLong_AsLongLong(PyTuple_GetItem(row, 1));
+    const Ref row = Ref::borrowed(is_plain(weight) ? PyDict_GetItemWithError(journal->rows, key.get()) : nullptr);
+    if (row && PyWeakref_GetObject(PyTuple_GetItem(row.get(), 4)) == weight) {
+        const int64_t version = PyLong_AsLongLong(PyTuple_GetItem(row.get(), 1));
         const bool same = version >= 0 && version_of(weight) == version &&
-                          count_of(torch.data_ptr, weight) == PyLong_AsLongLong(PyTuple_GetItem(row, 2));
-        if (same) return PyLong_AsLongLong(PyTuple_GetItem(row, 0));
+                          count_of(torch.data_ptr, weight) == PyLong_AsLongLong(PyTuple_GetItem(row.get(), 2));
+        if (same) return PyLong_AsLongLong(PyTuple_GetItem(row.get(), 0));
     }
     const Ref handle(PyObject_CallFunctionObjArgs(journal->observe_weight, weight, nullptr));
-    return handle ? PyLong_AsLongLong(handle.get()) : -2;
+    return handle ? number_of(handle.get()) : -2;
 }
 
 bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
@@ -86,14 +100,17 @@ bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
         if (!pairs) return false;
         for (Py_ssize_t i = 0; i < PyList_Size(pairs.get()); i++) {
             PyObject* pair = PyList_GetItem(pairs.get(), i);
-            PyObject *slot = PyTuple_GetItem(pair, 0), *weight = PyTuple_GetItem(pair, 1);
+            PyObject *slot = PyTuple_GetItem(pair, 0), *weight = slot ? PyTuple_GetItem(pair, 1) : nullptr;
+            if (!weight) return false;
             if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, weight_handle(journal, weight))) return false;
         }
         return true;
     }
     PyObject *slot, *weight;
-    for (Py_ssize_t at = 0; PyDict_Next(weights, &at, &slot, &weight);)
+    for (Py_ssize_t at = 0; PyDict_Next(weights, &at, &slot, &weight);) {
+        const Ref kept_slot = Ref::borrowed(slot), kept = Ref::borrowed(weight);  // another thread may replace it while it is read
         if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, weight_handle(journal, weight))) return false;
+    }
     return true;
 }
 
@@ -102,7 +119,10 @@ PyObject* add(const Journal* journal, PyObject* entry, PyObject* phase, PyObject
     Items items;
     if (!add_weights(journal, weights, items)) return nullptr;
     for (Py_ssize_t i = 0; i < PyList_Size(leaves); i++) {
-        PyObject *slot = PyTuple_GetItem(PyList_GetItem(leaves, i), 0), *leaf = PyTuple_GetItem(PyList_GetItem(leaves, i), 1);
+        const Ref pair = Ref::borrowed(PyList_GetItem(leaves, i));  // another thread may change the list while a leaf is read
+        if (!PyTuple_Check(pair.get()) || PyTuple_Size(pair.get()) != 2)
+            return PyErr_Format(PyExc_TypeError, "Journal.add: leaves: expected pairs of slot and leaf");
+        PyObject *slot = PyTuple_GetItem(pair.get(), 0), *leaf = PyTuple_GetItem(pair.get(), 1);
         const bool done = is_tensor(leaf) ? items.add(journal, slot, journal->ledger, leaf, observe_tensor(journal->ledger, leaf, Py_None))
                                           : items.add(slot, Py_None, leaf == Py_None ? journal->none : journal->other);
         if (!done) return nullptr;
@@ -113,19 +133,23 @@ PyObject* add(const Journal* journal, PyObject* entry, PyObject* phase, PyObject
 
 PyObject* py_add(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 4) return PyErr_Format(PyExc_TypeError, "add(entry, phase, weights, leaves): got %zd arguments, expected 4", num_args);
-    return add(as_journal(self), args[0], args[1], args[2], args[3]);
+    const Journal* journal = made(self);
+    return journal ? add(journal, args[0], args[1], args[2], args[3]) : nullptr;
 }
 
 PyObject* py_tap(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 2) return PyErr_Format(PyExc_TypeError, "tap(entry, leaves): got %zd arguments, expected 2", num_args);
-    const Ref weights(PyObject_GetAttr(args[0], names.weights));
-    return weights ? add(as_journal(self), args[0], as_journal(self)->forward, weights.get(), args[1]) : nullptr;
+    const Journal* journal = made(self);
+    const Ref weights(journal ? PyObject_GetAttr(args[0], names.weights) : nullptr);
+    return weights ? add(journal, args[0], journal->forward, weights.get(), args[1]) : nullptr;
 }
 
 PyObject* py_add_handle(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 3) return PyErr_Format(PyExc_TypeError, "add_handle(entry, slot, handle): got %zd arguments, expected 3", num_args);
-    const Journal* journal = as_journal(self);
-    const bool seen = PyLong_AsLongLong(args[2]) >= 0;
+    const Journal* journal = made(self);
+    const int64_t handle = journal ? number_of(args[2]) : -2;
+    if (handle == -2) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_ValueError, "add_handle: got handle -2, expected one, or -1");
+    const bool seen = handle >= 0;
     Items items;
     if (!items.add(args[1], seen ? journal->ledger : Py_None, seen ? args[2] : journal->not_seen)) return nullptr;
     if (!append(journal, args[0], journal->phase, items)) return nullptr;
@@ -135,16 +159,21 @@ PyObject* py_add_handle(PyObject* self, PyObject* const* args, Py_ssize_t num_ar
 PyObject* py_add_gradient(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args < 3 || num_args > 4)
         return PyErr_Format(PyExc_TypeError, "add_gradient(entry, slot, gradient, shape=None): got %zd arguments", num_args);
-    const Journal* journal = as_journal(self);
+    const Journal* journal = made(self);
+    if (!journal) return nullptr;
     Items items;
     const int64_t handle = observe_tensor(journal->ledger, args[2], num_args == 4 ? args[3] : Py_None);
     if (!items.add(journal, args[1], journal->ledger, args[2], handle) || !append(journal, args[0], journal->phase, items)) return nullptr;
     Py_RETURN_NONE;
 }
 
-PyObject* get_call(PyObject* self, void*) { return Ref::borrowed(as_journal(self)->call).release(); }
+PyObject* get_call(PyObject* self, void*) { return made(self) ? Ref::borrowed(as_journal(self)->call).release() : nullptr; }
 
 int set_call(PyObject* self, PyObject* value, void*) {
+    if (!value) {
+        PyErr_SetString(PyExc_AttributeError, "call: expected a number, and it can't be deleted");
+        return -1;
+    }
     PyObject* old = as_journal(self)->call;
     as_journal(self)->call = Ref::borrowed(value).release();
     Py_XDECREF(old);

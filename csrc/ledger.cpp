@@ -13,6 +13,7 @@ struct Ledger {
     PyObject *seen, *meta;              // the class's dict and list: handle and version of a tensor by its id; what is known of a handle
     PyObject *block, *handles;          // of the block in CPU memory: itself, and its list of handles by row
     int64_t address, capacity, groups;  // of that block, and the fields to compute
+    int64_t held;                       // above 0: a thread has the lock in Python, and adds rows or moves them
 };
 
 Ledger* as_ledger(PyObject* self) { return reinterpret_cast<Ledger*>(self); }
@@ -27,12 +28,20 @@ void put(PyObject*& field, PyObject* value) {
 int init(PyObject* self, PyObject* args, PyObject*) {
     PyObject *seen, *meta;
     long long groups;
-    if (!PyArg_ParseTuple(args, "O!O!L", &PyDict_Type, &seen, &PyList_Type, &meta, &groups)) return -1;
+    if (!PyArg_ParseTuple(args, "O!O!L", &PyDict_Type, &seen, &PyList_Type, &meta, &groups) || !knows_torch()) return -1;
     Ledger* ledger = as_ledger(self);
     put(ledger->seen, seen);
     put(ledger->meta, meta);
     ledger->groups = groups;
     return 0;
+}
+
+// A ledger that has its parts: not before `__init__`, nor after the collector has cleared it.
+Ledger* made(PyObject* self) {
+    Ledger* ledger = as_ledger(self);
+    if (ledger->seen && ledger->meta) return ledger;
+    PyErr_SetString(PyExc_RuntimeError, "Ledger: used before it was made, or after it ended");
+    return nullptr;
 }
 
 constexpr int NUM_FIELDS = 4;
@@ -60,11 +69,14 @@ Ref description(const Ledger* ledger, PyObject* row, int64_t dtype, PyObject* te
 
 // A row for a tensor that the kernel can read as it is, which is put into `entry` and still to be read. Returns its handle, -1 if it is for
 // Python, or -2 with an exception.
-int64_t place(Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version, PyObject* shape, int64_t below, Entry& entry) {
-    if (!ledger->block || !readable(tensor, entry) || entry.numel >= below) return -1;
+//
+// Each object that is made may have the collector run, and with it finalizers and other threads, which may observe too or begin a step.
+// So the row is taken once all are made, if it is still the next one; from there on until it is read nothing else runs. `most_held`: 1 for
+// who has the lock.
+int64_t place(Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version, PyObject* shape, int64_t below, int most_held, Entry& entry) {
+    if (ledger->held > most_held || !ledger->block || !readable(tensor, entry) || entry.numel >= below) return -1;
     const Py_ssize_t row = PyList_Size(ledger->handles), handle = PyList_Size(ledger->meta);
     if (row >= ledger->capacity) return -1;
-    entry.row_address = ledger->address + row * int64_t(sizeof(Row));
     const Ref row_number(PyLong_FromSsize_t(row)), number(PyLong_FromSsize_t(handle));
     if (!number) return -2;
     const Ref known = description(ledger, row_number.get(), entry.dtype, tensor, shape);
@@ -74,7 +86,10 @@ int64_t place(Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version, 
     }
     const Ref reference(PyWeakref_NewRef(tensor, nullptr)), stamp(PyLong_FromLongLong(version));
     const Ref item(reference && stamp ? PyTuple_Pack(3, reference.get(), stamp.get(), number.get()) : nullptr);
-    const bool done = known && item && PyList_Append(ledger->meta, known.get()) == 0 && PyList_Append(ledger->handles, number.get()) == 0 &&
+    if (!item) return -2;
+    if (ledger->held > most_held || PyList_Size(ledger->handles) != row || PyList_Size(ledger->meta) != handle || row >= ledger->capacity) return -1;
+    entry.row_address = ledger->address + row * int64_t(sizeof(Row));
+    const bool done = PyList_Append(ledger->meta, known.get()) == 0 && PyList_Append(ledger->handles, number.get()) == 0 &&
                       PyDict_SetItem(ledger->seen, key, item.get()) == 0;
     return done ? handle : -2;
 }
@@ -95,7 +110,8 @@ bool put_handle(PyObject* list, Py_ssize_t at, int64_t handle) {
 
 PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 2 || !PyList_Check(args[0])) return PyErr_Format(PyExc_TypeError, "_observe_batch(list, num_threads): got %zd arguments", num_args);
-    Ledger* ledger = as_ledger(self);
+    Ledger* ledger = made(self);
+    if (!ledger) return nullptr;
     const Py_ssize_t count = PyList_Size(args[0]);
     const bool able = !is_left_to_python();
     std::vector<Entry> entries;
@@ -109,7 +125,7 @@ PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num
             Entry entry;
             handle = key ? known(ledger, key.get(), tensor, version) : -2;
             if (handle == -1) {
-                handle = place(ledger, key.get(), tensor, version, Py_None, INT64_MAX, entry);
+                handle = place(ledger, key.get(), tensor, version, Py_None, INT64_MAX, 1, entry);
                 if (handle >= 0) entries.push_back(entry);
             }
         }
@@ -122,7 +138,8 @@ PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num
 PyObject* py_rewrite_batch(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 3 || !PyList_Check(args[0]) || !PyList_Check(args[1]) || PyList_Size(args[0]) != PyList_Size(args[1]))
         return PyErr_Format(PyExc_TypeError, "_rewrite_batch(handles, tensors, num_threads): got %zd arguments, expected lists of one length", num_args);
-    Ledger* ledger = as_ledger(self);
+    Ledger* ledger = made(self);
+    if (!ledger) return nullptr;
     const Py_ssize_t count = PyList_Size(args[0]);
     const bool able = !is_left_to_python();
     std::vector<Entry> entries;
@@ -130,12 +147,13 @@ PyObject* py_rewrite_batch(PyObject* self, PyObject* const* args, Py_ssize_t num
     for (Py_ssize_t i = 0; done && i < count; i++) {
         PyObject *number = PyList_GetItem(args[0], i), *tensor = PyList_GetItem(args[1], i);
         const Py_ssize_t handle = PyLong_AsSsize_t(number);
-        PyObject* meta = handle < 0 ? nullptr : PyList_GetItem(ledger->meta, handle);
+        if (handle == -1 && PyErr_Occurred()) return nullptr;
+        const Ref meta = Ref::borrowed(PyList_GetItem(ledger->meta, handle));
         if (!meta) return nullptr;
         Entry entry;
-        bool ours = able && PyTuple_GetItem(meta, 0) == ledger->block && readable(tensor, entry);
+        bool ours = able && PyTuple_GetItem(meta.get(), 0) == ledger->block && readable(tensor, entry);
         if (ours) {
-            PyObject* row = PyTuple_GetItem(meta, 1);
+            PyObject* row = PyTuple_GetItem(meta.get(), 1);
             entry.row_address = ledger->address + PyLong_AsLongLong(row) * int64_t(sizeof(Row));
             Ref fresh = description(ledger, row, entry.dtype, tensor, Py_None);
             ours = bool(fresh);
@@ -174,8 +192,23 @@ PyObject* get_groups(PyObject* self, void*) { return PyLong_FromLongLong(as_ledg
 
 int set_groups(PyObject* self, PyObject* value, void*) {
     const int64_t groups = value ? PyLong_AsLongLong(value) : -1;
-    if (groups == -1) return -1;
+    if (groups == -1) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "groups: got -1 or nothing, expected fields");
+        return -1;
+    }
     as_ledger(self)->groups = groups;
+    return 0;
+}
+
+PyObject* get_held(PyObject* self, void*) { return PyLong_FromLongLong(as_ledger(self)->held); }
+
+int set_held(PyObject* self, PyObject* value, void*) {
+    const int64_t held = value ? number_of(value) : -2;
+    if (held < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "held: expected a number of 0 or more");
+        return -1;
+    }
+    as_ledger(self)->held = held;
     return 0;
 }
 
@@ -193,6 +226,7 @@ PyMethodDef methods[] = {
 
 PyGetSetDef properties[] = {
     {"groups", get_groups, set_groups, "the fields to compute", nullptr},
+    {"held", get_held, set_held, "how often the lock is held", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -207,11 +241,13 @@ PyType_Slot slots[] = {
 };
 
 PyType_Spec spec = {"numscope.summary._native.Ledger", sizeof(Ledger), 0, TYPE_FLAGS, slots};
+PyObject* ledger_type = nullptr;
 
 }  // namespace
 
 int64_t observe_tensor(PyObject* self, PyObject* tensor, PyObject* shape) {
-    Ledger* ledger = as_ledger(self);
+    Ledger* ledger = made(self);
+    if (!ledger) return -2;
     if (is_plain(tensor)) {
         const Ref key(PyLong_FromVoidPtr(tensor));
         if (!key) return -2;
@@ -219,15 +255,20 @@ int64_t observe_tensor(PyObject* self, PyObject* tensor, PyObject* shape) {
         int64_t handle = known(ledger, key.get(), tensor, version);
         if (handle == -1 && !is_left_to_python()) {
             Entry entry;
-            handle = place(ledger, key.get(), tensor, version, shape, RELEASE_NUMEL, entry);
+            handle = place(ledger, key.get(), tensor, version, shape, RELEASE_NUMEL, 0, entry);
             if (handle >= 0) observe(&entry, 1, int(ledger->groups), 1);
         }
         if (handle != -1) return handle;
     }
     const Ref found(PyObject_CallMethod(self, "_observe_any", "OO", tensor, shape));
-    return found ? PyLong_AsLongLong(found.get()) : -2;
+    return found ? number_of(found.get()) : -2;
 }
 
-int add_ledger(PyObject* module) { return add_type(module, spec, "Ledger"); }
+bool is_ledger(PyObject* object) { return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(ledger_type)); }
+
+int add_ledger(PyObject* module) {
+    ledger_type = PyType_FromSpec(&spec);  // for ever, as the module
+    return ledger_type ? PyModule_AddObjectRef(module, "Ledger", ledger_type) : -1;
+}
 
 }  // namespace numscope

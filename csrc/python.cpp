@@ -16,6 +16,16 @@ Ref ask(PyObject* method, PyObject* tensor) { return Ref(PyObject_CallFunctionOb
 
 }  // namespace
 
+bool knows_torch() {
+    if (!torch.tensor) PyErr_SetString(PyExc_RuntimeError, "numscope.summary._native: used before know_torch(...)");
+    return torch.tensor;
+}
+
+int64_t number_of(PyObject* number) {
+    const int64_t found = PyLong_AsLongLong(number);
+    return found == -1 && PyErr_Occurred() ? -2 : found;
+}
+
 bool is_plain(PyObject* object) { return type_of(object) == torch.tensor || type_of(object) == torch.parameter; }
 
 bool is_tensor(PyObject* object) {

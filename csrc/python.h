@@ -55,6 +55,8 @@ struct Names {
 };
 extern Names names;
 
+bool knows_torch();                                // else an exception is set
+int64_t number_of(PyObject* number);               // -2 with an exception if it is none
 bool is_plain(PyObject* object);                   // a Tensor or Parameter, of no subclass
 bool is_tensor(PyObject* object);                  // of any class
 bool says(PyObject* method, PyObject* tensor);     // calls a method that answers true or false; false, without an exception, if it raises
@@ -84,6 +86,8 @@ int add_type(PyObject* module, PyType_Spec& spec, const char* name);
 int add_ledger(PyObject* module);
 int add_journal(PyObject* module);
 int add_functions(PyObject* module);
+
+bool is_ledger(PyObject* object);
 
 // What `Ledger.observe` returns, for other types: a handle, -1 if unobserved, or -2 with an exception.
 int64_t observe_tensor(PyObject* ledger, PyObject* tensor, PyObject* shape);

@@ -97,7 +97,7 @@ def train(i):
                     with torch.no_grad():
                         for p in model.parameters():
                             p.nan_to_num_(0.1, 0.1, 0.1)
-        found[i] = scope.batch, scope.num_steps, [(f.step, f.culprit and f.culprit.code) for f in scope.findings]
+        found[i] = scope.fault, scope.batch, scope.num_steps, [(f.step, f.culprit and f.culprit.code) for f in scope.findings]
     except BaseException as error:
         failed.append(error)
 
@@ -109,7 +109,7 @@ for thread in threads:
     thread.join()
 assert not failed, failed
 for i in range(4):
-    assert found[i] == (8, 8, [(2 * i, "loss = loss / (loss.detach() - loss.detach())")]), found
+    assert found[i] == ("", 8, 8, [(2 * i, "loss = loss / (loss.detach() - loss.detach())")]), found
 """
 
 

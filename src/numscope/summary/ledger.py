@@ -83,6 +83,7 @@ class _Reference:
 
     def __init__(self, seen: dict[int, tuple[weakref.ref[Tensor], int, int]], meta: list[Any], groups: Groups) -> None:
         self.groups = groups
+        self.held = 0  # how often the lock is held; the native base leaves all to Python meanwhile
 
     def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
         return self._observe_any(tensor, shape)
@@ -113,7 +114,7 @@ class Ledger(_Base):
         capacity: initial number of rows per device.
 
     Attributes:
-        lock: held while rows are written, since threads may share a model.
+        lock: held, by ``with ledger``, while rows are added or moved, since threads may share a model.
         before_reset: called before the rows are discarded, if another component holds their handles.
 
     *Cost:* an observation on the CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
@@ -129,6 +130,14 @@ class Ledger(_Base):
         self._blocks: dict[torch.device, _Block] = {}
         self._cpu: _Block | None = None
         self._num_past = 0
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.held += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.held -= 1
+        self.lock.release()
 
     def __len__(self) -> int:
         return len(self._meta)
@@ -156,7 +165,7 @@ class Ledger(_Base):
         seen = self._seen.get(key)
         if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
             return seen[2]
-        with self.lock:
+        with self:
             handle = self._observe(tensor, shape)
         if handle != UNOBSERVED:
             self._seen[key] = (weakref.ref(tensor), version, handle)
@@ -169,11 +178,9 @@ class Ledger(_Base):
                 block = self._block_of(tensor.device)
                 if block is None:
                     return UNOBSERVED
-            row = len(block.handles)
-            self._make_room(block)
-            if not dispatch.observe(tensor, block.rows, block.address, row, self.groups):
-                return UNOBSERVED
-            return self._add(block, tensor.dtype, tensor.shape if shape is None else shape)
+            handle = self._add(block, tensor.dtype, tensor.shape if shape is None else shape)
+            done = dispatch.observe(tensor, block.rows, block.address, self._meta[handle][1], self.groups)
+            return handle if done else UNOBSERVED  # then its row stays empty
         except (RuntimeError, NotImplementedError):  # functorch wrappers, for example, hide even their shape
             return UNOBSERVED
 
@@ -204,7 +211,7 @@ class Ledger(_Base):
 
     def observe_many(self, tensors: Sequence[Tensor]) -> list[int]:
         """``observe`` for a list: one native call, threads balanced over all of them."""
-        with self.lock:
+        with self:
             if self._cpu is not None:
                 self._make_room(self._cpu, len(tensors))
             handles = self._observe_batch([*tensors], torch.get_num_threads())
@@ -242,17 +249,20 @@ class Ledger(_Base):
 
     def _add(self, block: _Block, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A new row at a block's end; its handle."""
-        self._make_room(block)
-        handle = len(self._meta)
-        self._meta.append((block, len(block.handles), dtype, shape))
-        block.handles.append(handle)
-        return handle
+        while True:
+            self._make_room(block)
+            handle, row = len(self._meta), len(block.handles)
+            item = block, row, dtype, shape
+            if (len(self._meta), len(block.handles)) == (handle, row):  # else a finalizer has observed something just now
+                self._meta.append(item)
+                block.handles.append(handle)
+                return handle
 
     def take(self, other: Ledger, handles: Sequence[int]) -> list[int]:
         """Copies rows of another ledger as observations of this one. *Cost:* one copy per device, no sync."""
         taken: list[int] = []
         sources: dict[_Block, tuple[_Block, list[int], list[int]]] = {}
-        with self.lock:
+        with self:
             for handle in handles:
                 if handle == UNOBSERVED:
                     taken.append(UNOBSERVED)
@@ -275,15 +285,16 @@ class Ledger(_Base):
 
         Returns: for each whether it was read; not one that is on another device than its row.
         """
-        done = self._rewrite_batch([*handles], [*tensors], torch.get_num_threads())
-        stale: dict[int, Tensor] = {}
-        for handle, tensor in [pair for pair, was in zip(zip(handles, tensors, strict=True), done, strict=True) if was is None]:
-            block, row, _, _ = self._meta[handle]
-            if block.device == tensor.device:
-                block.clear(row, 1)
-                self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
-                stale[handle] = tensor
-        unread = self._write(stale)
+        with self:
+            done = self._rewrite_batch([*handles], [*tensors], torch.get_num_threads())
+            stale: dict[int, Tensor] = {}
+            for handle, tensor in [pair for pair, was in zip(zip(handles, tensors, strict=True), done, strict=True) if was is None]:
+                block, row, _, _ = self._meta[handle]
+                if block.device == tensor.device:
+                    block.clear(row, 1)
+                    self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
+                    stale[handle] = tensor
+            unread = self._write(stale)
         read = [was is not None or (handle in stale and handle not in unread) for handle, was in zip(handles, done, strict=True)]
         self._num_past += sum(read)
         return read
@@ -344,7 +355,7 @@ class Ledger(_Base):
 
     def reset(self) -> None:
         """Discard the step's observations; the memory is kept."""
-        with self.lock:
+        with self:
             if self.before_reset is not None:
                 self.before_reset()
             for block in self._blocks.values():

@@ -1,0 +1,149 @@
+"""The native bases of the host path: a wrong call raises, and what runs in between does not mix up rows."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from numscope.detect.journal import Journal
+from numscope.summary import native
+from numscope.summary.ledger import Ledger
+from numscope.summary.weights import Weights
+
+needs_native = pytest.mark.skipif(native.module is None, reason="the kernel was not built")
+
+WRONG = {
+    "a ledger that was not made": "m.Ledger.__new__(m.Ledger).observe(torch.ones(2))",
+    "a batch of it": "m.Ledger.__new__(m.Ledger)._observe_batch([torch.ones(2)], 1)",
+    "a journal that was not made": "m.Journal.__new__(m.Journal).add(1, 2, {}, [])",
+    "a journal of no ledgers": "m.Journal(*[None] * 12)",
+    "a journal whose call is deleted": "exec('del j.call', {'j': Journal()})",
+    "leaves that are no pairs": "Journal().add(1, 2, {}, [3])",
+    "leaves that are half pairs": "Journal().add(1, 2, {}, [('output',)])",
+    "a handle that is no number": "Journal().add_handle(1, 'output', 'x')",
+    "a row that is none": "Ledger()._rewrite_batch([-3], [torch.ones(2)], 1)",
+    "fields that are no number": "setattr(Ledger(), 'groups', 'x')",
+    "fields of -1": "setattr(Ledger(), 'groups', -1)",
+    "settings that are no number": "m.Functions()._set(1, 2, 3, 4, 5, 6, 'x')",
+}
+
+
+@needs_native
+@pytest.mark.parametrize("call", WRONG.values(), ids=WRONG)
+def test_wrong_call_raises_an_error_of_its_own(call: str) -> None:
+    script = f"""
+import torch
+from numscope.detect.journal import Journal
+from numscope.summary.ledger import Ledger
+from numscope.summary.native import module as m
+try:
+    {call}
+except SystemError:
+    raise
+except Exception:
+    print("raised")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "raised\n", (done.returncode, done.stderr[-500:])
+
+
+@needs_native
+def test_what_the_collector_runs_may_observe_too() -> None:
+    ledger, inner = Ledger(capacity=4096), []
+
+    def observe(phase: str, _: Any) -> None:
+        if phase == "start" and len(inner) < 500:
+            tensor = torch.full((1,), 1000.0 + len(inner))
+            inner.append((tensor, -1))
+            inner[-1] = tensor, ledger.observe(tensor)
+
+    threshold = gc.get_threshold()
+    tensors = [torch.full((1,), float(i)) for i in range(500)]
+    gc.callbacks.append(observe)
+    gc.set_threshold(1)
+    try:
+        outer = [(tensor, ledger.observe(tensor)) for tensor in tensors]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(observe)
+    assert inner, "the collector has not run"
+    ledger.read()
+    for tensor, handle in outer + inner:
+        numbers = ledger.numbers(handle)
+        assert (numbers.numel, numbers.max) == (1, tensor.item())
+
+
+def test_weights_are_read_while_another_thread_adds_some() -> None:
+    weights = Weights()
+    known = torch.nn.Parameter(torch.ones(1 << 20))
+    weights.observe(known)
+    begun, over = threading.Event(), threading.Event()
+    was = weights.ledger._rewrite_batch
+
+    def rewrite(*args: Any) -> list[int | None]:
+        begun.set()
+        over.wait(0.5)
+        return was(*args)
+
+    def add() -> None:
+        begun.wait(10)
+        for _ in range(300):  # more than there is room for
+            weights.ledger.observe_many([torch.ones(1)])
+        over.set()
+
+    setattr(weights.ledger, "_rewrite_batch", rewrite)  # noqa: B010
+    thread = threading.Thread(target=add)
+    thread.start()
+    weights.ledger.rewrite_many([weights.rows[id(known)].handle], [known])
+    assert not over.is_set(), "rows were moved while they were written"
+    thread.join()
+
+
+def test_replaced_parameters_and_changed_leaves_live_as_long_as_they_are_read() -> None:
+    journal = Journal()
+    weights = {"weight": torch.nn.Parameter(torch.ones(4))}
+    leaves: list[Any] = [("output", torch.ones(1 << 17))]
+    was = journal.ledger._observe_any
+
+    def observe(tensor: torch.Tensor, shape: Any) -> int:
+        leaves.clear()
+        return was(tensor, shape)
+
+    setattr(journal.ledger, "_observe_any", observe)  # noqa: B010
+    from numscope.probe.entry import Entry
+    from numscope.records.site import Phase
+
+    journal.add(Entry("", ""), Phase.FORWARD, weights, leaves)
+    journal.read()
+    assert journal.numbers(0, "output").numel == 1 << 17  # type: ignore[union-attr]
+
+
+def test_threads_observe_small_and_large_tensors_in_one_ledger() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(10):
+            ledger, found = Ledger(capacity=4), []
+
+            def work(number: int, count: int, size: int, ledger: Ledger = ledger, found: list[Any] = found) -> None:
+                for k in range(count):
+                    tensor = torch.full((size,), 1000.0 * number + k)
+                    found.append((tensor, ledger.observe(tensor)))
+
+            threads = [threading.Thread(target=work, args=given) for given in ((1, 20, 1 << 17), (2, 300, 3), (3, 300, 5))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(found) == 620
+            for tensor, handle in found:
+                numbers = ledger.numbers(handle)
+                assert (numbers.numel, numbers.max, numbers.shape) == (tensor.numel(), tensor[0].item(), tuple(tensor.shape))
+    finally:
+        sys.setswitchinterval(interval)
