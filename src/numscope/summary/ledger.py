@@ -253,7 +253,7 @@ class Ledger(_Base):
             self._make_room(block)
             handle, row = len(self._meta), len(block.handles)
             item = block, row, dtype, shape
-            if (len(self._meta), len(block.handles)) == (handle, row):  # else a finalizer has observed something just now
+            if len(self._meta) == handle and len(block.handles) == row:  # else a finalizer has observed something just now
                 self._meta.append(item)
                 block.handles.append(handle)
                 return handle
