@@ -13,23 +13,15 @@ struct Functions {
     int64_t most;                    // elements of a result that is kept until the step is over
     bool is_on;
 };
-constexpr int NUM_FIELDS = 6;
+constexpr int NUM_SHARED = 6;  // references
 
 Functions* as_functions(PyObject* self) { return reinterpret_cast<Functions*>(self); }
-
-PyObject** fields_of(PyObject* self) { return &as_functions(self)->append; }
-
-int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(self, fields_of(self), NUM_FIELDS, visit, arg); }
-
-int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
-
-void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
 
 // Whether torch.jit.trace or make_fx is at work, or it can't be known.
 bool is_traced() {
     const Ref state(PyObject_CallNoArgs(torch.tracing_state));
     const Ref mode(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
-    if (PyErr_Occurred()) PyErr_Clear();
+    forget();
     return mode.get() != Py_None;
 }
 
@@ -112,7 +104,8 @@ private:
             const Ref none(PyTuple_New(0));
             return at && none && push(given_.get(), at.get(), item, Py_None) && PyList_Append(given_.get(), none.get()) == 0;
         }
-        const Ref state = state_of(item), dtype(PyObject_GetAttr(item, names.dtype)), shape(PyObject_GetAttr(item, names.shape));
+        const Ref state = state_of(item), dtype(state ? PyObject_GetAttr(item, names.dtype) : nullptr);
+        const Ref shape(dtype ? PyObject_GetAttr(item, names.shape) : nullptr);
         return at && shape && push(given_.get(), at.get(), state.get(), dtype.get()) && PyList_Append(given_.get(), shape.get()) == 0;
     }
 
@@ -157,20 +150,29 @@ private:
     bool at_once_ = false;
 };
 
+bool is_sequence(PyObject* object) { return PyTuple_Check(object) || PyList_Check(object); }
+
 bool note(PyObject* self, PyObject* function, PyObject* args, PyObject* kwargs, PyObject* result, PyObject* first) {
     const Functions* functions = as_functions(self);
-    if (function == functions->set_item) {
-        if (PyTuple_Size(args) < 3) return true;
+    if (function == functions->set_item)
         return bool(Ref(PyObject_CallMethod(self, "_note_part", "OO", PyTuple_GetItem(args, 0), PyTuple_GetItem(args, 2))));
-    }
     if (function == functions->get_item) {
         const Ref taken(PyObject_CallMethod(self, "_take_part", "OO", PyTuple_GetItem(args, 0), result));
         if (!taken || taken.get() == Py_True) return bool(taken);
     }
-    const Ref results(PyTuple_CheckExact(result) ? Ref::borrowed(result).release() : PyTuple_Pack(1, result));
+    const Ref results(is_sequence(result) ? PySequence_Tuple(result) : PyTuple_Pack(1, result));
     if (!results) return false;
     Note one(self, results.get());
     return one.take(args, kwargs) && one.log(function, args, kwargs, first);
+}
+
+// What shows whether a function made a floating-point tensor: its result, or the first one of several.
+Ref first_of(const Functions* functions, PyObject* function, PyObject* args, PyObject* result) {
+    if (function == functions->set_item) return Ref::borrowed(PyTuple_Size(args) > 2 ? PyTuple_GetItem(args, 0) : Py_None);
+    if (!is_sequence(result)) return Ref::borrowed(result);
+    Ref first(PySequence_Size(result) > 0 ? PySequence_GetItem(result, 0) : nullptr);
+    forget();
+    return first ? std::move(first) : Ref::borrowed(Py_None);
 }
 
 // Calls the function as the script did. An error of ours is kept in `error`, and nothing is noted any more.
@@ -179,48 +181,42 @@ PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) 
         return PyErr_Format(PyExc_TypeError, "call(function, types, args, kwargs=None): got %zd arguments", num_given);
     PyObject *function = given[0], *args = given[2], *kwargs = num_given == 4 && given[3] != Py_None ? given[3] : nullptr;
     const Functions* functions = as_functions(self);
-    if (!functions->is_on || is_traced()) return PyObject_Call(function, args, kwargs);
+    if (!functions->is_on || !functions->append || is_traced()) return PyObject_Call(function, args, kwargs);
     const Ref first(PyObject_CallNoArgs(torch.sequence_nr));
     Ref result(first ? PyObject_Call(function, args, kwargs) : nullptr);
     if (!result || !functions->is_on) return result.release();
-    PyObject* one = function == functions->set_item ? PyTuple_GetItem(args, 0) : result.get();
-    if (PyTuple_CheckExact(one) && PyTuple_Size(one) > 0) one = PyTuple_GetItem(one, 0);
-    if (reinterpret_cast<PyObject*>(Py_TYPE(one)) != torch.tensor || !says(torch.is_floating_point, one)) return result.release();
-    if (!note(self, function, args, kwargs, result.get(), first.get())) {
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        PyErr_NormalizeException(&type, &value, &trace);
-        const Ref kept_type(type), kept(value), kept_trace(trace);
-        if (PyObject_SetAttrString(self, "error", kept ? kept.get() : Py_None)) PyErr_Clear();
-        as_functions(self)->is_on = false;
-    }
+    const Ref one = first_of(functions, function, args, result.get());
+    const bool made = reinterpret_cast<PyObject*>(Py_TYPE(one.get())) == torch.tensor && says(torch.is_floating_point, one.get());
+    if (!made || note(self, function, args, kwargs, result.get(), first.get())) return result.release();
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;  // an interrupt
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    const Ref kept_type(type), kept(value), kept_trace(trace);
+    if (PyObject_SetAttrString(self, "error", kept.get())) forget();
+    as_functions(self)->is_on = false;
     return result.release();
 }
 
-PyObject* py_set(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
-    if (num_args != NUM_FIELDS + 1) return PyErr_Format(PyExc_TypeError, "_set(...): got %zd arguments, expected %d", num_args, NUM_FIELDS + 1);
-    for (int i = 0; i < NUM_FIELDS; i++) {
-        PyObject* old = fields_of(self)[i];
-        fields_of(self)[i] = Ref::borrowed(args[i]).release();
-        Py_XDECREF(old);
-    }
-    as_functions(self)->most = PyLong_AsLongLong(args[NUM_FIELDS]);
-    if (PyErr_Occurred() || !knows_torch()) return nullptr;
-    as_functions(self)->is_on = true;
+PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != NUM_SHARED + 1) return PyErr_Format(PyExc_TypeError, "_share(...): got %zd arguments, expected %d", num_args, NUM_SHARED + 1);
+    const int64_t most = number_of(args[NUM_SHARED]);
+    if (most == -2 || !knows_torch()) return nullptr;
+    for (int i = 0; i < NUM_SHARED; i++) put(references(self)[i], args[i]);
+    as_functions(self)->most = most;
     Py_RETURN_NONE;
 }
 
 PyObject* get_is_on(PyObject* self, void*) { return PyBool_FromLong(as_functions(self)->is_on); }
 
 int set_is_on(PyObject* self, PyObject* value, void*) {
-    as_functions(self)->is_on = value == Py_True && as_functions(self)->append;
+    as_functions(self)->is_on = value == Py_True;
     return 0;
 }
 
 PyMethodDef methods[] = {
-    {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_call)), METH_FASTCALL,
-     "call(function, types, args, kwargs=None): its result, with a note of it."},
-    {"_set", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_set)), METH_FASTCALL, "_set(...): the fields, in order."},
+    method<py_call>("call", "call(function, types, args, kwargs=None): its result, with a note of it."),
+    method<py_share>("_share", "_share(...): the fields in the struct's order."),
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -229,19 +225,10 @@ PyGetSetDef properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"numscope.summary._native.Functions", sizeof(Functions), 0, TYPE_FLAGS, slots};
-
 }  // namespace
 
-int add_functions(PyObject* module) { return add_type(module, spec, "Functions"); }
+int add_functions(PyObject* module) {
+    return add_type<Functions, NUM_SHARED>(module, "FunctionProbe", "numscope.summary._native.FunctionProbe", methods, properties) ? 0 : -1;
+}
 
 }  // namespace numscope

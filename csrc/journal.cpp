@@ -13,38 +13,11 @@ struct Journal {
     PyObject *describe, *none, *other, *not_seen;  // words for what has no handle
     PyObject* call;                     // the number of the outermost call at work
 };
-constexpr int NUM_FIELDS = 13;
+constexpr int NUM_SHARED = 12;  // all of these but the last
 
 Journal* as_journal(PyObject* self) { return reinterpret_cast<Journal*>(self); }
 
-PyObject** fields_of(PyObject* self) { return &as_journal(self)->ledger; }
-
-int init(PyObject* self, PyObject* args, PyObject*) {
-    if (PyTuple_Size(args) != NUM_FIELDS - 1) {
-        PyErr_Format(PyExc_TypeError, "Journal(...): got %zd arguments, expected %d", PyTuple_Size(args), NUM_FIELDS - 1);
-        return -1;
-    }
-    const auto item = [args](Py_ssize_t i) { return PyTuple_GetItem(args, i); };
-    if (!knows_torch()) return -1;
-    if (!is_ledger(item(0)) || !is_ledger(item(1)) || !PyDict_Check(item(2)) || !PyList_Check(item(4)) || !PyIter_Check(item(5))) {
-        PyErr_SetString(PyExc_TypeError, "Journal(...): expected two ledgers, a dict of rows, a function, a list of events, an iterator, ...");
-        return -1;
-    }
-    for (int i = 0; i < NUM_FIELDS; i++) {
-        PyObject* old = fields_of(self)[i];
-        fields_of(self)[i] = i < NUM_FIELDS - 1 ? Ref::borrowed(PyTuple_GetItem(args, i)).release() : PyLong_FromLong(0);
-        Py_XDECREF(old);
-    }
-    return 0;
-}
-
-int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(self, fields_of(self), NUM_FIELDS, visit, arg); }
-
-int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
-
-void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
-
-// A journal that has its parts: not before `__init__`, nor after the collector has cleared it.
+// A journal that has its parts: not before `_share`, nor after the collector has cleared it.
 const Journal* made(PyObject* self) {
     const Journal* journal = as_journal(self);
     if (journal->ledger && journal->call) return journal;
@@ -114,6 +87,15 @@ bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
     return true;
 }
 
+PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    const bool fits = num_args == NUM_SHARED && is_ledger(args[0]) && is_ledger(args[1]) && PyDict_Check(args[2]) && PyList_Check(args[4]) &&
+                      PyIter_Check(args[5]);
+    if (!fits) return PyErr_Format(PyExc_TypeError, "Journal._share: expected two ledgers, a dict, a function, a list, an iterator, ...");
+    if (!knows_torch()) return nullptr;
+    for (int i = 0; i < NUM_SHARED; i++) put(references(self)[i], args[i]);
+    Py_RETURN_NONE;
+}
+
 PyObject* add(const Journal* journal, PyObject* entry, PyObject* phase, PyObject* weights, PyObject* leaves) {
     if (!PyList_Check(leaves)) return PyErr_Format(PyExc_TypeError, "Journal.add: leaves: expected a list");
     Items items;
@@ -174,20 +156,16 @@ int set_call(PyObject* self, PyObject* value, void*) {
         PyErr_SetString(PyExc_AttributeError, "call: expected a number, and it can't be deleted");
         return -1;
     }
-    PyObject* old = as_journal(self)->call;
-    as_journal(self)->call = Ref::borrowed(value).release();
-    Py_XDECREF(old);
+    put(as_journal(self)->call, value);
     return 0;
 }
 
 PyMethodDef methods[] = {
-    {"add", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_add)), METH_FASTCALL,
-     "add(entry, phase, weights, leaves): see the class in Python."},
-    {"add_handle", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_add_handle)), METH_FASTCALL,
-     "add_handle(entry, slot, handle): see the class in Python."},
-    {"tap", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_tap)), METH_FASTCALL, "tap(entry, leaves): see the class in Python."},
-    {"add_gradient", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_add_gradient)), METH_FASTCALL,
-     "add_gradient(entry, slot, gradient, shape=None): see the class in Python."},
+    method<py_add>("add", "add(entry, phase, weights, leaves): see the class in Python."),
+    method<py_tap>("tap", "tap(entry, leaves): see the class in Python."),
+    method<py_add_gradient>("add_gradient", "add_gradient(entry, slot, gradient, shape=None): see the class in Python."),
+    method<py_add_handle>("add_handle", "add_handle(entry, slot, handle): see the class in Python."),
+    method<py_share>("_share", "_share(...): all but the call's number, in the struct's order."),
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -196,20 +174,10 @@ PyGetSetDef properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_init, reinterpret_cast<void*>(init)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"numscope.summary._native.Journal", sizeof(Journal), 0, TYPE_FLAGS, slots};
-
 }  // namespace
 
-int add_journal(PyObject* module) { return add_type(module, spec, "Journal"); }
+int add_journal(PyObject* module) {
+    return add_type<Journal, NUM_SHARED + 1>(module, "Journal", "numscope.summary._native.Journal", methods, properties) ? 0 : -1;
+}
 
 }  // namespace numscope

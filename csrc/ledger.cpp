@@ -18,41 +18,13 @@ struct Ledger {
 
 Ledger* as_ledger(PyObject* self) { return reinterpret_cast<Ledger*>(self); }
 
-void put(PyObject*& field, PyObject* value) {
-    PyObject* old = field;
-    Py_XINCREF(value);
-    field = value;
-    Py_XDECREF(old);
-}
-
-int init(PyObject* self, PyObject* args, PyObject*) {
-    PyObject *seen, *meta;
-    long long groups;
-    if (!PyArg_ParseTuple(args, "O!O!L", &PyDict_Type, &seen, &PyList_Type, &meta, &groups) || !knows_torch()) return -1;
-    Ledger* ledger = as_ledger(self);
-    put(ledger->seen, seen);
-    put(ledger->meta, meta);
-    ledger->groups = groups;
-    return 0;
-}
-
-// A ledger that has its parts: not before `__init__`, nor after the collector has cleared it.
+// A ledger that has its parts: not before `_share`, nor after the collector has cleared it.
 Ledger* made(PyObject* self) {
     Ledger* ledger = as_ledger(self);
     if (ledger->seen && ledger->meta) return ledger;
     PyErr_SetString(PyExc_RuntimeError, "Ledger: used before it was made, or after it ended");
     return nullptr;
 }
-
-constexpr int NUM_FIELDS = 4;
-
-PyObject** fields_of(PyObject* self) { return &as_ledger(self)->seen; }
-
-int traverse(PyObject* self, visitproc visit, void* arg) { return visit_fields(self, fields_of(self), NUM_FIELDS, visit, arg); }
-
-int clear(PyObject* self) { return clear_fields(fields_of(self), NUM_FIELDS); }
-
-void dealloc(PyObject* self) { free_object(self, fields_of(self), NUM_FIELDS); }
 
 // The handle of a tensor that has not changed since it was seen; -1 if it is to be read.
 int64_t known(const Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version) {
@@ -67,8 +39,8 @@ Ref description(const Ledger* ledger, PyObject* row, int64_t dtype, PyObject* te
     return Ref(size && row ? PyTuple_Pack(4, ledger->block, row, torch.dtypes[dtype], size.get()) : nullptr);
 }
 
-// A row for a tensor that the kernel can read as it is, which is put into `entry` and still to be read. Returns its handle, -1 if it is for
-// Python, or -2 with an exception.
+// A row for a tensor that the kernel can read as it is, which is put into `entry` and still to be read; in place of the row's address its
+// number, since rows may move until then. Returns its handle, -1 if it is for Python, or -2 with an exception.
 //
 // Each object that is made may have the collector run, and with it finalizers and other threads, which may observe too or begin a step.
 // So the row is taken once all are made, if it is still the next one; from there on until it is read nothing else runs. `most_held`: 1 for
@@ -81,21 +53,28 @@ int64_t place(Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version, 
     if (!number) return -2;
     const Ref known = description(ledger, row_number.get(), entry.dtype, tensor, shape);
     if (!known) {  // a nested tensor has no shape
-        PyErr_Clear();
+        forget();
         return -1;
     }
     const Ref reference(PyWeakref_NewRef(tensor, nullptr)), stamp(PyLong_FromLongLong(version));
     const Ref item(reference && stamp ? PyTuple_Pack(3, reference.get(), stamp.get(), number.get()) : nullptr);
     if (!item) return -2;
     if (ledger->held > most_held || PyList_Size(ledger->handles) != row || PyList_Size(ledger->meta) != handle || row >= ledger->capacity) return -1;
-    entry.row_address = ledger->address + row * int64_t(sizeof(Row));
+    entry.row_address = row;
     const bool done = PyList_Append(ledger->meta, known.get()) == 0 && PyList_Append(ledger->handles, number.get()) == 0 &&
                       PyDict_SetItem(ledger->seen, key, item.get()) == 0;
     return done ? handle : -2;
 }
 
-// Reads entries, while other threads run if it takes long.
-void read(const Ledger* ledger, const std::vector<Entry>& entries, int num_threads) {
+// Where a row is, by its number.
+int64_t address_of(const Ledger* ledger, int64_t row) { return ledger->address + row * int64_t(sizeof(Row)); }
+
+// Reads entries, while other threads run if it takes long; `again`: into rows that are emptied before.
+void read(const Ledger* ledger, std::vector<Entry>& entries, int num_threads, bool again) {
+    for (Entry& entry : entries) {
+        entry.row_address = address_of(ledger, entry.row_address);
+        if (again) reset(*reinterpret_cast<Row*>(entry.row_address));
+    }
     const int64_t count = int64_t(entries.size()), numel = total_numel(entries.data(), count);
     PyThreadState* state = numel < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
     observe(entries.data(), count, int(ledger->groups), num_threads);
@@ -131,7 +110,7 @@ PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num
         }
         if (!put_handle(handles.get(), i, handle)) return nullptr;
     }
-    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[1])));
+    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[1])), false);
     return handles.release();
 }
 
@@ -154,19 +133,16 @@ PyObject* py_rewrite_batch(PyObject* self, PyObject* const* args, Py_ssize_t num
         bool ours = able && PyTuple_GetItem(meta.get(), 0) == ledger->block && readable(tensor, entry);
         if (ours) {
             PyObject* row = PyTuple_GetItem(meta.get(), 1);
-            entry.row_address = ledger->address + PyLong_AsLongLong(row) * int64_t(sizeof(Row));
+            entry.row_address = PyLong_AsLongLong(row);
             Ref fresh = description(ledger, row, entry.dtype, tensor, Py_None);
             ours = bool(fresh);
-            if (!ours) PyErr_Clear();
+            if (!ours) forget();
             else if (PyList_SetItem(ledger->meta, handle, fresh.release())) return nullptr;
         }
-        if (ours) {
-            reset(*reinterpret_cast<Row*>(entry.row_address));
-            entries.push_back(entry);
-        }
+        if (ours) entries.push_back(entry);
         if (!put_handle(done.get(), i, ours ? handle : -1)) return nullptr;
     }
-    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[2])));
+    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[2])), true);
     return done.release();
 }
 
@@ -174,6 +150,15 @@ PyObject* py_observe(PyObject* self, PyObject* const* args, Py_ssize_t num_args)
     if (num_args < 1 || num_args > 2) return PyErr_Format(PyExc_TypeError, "observe(tensor, shape=None): got %zd arguments", num_args);
     const int64_t handle = observe_tensor(self, args[0], num_args == 2 ? args[1] : Py_None);
     return handle == -2 ? nullptr : PyLong_FromLongLong(handle);
+}
+
+PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 2 || !PyDict_Check(args[0]) || !PyList_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "_share(seen, meta): expected a dict and a list");
+    if (!knows_torch()) return nullptr;
+    put(as_ledger(self)->seen, args[0]);
+    put(as_ledger(self)->meta, args[1]);
+    Py_RETURN_NONE;
 }
 
 PyObject* py_point(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
@@ -213,14 +198,11 @@ int set_held(PyObject* self, PyObject* value, void*) {
 }
 
 PyMethodDef methods[] = {
-    {"observe", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_observe)), METH_FASTCALL,
-     "observe(tensor, shape=None): see the class in Python."},
-    {"_observe_batch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_observe_batch)), METH_FASTCALL,
-     "_observe_batch(tensors, num_threads): the handle of each, or None where it is for Python."},
-    {"_rewrite_batch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_rewrite_batch)), METH_FASTCALL,
-     "_rewrite_batch(handles, tensors, num_threads): the handle of each, or None where it is for Python."},
-    {"_point", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_point)), METH_FASTCALL,
-     "_point(block, handles, address, capacity): where the rows in CPU memory are."},
+    method<py_observe>("observe", "observe(tensor, shape=None): see the class in Python."),
+    method<py_observe_batch>("_observe_batch", "_observe_batch(tensors, num_threads): the handle of each, or None where it is for Python."),
+    method<py_rewrite_batch>("_rewrite_batch", "_rewrite_batch(handles, tensors, num_threads): the same, for tensors read into rows of handles."),
+    method<py_share>("_share", "_share(seen, meta): what is known of tensors by their ids, and of handles."),
+    method<py_point>("_point", "_point(block, handles, address, capacity): where the rows in CPU memory are."),
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -230,17 +212,6 @@ PyGetSetDef properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_init, reinterpret_cast<void*>(init)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, nullptr},
-};
-
-PyType_Spec spec = {"numscope.summary._native.Ledger", sizeof(Ledger), 0, TYPE_FLAGS, slots};
 PyObject* ledger_type = nullptr;
 
 }  // namespace
@@ -256,7 +227,10 @@ int64_t observe_tensor(PyObject* self, PyObject* tensor, PyObject* shape) {
         if (handle == -1 && !is_left_to_python()) {
             Entry entry;
             handle = place(ledger, key.get(), tensor, version, shape, RELEASE_NUMEL, 0, entry);
-            if (handle >= 0) observe(&entry, 1, int(ledger->groups), 1);
+            if (handle >= 0) {
+                entry.row_address = address_of(ledger, entry.row_address);
+                observe(&entry, 1, int(ledger->groups), 1);
+            }
         }
         if (handle != -1) return handle;
     }
@@ -267,8 +241,8 @@ int64_t observe_tensor(PyObject* self, PyObject* tensor, PyObject* shape) {
 bool is_ledger(PyObject* object) { return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(ledger_type)); }
 
 int add_ledger(PyObject* module) {
-    ledger_type = PyType_FromSpec(&spec);  // for ever, as the module
-    return ledger_type ? PyModule_AddObjectRef(module, "Ledger", ledger_type) : -1;
+    ledger_type = add_type<Ledger, 4>(module, "Ledger", "numscope.summary._native.Ledger", methods, properties);  // for ever
+    return ledger_type ? 0 : -1;
 }
 
 }  // namespace numscope

@@ -208,11 +208,6 @@ PyObject* py_choose_isa(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     return PyBool_FromLong(chosen);
 }
 
-template <PyObject* (*F)(PyObject*, PyObject* const*, Py_ssize_t)>
-constexpr PyMethodDef method(const char* name, const char* doc) {
-    return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F)), METH_FASTCALL, doc};
-}
-
 PyMethodDef methods[] = {
     method<py_observe>("observe",
                        "observe(address, numel, dtype_code, row_address, groups, num_threads): merge one tensor's summary into a row."),

@@ -16,6 +16,20 @@ Ref ask(PyObject* method, PyObject* tensor) { return Ref(PyObject_CallFunctionOb
 
 }  // namespace
 
+void forget() {
+    if (!PyErr_Occurred()) return;
+    const bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+    PyErr_Clear();
+    if (interrupted) PyErr_SetInterrupt();
+}
+
+void put(PyObject*& reference, PyObject* object) {
+    PyObject* old = reference;
+    Py_XINCREF(object);
+    reference = object;
+    Py_XDECREF(old);
+}
+
 bool knows_torch() {
     if (!torch.tensor) PyErr_SetString(PyExc_RuntimeError, "numscope.summary._native: used before know_torch(...)");
     return torch.tensor;
@@ -32,47 +46,47 @@ bool is_tensor(PyObject* object) {
     if (is_plain(object)) return true;
     if (PyFloat_Check(object) || PyLong_Check(object) || PyUnicode_Check(object) || object == Py_None) return false;
     const int found = PyObject_IsInstance(object, torch.tensor);
-    if (found < 0) PyErr_Clear();
+    if (found < 0) forget();
     return found > 0;
 }
 
 bool says(PyObject* method, PyObject* tensor) {
     const Ref answer = ask(method, tensor);
-    if (!answer) PyErr_Clear();
+    if (!answer) forget();
     return answer.get() == Py_True;
 }
 
 int64_t count_of(PyObject* method, PyObject* tensor) {
     const Ref answer = ask(method, tensor);
     const int64_t count = answer ? PyLong_AsLongLong(answer.get()) : -1;
-    if (count == -1) PyErr_Clear();
+    if (count == -1) forget();
     return count;
 }
 
 bool has(PyObject* object, PyObject* name) {
     const Ref value(PyObject_GetAttr(object, name));
-    if (!value) PyErr_Clear();
+    if (!value) forget();
     return value.get() == Py_True;
 }
 
 int64_t version_of(PyObject* tensor) {
     const Ref version(PyObject_GetAttr(tensor, names.version));
     const int64_t found = version ? PyLong_AsLongLong(version.get()) : -1;
-    if (found == -1) PyErr_Clear();
+    if (found == -1) forget();
     return found;
 }
 
 bool is_left_to_python() {
     if (left_to_python) return true;
     const Ref on(PyObject_CallNoArgs(torch.function_mode_on));
-    if (!on) PyErr_Clear();
+    if (!on) forget();
     return on.get() != Py_False;
 }
 
 bool readable(PyObject* tensor, Entry& entry) {
     if (!is_plain(tensor) || !has(tensor, names.is_cpu)) return false;
     const Ref dtype(PyObject_GetAttr(tensor, names.dtype));
-    if (!dtype) PyErr_Clear();
+    if (!dtype) forget();
     entry.dtype = 0;
     while (entry.dtype < NUM_DTYPES && torch.dtypes[entry.dtype] != dtype.get()) entry.dtype++;
     if (entry.dtype == NUM_DTYPES || says(torch.is_neg, tensor) || !says(torch.is_contiguous, tensor)) return false;
@@ -95,36 +109,12 @@ PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
         Py_INCREF(args[i]);  // for ever: torch outlives the process's last tensor
         fields[i] = args[i];
     }
-    const char* spelled[] = {"_version", "is_cpu", "dtype", "shape", "_base", "is_leaf", "requires_grad", "grad_fn", "_backward_hooks",
-                             "_register_hook_dict", "row", "writers", "tape", "odd", "weights", "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};
+    const char* spelled[] = {"_version", "is_cpu", "dtype", "shape", "_base", "row", "writers", "tape", "odd", "weights",
+                             "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};
     static_assert(sizeof(spelled) / sizeof(*spelled) == sizeof(Names) / sizeof(PyObject*), "a name each");
     for (size_t i = 0; i < sizeof(spelled) / sizeof(*spelled); i++)
         if (!(reinterpret_cast<PyObject**>(&names)[i] = PyUnicode_InternFromString(spelled[i]))) return nullptr;
     Py_RETURN_NONE;
-}
-
-int visit_fields(PyObject* self, PyObject** fields, int count, visitproc visit, void* arg) {
-    Py_VISIT(reinterpret_cast<PyObject*>(Py_TYPE(self)));
-    for (int i = 0; i < count; i++) Py_VISIT(fields[i]);
-    return 0;
-}
-
-int clear_fields(PyObject** fields, int count) {
-    for (int i = 0; i < count; i++) Py_CLEAR(fields[i]);
-    return 0;
-}
-
-void free_object(PyObject* self, PyObject** fields, int count) {
-    PyObject_GC_UnTrack(self);
-    clear_fields(fields, count);
-    PyTypeObject* type = Py_TYPE(self);
-    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
-
-int add_type(PyObject* module, PyType_Spec& spec, const char* name) {
-    const Ref type(PyType_FromSpec(&spec));
-    return type ? PyModule_AddObjectRef(module, name, type.get()) : -1;
 }
 
 }  // namespace numscope

@@ -41,29 +41,34 @@ private:
 
 // What the host path knows of torch: given once, by `know_torch`, in this order.
 struct Torch {
-    PyObject *tensor, *parameter;                                                         // classes
+    PyObject *tensor, *parameter;                                                                     // classes
     PyObject *is_neg, *is_contiguous, *numel, *data_ptr, *detach, *is_floating_point, *is_inference;  // methods of tensors
-    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *grad_enabled;  // of torch._C
-    PyObject* dtypes[NUM_DTYPES];                                                         // by code
+    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy;                 // of torch._C
+    PyObject* dtypes[NUM_DTYPES];                                                                     // by code
 };
 extern Torch torch;
 
 // Names of attributes, interned.
 struct Names {
-    PyObject *version, *is_cpu, *dtype, *shape, *base, *is_leaf, *requires_grad, *grad_fn, *backward_hooks, *register_hook_dict;
-    PyObject *row, *writers, *tape, *odd, *weights, *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
+    PyObject *version, *is_cpu, *dtype, *shape, *base, *row, *writers, *tape, *odd, *weights;
+    PyObject *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
 };
 extern Names names;
+
+// Forgets the exception that is set. An interrupt is none of ours: it is raised again in the script.
+void forget();
 
 bool knows_torch();                                // else an exception is set
 int64_t number_of(PyObject* number);               // -2 with an exception if it is none
 bool is_plain(PyObject* object);                   // a Tensor or Parameter, of no subclass
 bool is_tensor(PyObject* object);                  // of any class
 bool says(PyObject* method, PyObject* tensor);     // calls a method that answers true or false; false, without an exception, if it raises
-int64_t count_of(PyObject* method, PyObject* tensor);  // the same for a number; -1 if it raises
 bool has(PyObject* object, PyObject* name);        // whether an attribute is true; false if it raises
 int64_t version_of(PyObject* tensor);              // -1 for an inference tensor
 bool is_left_to_python();                          // under a function mode, which would see what is asked of tensors, and for tests
+
+// Calls a method that answers with a number; -1, without an exception, if it raises.
+int64_t count_of(PyObject* method, PyObject* tensor);
 
 // leave_to_python(bool): have Python's methods read all tensors.
 PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args);
@@ -74,14 +79,54 @@ bool readable(PyObject* tensor, Entry& entry);
 // know_torch(...): the fields of `Torch`, in order.
 PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args);
 
-// What the collector asks of an object whose references are `fields`, and how such an object ends.
-constexpr unsigned TYPE_FLAGS = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
-int visit_fields(PyObject* self, PyObject** fields, int count, visitproc visit, void* arg);
-int clear_fields(PyObject** fields, int count);
-void free_object(PyObject* self, PyObject** fields, int count);
+template <PyObject* (*F)(PyObject*, PyObject* const*, Py_ssize_t)>
+constexpr PyMethodDef method(const char* name, const char* doc) {
+    return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F)), METH_FASTCALL, doc};
+}
 
-// Makes a type and adds it to the module. Returns 0, or -1 with an exception.
-int add_type(PyObject* module, PyType_Spec& spec, const char* name);
+// An object of a type of ours begins with its references, so many as its type has.
+inline PyObject** references(PyObject* self) { return reinterpret_cast<PyObject**>(self + 1); }
+
+// Puts another object in the place of a reference.
+void put(PyObject*& reference, PyObject* object);
+
+template <int NUM_REFERENCES>
+int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+    for (int i = 0; i < NUM_REFERENCES; i++) Py_VISIT(references(self)[i]);
+    return 0;
+}
+
+template <int NUM_REFERENCES>
+int clear(PyObject* self) {
+    for (int i = 0; i < NUM_REFERENCES; i++) Py_CLEAR(references(self)[i]);
+    return 0;
+}
+
+template <int NUM_REFERENCES>
+void dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    clear<NUM_REFERENCES>(self);
+    PyTypeObject* type = Py_TYPE(self);
+    reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+// Makes a type of objects of the struct T and adds it to the module. Null with an exception.
+template <class T, int NUM_REFERENCES>
+PyObject* add_type(PyObject* module, const char* name, const char* full_name, PyMethodDef* methods, PyGetSetDef* properties) {
+    PyType_Slot slots[] = {
+        {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<NUM_REFERENCES>)},
+        {Py_tp_traverse, reinterpret_cast<void*>(traverse<NUM_REFERENCES>)},
+        {Py_tp_clear, reinterpret_cast<void*>(clear<NUM_REFERENCES>)},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {0, nullptr},
+    };
+    PyType_Spec spec = {full_name, sizeof(T), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+    PyObject* type = PyType_FromSpec(&spec);
+    return type && PyModule_AddObjectRef(module, name, type) == 0 ? type : nullptr;
+}
 
 int add_ledger(PyObject* module);
 int add_journal(PyObject* module);

@@ -30,6 +30,8 @@ FORMS = [
     ("spawned_child.py", 3),
     ("between_two_models.py", 3),
     ("returns_in_place.py", 3),
+    ("many_results.py", 3),
+    ("filled_buffer.py", 3),
     ("redirected_forward.py", 3),
     ("guarded_step.py", 0),
     ("cured_gradient.py", 0),
@@ -52,7 +54,7 @@ def test_true_line_is_named_and_the_status_is_the_scripts(script: str, status: i
     assert_named(SCRIPTS / script, status, "-m", "numscope")
 
 
-@pytest.mark.parametrize("script", ["two.py", "returns_in_place.py", "no_grad_between_calls.py"])
+@pytest.mark.parametrize("script", ["two.py", "returns_in_place.py", "many_results.py", "filled_buffer.py"])
 def test_true_line_is_named_where_nothing_is_compiled(script: str) -> None:
     assert_named(SCRIPTS / script, 3, "-c", WITHOUT_KERNEL)
 

@@ -1,4 +1,4 @@
-"""The native bases of the host path: a wrong call raises, and what runs in between does not mix up rows."""
+"""What of the host path is in C: a wrong call raises, and what runs in between does not mix up rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import gc
 import subprocess
 import sys
 import threading
+from collections import deque
 from typing import Any
 
 import pytest
 import torch
 
 from numscope.detect.journal import Journal
+from numscope.replay.function_probe import FunctionProbe
+from numscope.replay.tape import OpTape, State
 from numscope.summary import native
 from numscope.summary.ledger import Ledger
 from numscope.summary.weights import Weights
@@ -22,7 +25,7 @@ WRONG = {
     "a ledger that was not made": "m.Ledger.__new__(m.Ledger).observe(torch.ones(2))",
     "a batch of it": "m.Ledger.__new__(m.Ledger)._observe_batch([torch.ones(2)], 1)",
     "a journal that was not made": "m.Journal.__new__(m.Journal).add(1, 2, {}, [])",
-    "a journal of no ledgers": "m.Journal(*[None] * 12)",
+    "a journal of no ledgers": "m.Journal()._share(*[None] * 12)",
     "a journal whose call is deleted": "exec('del j.call', {'j': Journal()})",
     "leaves that are no pairs": "Journal().add(1, 2, {}, [3])",
     "leaves that are half pairs": "Journal().add(1, 2, {}, [('output',)])",
@@ -30,7 +33,7 @@ WRONG = {
     "a row that is none": "Ledger()._rewrite_batch([-3], [torch.ones(2)], 1)",
     "fields that are no number": "setattr(Ledger(), 'groups', 'x')",
     "fields of -1": "setattr(Ledger(), 'groups', -1)",
-    "settings that are no number": "m.Functions()._set(1, 2, 3, 4, 5, 6, 'x')",
+    "settings that are no number": "m.FunctionProbe()._share(1, 2, 3, 4, 5, 6, 'x')",
 }
 
 
@@ -51,6 +54,29 @@ except Exception:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "raised\n", (done.returncode, done.stderr[-500:])
+
+
+class _Failing(FunctionProbe):
+    fault: BaseException
+
+    def _state_of(self, tensor: torch.Tensor) -> State:
+        raise self.fault
+
+
+def test_interrupt_within_a_note_is_the_scripts_and_an_error_the_tools() -> None:
+    def run(fault: BaseException) -> _Failing:
+        probe = _Failing(OpTape(), Ledger(), {}, deque(), lambda: None)
+        probe.fault, given = fault, torch.ones(2)
+        with probe:
+            made = given + given
+        assert made.tolist() == [2.0, 2.0]
+        return probe
+
+    error = ValueError("planted")
+    probe = run(error)
+    assert probe.error is error and not probe.is_on
+    with pytest.raises(KeyboardInterrupt):
+        run(KeyboardInterrupt())
 
 
 @needs_native

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,90 +41,58 @@ class Event(NamedTuple):
         return list(zip(*[iter(self.flat)] * 3, strict=True))
 
 
-class _Reference:
-    """What the native base does, where there is none.
+@native.in_c
+class Journal:
+    """Appends events; answers, after ``read``, which were bad and what the frames were.
 
-    Args:
-        ledger, weights_ledger: of activations and gradients, of weights.
-        rows: of weights by id, with their state when they were read.
-        observe_weight: reads a weight that is new or has changed.
-        events: gets a tuple for each; ``clock`` gives their order.
-        phase, forward: of gradients, of calls.
-        describe: words for a tensor that can't be read; ``none`` and ``other`` for what is no tensor, ``not_seen`` for what has no handle.
+    Attributes:
+        call: the number of the outermost call at work.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        weights_ledger: Ledger,
-        rows: Mapping[int, Any],
-        observe_weight: Callable[[Tensor], int],
-        events: list[Any],
-        clock: Iterator[int],
-        phase: Phase,
-        forward: Phase,
-        describe: Callable[[Tensor], str],
-        none: str,
-        other: str,
-        not_seen: str,
-    ) -> None:
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.weights = Weights()
         self.call = 0
-        self._given = ledger, weights_ledger, observe_weight, events, clock, phase
-        self._words = describe, none, other
+        self._events: list[tuple[Any, ...]] = []
+        self._share(
+            *(self.ledger, self.weights.ledger, self.weights.rows, self.weights.observe, self._events, _clock),
+            *(Phase.BACKWARD, Phase.FORWARD, describe, walk.NONE, walk.NOT_A_TENSOR, NOT_SEEN),
+        )
+
+    def _share(self, *parts: object) -> None:
+        """Tell C what it appends to, what it observes with, and its words."""
 
     def add(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
         """A module's call, with its weights as they are and its leaves."""
-        ledger, weights_ledger, observe_weight, *_ = self._given
-        describe, none, other = self._words
         flat: list[Any] = []
         for slot, weight in weights.items():
             if weight is not None:
-                handle = observe_weight(weight)
-                flat += (slot, weights_ledger, handle) if handle >= 0 else (slot, None, describe(weight))
+                flat += _item(slot, self.weights.ledger, self.weights.observe(weight), weight)
         for slot, leaf in leaves:
             if isinstance(leaf, Tensor):
-                handle = ledger.observe(leaf)
-                flat += (slot, ledger, handle) if handle >= 0 else (slot, None, describe(leaf))
+                flat += _item(slot, self.ledger, self.ledger.observe(leaf), leaf)
             else:
-                flat += (slot, None, none if leaf is None else other)
+                flat += (slot, None, walk.NONE if leaf is None else walk.NOT_A_TENSOR)
         self._append(entry, phase, flat)
-
-    def add_gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None = None) -> None:
-        """The gradient of a module's output; ``shape``: the output's, where the gradient has another one."""
-        ledger, phase = self._given[0], self._given[5]
-        handle = ledger.observe(gradient, shape)
-        self._append(entry, phase, (slot, ledger, handle) if handle >= 0 else (slot, None, self._words[0](gradient)))
-
-    def add_handle(self, entry: Entry, slot: str, handle: int) -> None:
-        """The gradient of a parameter, which was observed already."""
-        self._append(entry, self._given[5], (slot, self._given[0], handle) if handle >= 0 else (slot, None, NOT_SEEN))
 
     def tap(self, entry: Entry, leaves: Leaves) -> None:
         """``add`` of a forward call."""
         self.add(entry, Phase.FORWARD, entry.weights, leaves)
 
+    def add_gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None = None) -> None:
+        """The gradient of a module's output; ``shape``: the output's, where the gradient has another one."""
+        self._append(entry, Phase.BACKWARD, _item(slot, self.ledger, self.ledger.observe(gradient, shape), gradient))
+
+    def add_handle(self, entry: Entry, slot: str, handle: int) -> None:
+        """The gradient of a parameter, which was observed already."""
+        self._append(entry, Phase.BACKWARD, _item(slot, self.ledger, handle))
+
+    def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> None:
+        """An event whose tensors were observed already."""
+        self._append(entry, phase, itertools.chain.from_iterable(_item(slot, ledger, handle) for slot, handle in handles))
+
     def _append(self, entry: Entry, phase: Phase, flat: Iterable[Any]) -> None:
-        self._given[3].append((entry, phase, self.call, tuple(flat), next(self._given[4])))
-
-
-if TYPE_CHECKING or native.module is None:
-    _Base = _Reference
-else:
-    _Base = native.module.Journal
-
-
-class Journal(_Base):
-    """Appends events; answers, after ``read``, which were bad and what the frames were."""
-
-    def __init__(self) -> None:
-        self.ledger = Ledger()
-        self.weights = Weights()
-        self._events: list[Any] = []
-        rows, observe = self.weights.rows, self.weights.observe
-        super().__init__(
-            *(self.ledger, self.weights.ledger, rows, observe, self._events, _clock, Phase.BACKWARD, Phase.FORWARD),
-            *(describe, walk.NONE, walk.NOT_A_TENSOR, NOT_SEEN),
-        )
+        self._events.append((entry, phase, self.call, tuple(flat), next(_clock)))
 
     @property
     def events(self) -> list[Event]:
@@ -132,6 +100,7 @@ class Journal(_Base):
         return [Event(*event) for event in self._events]
 
     def event(self, index: int) -> Event:
+        """One of them, by its place in the step."""
         return Event(*self._events[index])
 
     def __len__(self) -> int:
@@ -144,13 +113,6 @@ class Journal(_Base):
     @property
     def nbytes(self) -> int:
         return self.ledger.nbytes + self.weights.ledger.nbytes
-
-    def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> None:
-        """An event whose tensors were observed already."""
-        flat: list[Any] = []
-        for slot, handle in handles:
-            flat += (slot, ledger, handle) if handle >= 0 else (slot, None, NOT_SEEN)
-        self._events.append((entry, phase, self.call, tuple(flat), next(_clock)))
 
     def read(self) -> None:
         self.ledger.read()
@@ -202,6 +164,11 @@ class Journal(_Base):
         self._events.clear()
         self.ledger.reset()
         self.weights.forget_gone()
+
+
+def _item(slot: str, ledger: Ledger, handle: int, tensor: Tensor | None = None) -> tuple[str, Ledger | None, int | str]:
+    """One leaf, as ``Event.flat`` holds it."""
+    return (slot, ledger, handle) if handle >= 0 else (slot, None, NOT_SEEN if tensor is None else describe(tensor))
 
 
 def frame(event: Event) -> Frame:

@@ -36,7 +36,7 @@ class Parameters:
         self.places: list[tuple[Entry, str, Parameter]] = [
             (self._probe.entry_of(module), slot, p) for module, slot, p in parameters_of(self._probe.names)
         ]
-        self._ids = {id(p) for _, _, p in self.places}
+        self._own_ids = {id(p) for _, _, p in self.places}
         # By FSDP2, for each forward: into memory that it may have used before, and no version tells.
         self.are_gathered = any(is_sharded(module) for module in self._probe.names)
 
@@ -67,7 +67,7 @@ class Parameters:
 
     def _of(self, only: Collection[int] | None) -> list[tuple[Entry, str, Parameter]]:
         """The places of parameters of some ids; None: of all."""
-        if only is None or only == self._ids:
+        if only is None or only == self._own_ids:
             return self.places
         return [(e, s, p) for e, s, p in self.places if any(known in only for known in ids_known(p))]
 

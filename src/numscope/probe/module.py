@@ -262,8 +262,7 @@ class ModuleProbe:
                 raise
             except Exception as error:
                 self._fail(error)
-        calls = self._calls if wanted.calls else None
-        if calls is not None and calls.module is module:
+        if wanted.calls and self._calls is not None and self._calls.module is module:
             self._leave(entry, module, output, failed)
 
     def _see(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -278,12 +277,7 @@ class ModuleProbe:
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
             else:
                 found = walk.leaves(args, kwargs, output)
-            try:
-                listener.tap(entry, found)
-            except self.errors:
-                raise
-            except Exception as error:  # the reader goes on
-                self._fail(error)
+            self._guard(self._fail, listener.tap, entry, found)
         hears = listener is not None and self._gradients
         if not (hears or given is not None) or not _grad_enabled():
             return
@@ -328,13 +322,8 @@ class ModuleProbe:
     def _gradient(self, entry: Entry | None, slot: str, site: int | None, shape: torch.Size | None, gradient: Tensor | None) -> None:
         if gradient is None or torch.compiler.is_compiling():  # None: the node has several outputs, and this one gets no gradient
             return
-        if entry is not None and self._listener is not None and not optimizer.is_paused():
-            try:
-                self._listener.gradient(entry, slot, gradient, shape)
-            except self.errors:
-                raise
-            except Exception as error:
-                self._fail(error)
+        if entry is not None:
+            self.tell_gradient(entry, slot, gradient, shape)
         if site is not None:
             self.show(site, gradient, shape)
 

@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,18 +25,39 @@ from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Ro
 from numscope.summary import native
 
 SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; larger ones are read at once
+_COMING, _FILLING = (-1,), (-2,)  # the writers of states whose records are in the log: of results, of buffers
 
 
-class _Reference:
-    """What the native base does, where there is none."""
+@native.in_c
+class FunctionProbe(TorchFunctionMode):
+    """Notes every function of torch that makes a floating-point tensor.
 
-    is_on = True
-    tape: OpTape
-    error: Exception | None
-    _flush: Callable[[], None]
+    Arguments are read at once, because others (a simulator) may write to them without torch's knowledge. Results are read when the log is
+    processed; their numbers are unknown if they were changed in the meantime.
 
-    def _set(self, append: Callable[[Any], None], *_: Any) -> None:
-        self._append = append
+    Args:
+        tape: gets the records.
+        rows: gets each tensor once.
+        names: known names of tensors, by id.
+        log: gets a function for each record, which creates it; it keeps small results alive.
+        flush: calls the functions in the log.
+
+    *Cost:* 1 µs a function of torch, 5 more for one that makes a floating-point tensor. An error of its own disables it; training goes on.
+    """
+
+    def __init__(
+        self, tape: OpTape, rows: Rows, names: Mapping[int, str], log: deque[Callable[[], None]], flush: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self.tape, self.rows, self.names = tape, rows, names
+        self.error: Exception | None = None
+        self.is_on = True
+        self._log, self._flush = log, flush
+        self._share(log.append, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, partial, SMALL)
+        vars(self)["__torch_function__"] = self.call  # torch looks here first, dynamo at the class
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {})) if torch.compiler.is_compiling() else self.call(func, types, args, kwargs)
 
     def call(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function, and note it if it makes a floating-point tensor."""
@@ -44,13 +65,13 @@ class _Reference:
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
         result = func(*args, **(kwargs or {}))
-        one = args[0] if func is Tensor.__setitem__ else result[0] if type(result) is tuple and result else result
-        if type(one) is Tensor and one.is_floating_point() and self.is_on:
+        results = args[:1] if func is Tensor.__setitem__ else tuple(result) if isinstance(result, tuple | list) else (result,)
+        if results and type(results[0]) is Tensor and results[0].is_floating_point() and self.is_on:
             try:
                 if func is Tensor.__setitem__:
                     self._note_part(args[0], args[2])
                 elif func is not Tensor.__getitem__ or not self._take_part(args[0], result):
-                    self._note(func, args, kwargs or {}, result if type(result) is tuple else (result,), first)
+                    self._note(func, args, kwargs or {}, results, first)
             except Exception as error:
                 self.error, self.is_on = error, False
         return result
@@ -75,65 +96,13 @@ class _Reference:
                 made += (tensor.detach(), -1 if at_once else tensor._version, state)  # else its graph would stay, and what that saves
                 if tensor._base is not None and args and tensor is args[0]:
                     parts += self._begin_part(tensor._base)
-        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(2))
-        self._append(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
+        last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(1))
+        self._log.append(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
         if at_once:
             self._flush()
 
-    # the class's own, which the native base calls too
-
-    def _put(self, *args: Any) -> None: ...
-
-    def _note_part(self, tensor: Tensor, value: Any) -> None: ...
-
-    def _take_part(self, tensor: Any, part: Tensor) -> bool:
-        return False
-
-    def _begin_part(self, tensor: Tensor) -> tuple[State, State]:
-        raise NotImplementedError
-
-    def _known(self, tensor: Tensor) -> State:
-        raise NotImplementedError
-
-    def _state_of(self, tensor: Tensor) -> State:
-        raise NotImplementedError
-
-
-if TYPE_CHECKING or native.module is None:
-    _Base = _Reference
-else:
-    _Base = native.module.Functions
-_COMING, _FILLING = (-1,), (-2,)  # the writers of states whose records are in the log: of results, of buffers
-
-
-class FunctionProbe(_Base, TorchFunctionMode):
-    """Notes every function of torch that makes a floating-point tensor.
-
-    Arguments are read at once, because others (a simulator) may write to them without torch's knowledge. Results are read when the log is
-    processed; their numbers are unknown if they were changed in the meantime.
-
-    Args:
-        tape: gets the records.
-        rows: gets each tensor once.
-        names: known names of tensors, by id.
-        log: gets a function for each record, which creates it; it keeps small results alive.
-        flush: calls the functions in the log.
-
-    *Cost:* 1 µs a function of torch, 5 more for one that makes a floating-point tensor. An error of its own disables it; training goes on.
-    """
-
-    def __init__(
-        self, tape: OpTape, rows: Rows, names: Mapping[int, str], log: deque[Callable[[], None]], flush: Callable[[], None]
-    ) -> None:
-        super().__init__()
-        self.tape, self.rows, self.names = tape, rows, names
-        self.error: Exception | None = None
-        self._log, self._flush = log, flush
-        vars(self)["__torch_function__"] = self.call  # torch looks here first, dynamo at the class
-        self._set(log.append, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, partial, SMALL)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {})) if torch.compiler.is_compiling() else self.call(func, types, args, kwargs)
+    def _share(self, *parts: object) -> None:
+        """Tell C what it needs to note a function."""
 
     def _note_part(self, tensor: Tensor, value: Any) -> None:
         """``tensor[…] = value``. The tensor itself is read when it is used: it may be large, and written often."""
@@ -143,7 +112,7 @@ class FunctionProbe(_Base, TorchFunctionMode):
         given = State(self.rows.observe(tensor)) if fills else self._state_of(value)
         parts = [*self._begin_part(tensor), *(self._begin_part(tensor._base) if tensor._base is not None else ())]
         number = value if fills else None
-        self._log.append(partial(self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(2))))
+        self._log.append(partial(self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(1))))
 
     def _begin_part(self, tensor: Tensor) -> tuple[State, State]:
         """The states of a tensor before and after a part of it is written."""

@@ -40,9 +40,7 @@ log = logging.getLogger("numscope")
 MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
 MAX_NODES = 512  # of a loss's graph; a longer graph contains a model
 _LIMIT = 4096  # records on the tape; older ones are dropped
-_FEW_TIMES = (
-    8  # per step that recording by operation starts; after that, and in the next step (an agent acts often), functions are recorded
-)
+_FEW_TIMES = 8  # per step that operations are recorded; where it is more often (an agent acts), there and in the next step functions are
 _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS = 1 << 16
 _MANY_ROWS = 3500  # from here on the tape is reset although no step has ended

@@ -10,7 +10,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,35 +78,8 @@ class _Block:
             return (self.host[:count, 1:4] > 0).any(1).nonzero().flatten().tolist()
 
 
-class _Reference:
-    """What the native base does for small tensors in CPU memory, where there is none; ``_point`` tells it where the rows are."""
-
-    def __init__(self, seen: dict[int, tuple[weakref.ref[Tensor], int, int]], meta: list[Any], groups: Groups) -> None:
-        self.groups = groups
-        self.held = 0  # how often the lock is held; the native base leaves all to Python meanwhile
-
-    def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
-        return self._observe_any(tensor, shape)
-
-    def _observe_any(self, tensor: Tensor, shape: torch.Size | None) -> int:
-        raise NotImplementedError
-
-    def _observe_batch(self, tensors: list[Tensor], num_threads: int) -> list[int | None]:
-        return [None] * len(tensors)
-
-    def _rewrite_batch(self, handles: list[int], tensors: list[Tensor], num_threads: int) -> list[int | None]:
-        return [None] * len(tensors)
-
-    def _point(self, block: _Block, handles: list[int], address: int, capacity: int) -> None: ...
-
-
-if TYPE_CHECKING or native.module is None:
-    _Base = _Reference
-else:
-    _Base = native.module.Ledger
-
-
-class Ledger(_Base):
+@native.in_c
+class Ledger:
     """A step's observations: ``observe`` returns a handle at once; after ``read``, ``numbers`` returns its numbers.
 
     Args:
@@ -123,7 +96,9 @@ class Ledger(_Base):
     def __init__(self, groups: Groups = Groups.HEALTH, capacity: int = 512) -> None:
         self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
         self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
-        super().__init__(self._seen, self._meta, groups)
+        self.groups = groups
+        self.held = 0  # how often the lock is held; meanwhile C leaves all to Python
+        self._share(self._seen, self._meta)
         self.lock = RLock()
         self.before_reset: Callable[[], None] | None = None
         self._capacity = capacity
@@ -157,7 +132,15 @@ class Ledger(_Base):
         """Whether every row is in host memory, so that reading needs no sync."""
         return all(block.device.type == "cpu" for block in self._blocks.values())
 
+    def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
+        """Summarize a tensor of any shape and dtype into a row on its device; ``shape`` replaces the tensor's shape in its numbers.
+
+        Returns: a handle for ``numbers``; ``UNOBSERVED`` for a tensor without readable numbers (meta, fake, …).
+        """
+        return self._observe_any(tensor, shape)
+
     def _observe_any(self, tensor: Tensor, shape: torch.Size | None) -> int:
+        """``observe`` of what C leaves to Python."""
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter:
             tensor, shape = _own_part(tensor, shape)
@@ -180,7 +163,10 @@ class Ledger(_Base):
                     return UNOBSERVED
             handle = self._add(block, tensor.dtype, tensor.shape if shape is None else shape)
             done = dispatch.observe(tensor, block.rows, block.address, self._meta[handle][1], self.groups)
-            return handle if done else UNOBSERVED  # then its row stays empty
+            if done:
+                return handle
+            self._num_past -= 1  # its row stays empty
+            return UNOBSERVED
         except (RuntimeError, NotImplementedError):  # functorch wrappers, for example, hide even their shape
             return UNOBSERVED
 
@@ -239,6 +225,20 @@ class Ledger(_Base):
                 handles[position] = UNOBSERVED
                 self._seen.pop(id(tensor), None)
         return [UNOBSERVED if handle is None else handle for handle in handles]
+
+    def _observe_batch(self, tensors: list[Tensor], num_threads: int) -> list[int | None]:
+        """The handles of those that C reads; None for the others."""
+        return [None] * len(tensors)
+
+    def _rewrite_batch(self, handles: list[int], tensors: list[Tensor], num_threads: int) -> list[int | None]:
+        """The same for tensors that are read into the rows of handles."""
+        return [None] * len(tensors)
+
+    def _share(self, seen: object, meta: object) -> None:
+        """Tell C what is known of tensors and of handles."""
+
+    def _point(self, block: object, handles: object, address: int, capacity: int) -> None:
+        """Tell C where the rows in CPU memory are."""
 
     def _make_room(self, block: _Block, count: int = 1) -> None:
         needed = len(block.handles) + count

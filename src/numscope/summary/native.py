@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import ModuleType
+from typing import TypeVar
 
 import torch
 
@@ -39,9 +40,23 @@ if module is not None:
         *(_base, torch.nn.Parameter),
         *(_base.is_neg, _base.is_contiguous, _base.numel, _base.data_ptr, _base.detach, _base.is_floating_point, _base.is_inference),
         *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
-        *(_C._TorchDispatchModeKey.PROXY, torch.is_grad_enabled),
+        _C._TorchDispatchModeKey.PROXY,
         *CODES,
     )
+
+T = TypeVar("T", bound=type)
+
+
+def in_c(cls: T) -> T:
+    """The class with those of its methods that the extension has too, in a type of the same name, taken from there: they do the same,
+    without a Python frame. Where nothing is compiled, the class itself.
+    """
+    overlay = getattr(module, cls.__name__, None)
+    if overlay is None:
+        return cls
+    about = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(cls)(cls.__name__, (overlay, cls), about)
+
 
 _said = False
 

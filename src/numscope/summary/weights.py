@@ -84,24 +84,20 @@ class Weights:
 
     def _read(self, parameters: Sequence[Tensor]) -> None:
         """Read parameters into their rows, else into free ones, else into new ones."""
-        found = [(p, row) for p in parameters if (row := self.rows.get(id(p))) is not None and row.is_of(p)]
-        if len(found) == len(parameters) and all(self.ledger.rewrite_many([row.handle for _, row in found], parameters)):
-            groups = Groups(self.ledger.groups)
-            self.rows.update((id(p), _Row(row.handle, *_stamp(p), groups, row.parameter)) for p, row in found)
-            return
         by_id = {id(p): p for p in parameters}
-        rows = {key: row.handle for key, p in by_id.items() if (row := self.rows.get(key)) is not None and row.is_of(p)}
-        references = {key: self.rows[key].parameter for key in rows}
-        rows |= {key: self._free.pop() for key, p in by_id.items() if key not in rows and self._free and _stamp(p)[0] >= 0}
-        done = self.ledger.rewrite_many([*rows.values()], [by_id[key] for key in rows])
+        rows = {key: row for key, p in by_id.items() if (row := self.rows.get(key)) is not None and row.is_of(p)}
+        handles = {key: row.handle for key, row in rows.items()}
+        if self._free and len(rows) < len(by_id):
+            handles |= {key: self._free.pop() for key, p in by_id.items() if key not in rows and self._free and _stamp(p)[0] >= 0}
+        done = self.ledger.rewrite_many([*handles.values()], [by_id[key] for key in handles])
         self.ledger.look_again()
-        handles = {key: handle for (key, handle), ok in zip(rows.items(), done, strict=True) if ok}
-        fresh = [key for key in by_id if key not in handles]
+        fresh = [key for key in by_id if key not in handles] + [key for key, ok in zip(handles, done, strict=True) if not ok]
         handles.update(zip(fresh, self.ledger.observe_many([by_id[key] for key in fresh]), strict=True))
+        groups = self.ledger.groups
         for key, handle in handles.items():
             p = by_id[key]
-            reference = references.get(key) or weakref.ref(p, self._gone.append)
-            self.rows[key] = _Row(handle, *_stamp(p), self.ledger.groups, reference)
+            reference = rows[key].parameter if key in rows else weakref.ref(p, self._gone.append)
+            self.rows[key] = _Row(handle, *_stamp(p), groups, reference)
 
     def recheck(self) -> None:
         """Read each parameter again when it is next observed."""
