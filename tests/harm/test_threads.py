@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import numscope
 from tests.harm.training import assert_no_hooks, assert_nothing_left
+from tests.warm import COLD
 
 
 def small(width: int = 4) -> nn.Module:
@@ -116,6 +117,30 @@ for i in range(4):
 def test_threads_that_begin_to_watch_at_once_have_each_their_own_findings(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TRAININGS)
     done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+HALF_IMPORTED = """
+import sys, torch, numpy
+from torch import nn
+import numscope
+
+assert "numpy.random" not in sys.modules
+model = nn.Linear(4, 2)
+with numscope.watch(model) as scope:
+    model(torch.randn(3, 4))
+    assert "numpy.random" not in sys.modules, "imported for the script"
+    import numpy.random
+
+    del numpy.random  # what another thread sees that comes between the end of the import and the attribute
+    model(torch.randn(3, 4))
+assert not scope.fault, scope.fault
+"""
+
+
+def test_numpys_generator_is_not_imported_and_may_be_half_imported_by_another_thread(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(HALF_IMPORTED)
+    done = subprocess.run([COLD, str(tmp_path / "script.py")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

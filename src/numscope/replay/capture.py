@@ -122,23 +122,29 @@ def put_back(now: Any, before: Mapping[str, Any]) -> None:
 _numpy_before: tuple[bytes, Any] = (b"", None)  # the memory of NumPy's generator when it was last asked, and what it said
 
 
+def _numpy_generator() -> Any:
+    """NumPy's global one; None before ``numpy.random`` is imported, which is for the script to do.
+
+    Not by ``numpy.random``, which NumPy imports when it is asked for: by two threads at once that ends in a RecursionError.
+    """
+    return getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
+
+
 def _numpy_state() -> Any:
-    """The state of NumPy's global generator, None without NumPy. *Cost:* 20 µs where it has moved, else 1.
+    """The state of NumPy's global generator, None without one. *Cost:* 20 µs where it has moved, else 1.
 
     One number that ``randn`` keeps for its next call is not in that memory: where nothing else has moved, its being taken goes unseen.
     """
     global _numpy_before
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
+    generator = _numpy_generator()
+    if generator is None:
         return None
-    try:
-        generator = numpy.random.mtrand._rand._bit_generator
-        memory = ctypes.string_at(generator.ctypes.state_address, _MT19937) if type(generator) is numpy.random.MT19937 else b""
-    except AttributeError:  # another version's
-        memory = b""
+    memory, bits = b"", generator._bit_generator
+    if type(bits).__name__ == "MT19937":  # the usual one; it may have been replaced
+        memory = ctypes.string_at(bits.ctypes.state_address, _MT19937)
     before, state = _numpy_before
     if not memory or memory != before:
-        state = numpy.random.get_state()
+        state = generator.get_state()
         _numpy_before = memory, state
     return state
 
@@ -163,7 +169,7 @@ class RandomState:
         torch.set_rng_state(self.torch_cpu)
         random.setstate(self.python)
         if self.numpy is not None:
-            sys.modules["numpy"].random.set_state(self.numpy)
+            _numpy_generator().set_state(self.numpy)
         for device, state in self.devices.items():
             torch.cuda.set_rng_state(state, device)
 
