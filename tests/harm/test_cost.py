@@ -227,7 +227,7 @@ def test_many_micro_batches_keep_little_and_nothing_after_their_step() -> None:
 
     with numscope.watch(model) as scope:
         kept: list[tuple[int, int]] = []
-        for micro_batches in (2, 2, 300, 2, 2):
+        for micro_batches in (2, 2, 300, 2, 2):  # the step after one of many still writes down what runs between calls, as that one needed
             step(micro_batches)
         _, (few, few_bytes), (_, many_bytes), _, (few_again, few_again_bytes) = kept
         assert many_bytes - few_bytes < 4 << 20

@@ -271,7 +271,7 @@ def test_many_steps_keep_no_more_than_few() -> None:
         return sys.getallocatedblocks()
 
     with watched(net, everything(), loggers=[Nowhere()]):
-        after = [blocks_after(160), *(blocks_after(60) for _ in range(3))]
+        after = [blocks_after(40), *(blocks_after(60) for _ in range(3))]
     # less than a number a step; what else the process does is not in every stretch
     assert min(later - earlier for earlier, later in itertools.pairwise(after)) < 60
 
