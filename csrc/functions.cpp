@@ -17,14 +17,6 @@ constexpr int NUM_SHARED = 6;  // references
 
 Functions* as_functions(PyObject* self) { return reinterpret_cast<Functions*>(self); }
 
-// Whether torch.jit.trace or make_fx is at work, or it can't be known.
-bool is_traced() {
-    const Ref state(PyObject_CallNoArgs(torch.tracing_state));
-    const Ref mode(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
-    forget();
-    return mode.get() != Py_None;
-}
-
 bool is_floating(PyObject* object) { return is_tensor(object) && says(torch.is_floating_point, object); }
 
 bool push(PyObject* list, PyObject* first, PyObject* second, PyObject* third) {

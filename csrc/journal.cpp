@@ -7,13 +7,15 @@ namespace {
 struct Journal {
     PyObject_HEAD
     PyObject *ledger, *weights_ledger;  // of activations and gradients, of weights
-    PyObject *rows, *observe_weight;    // of the weights: their rows by id, and what reads one that is new or has changed
+    PyObject* all_weights;              // what reads the weights
     PyObject *events, *clock;           // the list, an iterator over its order
     PyObject *phase, *forward;          // of gradients, of calls
     PyObject *describe, *none, *other, *not_seen;  // words for what has no handle
+    PyObject* gradient_of;              // what an optimizer gets of a parameter
     PyObject* call;                     // the number of the outermost call at work
+    PyObject* before_gradient;          // is called before the next gradient is added; it takes itself away
 };
-constexpr int NUM_SHARED = 12;  // all of these but the last
+constexpr int NUM_SHARED = 12;  // all of these but the last two
 
 Journal* as_journal(PyObject* self) { return reinterpret_cast<Journal*>(self); }
 
@@ -52,21 +54,6 @@ bool append(const Journal* journal, PyObject* entry, PyObject* phase, const Item
     return event && PyList_Append(journal->events, event.get()) == 0;
 }
 
-// The handle of a weight: a row is of its state if the version and the address are those of then.
-int64_t weight_handle(const Journal* journal, PyObject* weight) {
-    const Ref key(PyLong_FromVoidPtr(weight));
-    if (!key) return -2;
-    const Ref row = Ref::borrowed(is_plain(weight) ? PyDict_GetItemWithError(journal->rows, key.get()) : nullptr);
-    if (row && PyWeakref_GetObject(PyTuple_GetItem(row.get(), 4)) == weight) {
-        const int64_t version = PyLong_AsLongLong(PyTuple_GetItem(row.get(), 1));
-        const bool same = version >= 0 && version_of(weight) == version &&
-                          count_of(torch.data_ptr, weight) == PyLong_AsLongLong(PyTuple_GetItem(row.get(), 2));
-        if (same) return PyLong_AsLongLong(PyTuple_GetItem(row.get(), 0));
-    }
-    const Ref handle(PyObject_CallFunctionObjArgs(journal->observe_weight, weight, nullptr));
-    return handle ? number_of(handle.get()) : -2;
-}
-
 bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
     if (!PyDict_CheckExact(weights)) {  // a scripted module's
         const Ref pairs(PyMapping_Items(weights));
@@ -75,22 +62,22 @@ bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
             PyObject* pair = PyList_GetItem(pairs.get(), i);
             PyObject *slot = PyTuple_GetItem(pair, 0), *weight = slot ? PyTuple_GetItem(pair, 1) : nullptr;
             if (!weight) return false;
-            if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, weight_handle(journal, weight))) return false;
+            if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, observe_weight(journal->all_weights, weight))) return false;
         }
         return true;
     }
     PyObject *slot, *weight;
     for (Py_ssize_t at = 0; PyDict_Next(weights, &at, &slot, &weight);) {
         const Ref kept_slot = Ref::borrowed(slot), kept = Ref::borrowed(weight);  // another thread may replace it while it is read
-        if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, weight_handle(journal, weight))) return false;
+        if (weight != Py_None && !items.add(journal, slot, journal->weights_ledger, weight, observe_weight(journal->all_weights, weight))) return false;
     }
     return true;
 }
 
 PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
-    const bool fits = num_args == NUM_SHARED && is_ledger(args[0]) && is_ledger(args[1]) && PyDict_Check(args[2]) && PyList_Check(args[4]) &&
-                      PyIter_Check(args[5]);
-    if (!fits) return PyErr_Format(PyExc_TypeError, "Journal._share: expected two ledgers, a dict, a function, a list, an iterator, ...");
+    const bool fits = num_args == NUM_SHARED && is_ledger(args[0]) && is_ledger(args[1]) && is_weights(args[2]) && PyList_Check(args[3]) &&
+                      PyIter_Check(args[4]);
+    if (!fits) return PyErr_Format(PyExc_TypeError, "Journal._share: expected two ledgers, weights, a list, an iterator, ...");
     if (!knows_torch()) return nullptr;
     for (int i = 0; i < NUM_SHARED; i++) put(references(self)[i], args[i]);
     Py_RETURN_NONE;
@@ -126,16 +113,44 @@ PyObject* py_tap(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     return weights ? add(journal, args[0], journal->forward, weights.get(), args[1]) : nullptr;
 }
 
-PyObject* py_add_handle(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
-    if (num_args != 3) return PyErr_Format(PyExc_TypeError, "add_handle(entry, slot, handle): got %zd arguments, expected 3", num_args);
+// A parameter's gradient, as `gradient_of` of probe/optimizers.py; None if there is none.
+Ref gradient_of(const Journal* journal, PyObject* parameter) {
+    if (is_plain(parameter) && has(parameter, names.is_leaf)) {
+        Ref gradient(PyObject_GetAttr(parameter, names.grad));
+        if (gradient && gradient.get() != Py_None) return gradient;
+        forget();
+    }
+    return Ref(PyObject_CallFunctionObjArgs(journal->gradient_of, parameter, nullptr));
+}
+
+PyObject* py_add_gradients(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 1 || !PyList_Check(args[0])) return PyErr_Format(PyExc_TypeError, "add_gradients(places): expected a list");
     const Journal* journal = made(self);
-    const int64_t handle = journal ? number_of(args[2]) : -2;
-    if (handle == -2) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_ValueError, "add_handle: got handle -2, expected one, or -1");
-    const bool seen = handle >= 0;
-    Items items;
-    if (!items.add(args[1], seen ? journal->ledger : Py_None, seen ? args[2] : journal->not_seen)) return nullptr;
-    if (!append(journal, args[0], journal->phase, items)) return nullptr;
-    Py_RETURN_NONE;
+    const Ref gradients(journal ? PyList_New(0) : nullptr), found(gradients ? PyList_New(0) : nullptr);
+    for (Py_ssize_t i = 0; found && i < PyList_Size(args[0]); i++) {
+        const Ref place = Ref::borrowed(PyList_GetItem(args[0], i));
+        PyObject* parameter = PyTuple_Check(place.get()) && PyTuple_Size(place.get()) == 3 ? PyTuple_GetItem(place.get(), 2) : nullptr;
+        if (!parameter) return PyErr_Format(PyExc_TypeError, "add_gradients(places): expected tuples of entry, slot, parameter");
+        const Ref gradient = gradient_of(journal, parameter);
+        if (!gradient) return nullptr;
+        if (gradient.get() != Py_None && (PyList_Append(gradients.get(), gradient.get()) || PyList_Append(found.get(), place.get()))) return nullptr;
+    }
+    Ref handles(found ? PyObject_CallMethod(journal->ledger, "observe_many", "O", gradients.get()) : nullptr);
+    if (handles && (!PyList_Check(handles.get()) || PyList_Size(handles.get()) != PyList_Size(found.get())))
+        return PyErr_Format(PyExc_TypeError, "Ledger.observe_many: expected a handle for each tensor");
+    for (Py_ssize_t i = 0; handles && i < PyList_Size(found.get()); i++) {
+        const Ref place = Ref::borrowed(PyList_GetItem(found.get(), i)), handle = Ref::borrowed(PyList_GetItem(handles.get(), i));
+        PyObject *entry = PyTuple_GetItem(place.get(), 0), *slot = PyTuple_GetItem(place.get(), 1);
+        const Ref slots(PyObject_GetAttr(entry, names.gradient_slots));
+        Ref gradient_slot = Ref::borrowed(slots && PyDict_Check(slots.get()) ? PyDict_GetItemWithError(slots.get(), slot) : nullptr);
+        if (!gradient_slot && !PyErr_Occurred()) gradient_slot = Ref(PyObject_CallMethod(entry, "gradient_slot", "O", slot));
+        const int64_t number = gradient_slot ? number_of(handle.get()) : -2;
+        Items items;
+        if (number == -2 || !items.add(gradient_slot.get(), number >= 0 ? journal->ledger : Py_None, number >= 0 ? handle.get() : journal->not_seen))
+            return nullptr;
+        if (!append(journal, entry, journal->phase, items)) return nullptr;
+    }
+    return handles.release();
 }
 
 PyObject* py_add_gradient(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
@@ -143,20 +158,28 @@ PyObject* py_add_gradient(PyObject* self, PyObject* const* args, Py_ssize_t num_
         return PyErr_Format(PyExc_TypeError, "add_gradient(entry, slot, gradient, shape=None): got %zd arguments", num_args);
     const Journal* journal = made(self);
     if (!journal) return nullptr;
+    if (journal->before_gradient && journal->before_gradient != Py_None) {
+        const Ref call = Ref::borrowed(journal->before_gradient), done(PyObject_CallNoArgs(call.get()));
+        if (!done) return nullptr;
+    }
     Items items;
     const int64_t handle = observe_tensor(journal->ledger, args[2], num_args == 4 ? args[3] : Py_None);
     if (!items.add(journal, args[1], journal->ledger, args[2], handle) || !append(journal, args[0], journal->phase, items)) return nullptr;
     Py_RETURN_NONE;
 }
 
-PyObject* get_call(PyObject* self, void*) { return made(self) ? Ref::borrowed(as_journal(self)->call).release() : nullptr; }
+template <PyObject* Journal::*FIELD>
+PyObject* get(PyObject* self, void*) {
+    return made(self) ? Ref::borrowed(as_journal(self)->*FIELD ? as_journal(self)->*FIELD : Py_None).release() : nullptr;
+}
 
-int set_call(PyObject* self, PyObject* value, void*) {
+template <PyObject* Journal::*FIELD>
+int set(PyObject* self, PyObject* value, void*) {
     if (!value) {
-        PyErr_SetString(PyExc_AttributeError, "call: expected a number, and it can't be deleted");
+        PyErr_SetString(PyExc_AttributeError, "Journal: an attribute that can't be deleted");
         return -1;
     }
-    put(as_journal(self)->call, value);
+    put(as_journal(self)->*FIELD, value);
     return 0;
 }
 
@@ -164,20 +187,21 @@ PyMethodDef methods[] = {
     method<py_add>("add", "add(entry, phase, weights, leaves): see the class in Python."),
     method<py_tap>("tap", "tap(entry, leaves): see the class in Python."),
     method<py_add_gradient>("add_gradient", "add_gradient(entry, slot, gradient, shape=None): see the class in Python."),
-    method<py_add_handle>("add_handle", "add_handle(entry, slot, handle): see the class in Python."),
+    method<py_add_gradients>("add_gradients", "add_gradients(places): see the class in Python."),
     method<py_share>("_share", "_share(...): all but the call's number, in the struct's order."),
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef properties[] = {
-    {"call", get_call, set_call, "the number of the outermost call at work", nullptr},
+    {"call", get<&Journal::call>, set<&Journal::call>, "the number of the outermost call at work", nullptr},
+    {"before_gradient", get<&Journal::before_gradient>, set<&Journal::before_gradient>, "see the class in Python", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 }  // namespace
 
 int add_journal(PyObject* module) {
-    return add_type<Journal, NUM_SHARED + 1>(module, "Journal", "numscope.summary._native.Journal", methods, properties) ? 0 : -1;
+    return add_type<Journal, NUM_SHARED + 2>(module, "Journal", "numscope.summary._native.Journal", methods, properties) ? 0 : -1;
 }
 
 }  // namespace numscope

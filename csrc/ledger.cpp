@@ -69,24 +69,6 @@ int64_t place(Ledger* ledger, PyObject* key, PyObject* tensor, int64_t version, 
 // Where a row is, by its number.
 int64_t address_of(const Ledger* ledger, int64_t row) { return ledger->address + row * int64_t(sizeof(Row)); }
 
-// Reads entries, while other threads run if it takes long; `again`: into rows that are emptied before.
-void read(const Ledger* ledger, std::vector<Entry>& entries, int num_threads, bool again) {
-    for (Entry& entry : entries) {
-        entry.row_address = address_of(ledger, entry.row_address);
-        if (again) reset(*reinterpret_cast<Row*>(entry.row_address));
-    }
-    const int64_t count = int64_t(entries.size()), numel = total_numel(entries.data(), count);
-    PyThreadState* state = numel < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
-    observe(entries.data(), count, int(ledger->groups), num_threads);
-    if (state) PyEval_RestoreThread(state);
-}
-
-// Puts handle, or None for a tensor that is for Python, into a list.
-bool put_handle(PyObject* list, Py_ssize_t at, int64_t handle) {
-    if (handle == -2) return false;
-    return PyList_SetItem(list, at, handle < 0 ? Ref::borrowed(Py_None).release() : PyLong_FromLongLong(handle)) == 0;
-}
-
 PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 2 || !PyList_Check(args[0])) return PyErr_Format(PyExc_TypeError, "_observe_batch(list, num_threads): got %zd arguments", num_args);
     Ledger* ledger = made(self);
@@ -110,40 +92,8 @@ PyObject* py_observe_batch(PyObject* self, PyObject* const* args, Py_ssize_t num
         }
         if (!put_handle(handles.get(), i, handle)) return nullptr;
     }
-    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[1])), false);
+    if (!entries.empty()) read_rows(self, entries, int(PyLong_AsLong(args[1])), false);
     return handles.release();
-}
-
-PyObject* py_rewrite_batch(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
-    if (num_args != 3 || !PyList_Check(args[0]) || !PyList_Check(args[1]) || PyList_Size(args[0]) != PyList_Size(args[1]))
-        return PyErr_Format(PyExc_TypeError, "_rewrite_batch(handles, tensors, num_threads): got %zd arguments, expected lists of one length", num_args);
-    Ledger* ledger = made(self);
-    if (!ledger) return nullptr;
-    const Py_ssize_t count = PyList_Size(args[0]);
-    const bool able = !is_left_to_python();
-    std::vector<Entry> entries;
-    Ref done(PyList_New(count));
-    for (Py_ssize_t i = 0; done && i < count; i++) {
-        PyObject *number = PyList_GetItem(args[0], i), *tensor = PyList_GetItem(args[1], i);
-        const Py_ssize_t handle = PyLong_AsSsize_t(number);
-        if (handle == -1 && PyErr_Occurred()) return nullptr;
-        const Ref meta = Ref::borrowed(PyList_GetItem(ledger->meta, handle));
-        if (!meta) return nullptr;
-        Entry entry;
-        bool ours = able && PyTuple_GetItem(meta.get(), 0) == ledger->block && readable(tensor, entry);
-        if (ours) {
-            PyObject* row = PyTuple_GetItem(meta.get(), 1);
-            entry.row_address = PyLong_AsLongLong(row);
-            Ref fresh = description(ledger, row, entry.dtype, tensor, Py_None);
-            ours = bool(fresh);
-            if (!ours) forget();
-            else if (PyList_SetItem(ledger->meta, handle, fresh.release())) return nullptr;
-        }
-        if (ours) entries.push_back(entry);
-        if (!put_handle(done.get(), i, ours ? handle : -1)) return nullptr;
-    }
-    if (!entries.empty()) read(ledger, entries, int(PyLong_AsLong(args[2])), true);
-    return done.release();
 }
 
 PyObject* py_observe(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
@@ -200,7 +150,6 @@ int set_held(PyObject* self, PyObject* value, void*) {
 PyMethodDef methods[] = {
     method<py_observe>("observe", "observe(tensor, shape=None): see the class in Python."),
     method<py_observe_batch>("_observe_batch", "_observe_batch(tensors, num_threads): the handle of each, or None where it is for Python."),
-    method<py_rewrite_batch>("_rewrite_batch", "_rewrite_batch(handles, tensors, num_threads): the same, for tensors read into rows of handles."),
     method<py_share>("_share", "_share(seen, meta): what is known of tensors by their ids, and of handles."),
     method<py_point>("_point", "_point(block, handles, address, capacity): where the rows in CPU memory are."),
     {nullptr, nullptr, 0, nullptr},
@@ -236,6 +185,42 @@ int64_t observe_tensor(PyObject* self, PyObject* tensor, PyObject* shape) {
     }
     const Ref found(PyObject_CallMethod(self, "_observe_any", "OO", tensor, shape));
     return found ? number_of(found.get()) : -2;
+}
+
+int rewrite(PyObject* self, int64_t handle, PyObject* tensor, Entry& entry) {
+    const Ledger* ledger = made(self);
+    const Ref meta = Ref::borrowed(ledger ? PyList_GetItem(ledger->meta, Py_ssize_t(handle)) : nullptr);
+    if (!meta) return -1;
+    PyObject* row = PyTuple_GetItem(meta.get(), 1);
+    if (!row || PyTuple_GetItem(meta.get(), 0) != ledger->block || !readable(tensor, entry)) return row ? 0 : -1;
+    entry.row_address = PyLong_AsLongLong(row);
+    Ref fresh = description(ledger, row, entry.dtype, tensor, Py_None);
+    if (!fresh) {
+        forget();
+        return 0;
+    }
+    return PyList_SetItem(ledger->meta, Py_ssize_t(handle), fresh.release()) ? -1 : 1;
+}
+
+const Row* row_at(PyObject* self, int64_t row) { return reinterpret_cast<const Row*>(address_of(as_ledger(self), row)); }
+
+int64_t groups_of(PyObject* self) { return as_ledger(self)->groups; }
+
+void read_rows(PyObject* self, std::vector<Entry>& entries, int num_threads, bool again) {
+    const Ledger* ledger = as_ledger(self);
+    for (Entry& entry : entries) {
+        entry.row_address = address_of(ledger, entry.row_address);
+        if (again) reset(*reinterpret_cast<Row*>(entry.row_address));
+    }
+    const int64_t count = int64_t(entries.size()), numel = total_numel(entries.data(), count);
+    PyThreadState* state = numel < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
+    observe(entries.data(), count, int(ledger->groups), num_threads);
+    if (state) PyEval_RestoreThread(state);
+}
+
+bool put_handle(PyObject* list, Py_ssize_t at, int64_t handle) {
+    if (handle == -2) return false;
+    return PyList_SetItem(list, at, handle < 0 ? Ref::borrowed(Py_None).release() : PyLong_FromLongLong(handle)) == 0;
 }
 
 bool is_ledger(PyObject* object) { return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(ledger_type)); }

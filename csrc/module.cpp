@@ -236,7 +236,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-int add_types(PyObject* module) { return add_ledger(module) || add_journal(module) || add_functions(module) ? -1 : 0; }
+int add_types(PyObject* module) { return add_ledger(module) || add_weights(module) || add_journal(module) || add_functions(module) || add_teller(module) ? -1 : 0; }
 
 PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
 

@@ -69,11 +69,33 @@ bool has(PyObject* object, PyObject* name) {
     return value.get() == Py_True;
 }
 
-int64_t version_of(PyObject* tensor) {
-    const Ref version(PyObject_GetAttr(tensor, names.version));
-    const int64_t found = version ? PyLong_AsLongLong(version.get()) : -1;
-    if (found == -1) forget();
-    return found;
+int64_t count_at(PyObject* object, PyObject* name) {
+    const Ref value(PyObject_GetAttr(object, name));
+    const int64_t count = value ? PyLong_AsLongLong(value.get()) : -1;
+    if (count == -1) forget();
+    return count;
+}
+
+int64_t version_of(PyObject* tensor) { return count_at(tensor, names.version); }
+
+bool is_traced() {
+    const Ref state(PyObject_CallNoArgs(torch.tracing_state));
+    const Ref mode(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
+    forget();
+    return mode.get() != Py_None;
+}
+
+bool is_in_backward() {
+    const Ref task(PyObject_CallNoArgs(torch.task));
+    const int64_t number = task ? PyLong_AsLongLong(task.get()) : 0;
+    forget();
+    return number != -1;
+}
+
+bool is_grad_enabled() {
+    const Ref on(PyObject_CallNoArgs(torch.is_grad_enabled));
+    forget();
+    return on.get() == Py_True;
 }
 
 bool is_left_to_python() {
@@ -110,6 +132,8 @@ PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
         fields[i] = args[i];
     }
     const char* spelled[] = {"_version", "is_cpu", "dtype", "shape", "_base", "row", "writers", "tape", "odd", "weights",
+                             "handle", "version", "address", "groups", "parameter", "gradient_slots", "grad", "is_leaf",
+                             "_num_paused", "grad_fn", "_backward_hooks", "_register_hook_dict", "requires_grad", "output",
                              "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};
     static_assert(sizeof(spelled) / sizeof(*spelled) == sizeof(Names) / sizeof(PyObject*), "a name each");
     for (size_t i = 0; i < sizeof(spelled) / sizeof(*spelled); i++)

@@ -5,7 +5,10 @@
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 
+#include <vector>
+
 #include "observe.h"
+#include "summary.h"
 
 namespace numscope {
 
@@ -43,7 +46,8 @@ private:
 struct Torch {
     PyObject *tensor, *parameter;                                                                     // classes
     PyObject *is_neg, *is_contiguous, *numel, *data_ptr, *detach, *is_floating_point, *is_inference;  // methods of tensors
-    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy;                 // of torch._C
+    PyObject *is_view;
+    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *task, *is_grad_enabled;  // of torch._C
     PyObject* dtypes[NUM_DTYPES];                                                                     // by code
 };
 extern Torch torch;
@@ -51,6 +55,8 @@ extern Torch torch;
 // Names of attributes, interned.
 struct Names {
     PyObject *version, *is_cpu, *dtype, *shape, *base, *row, *writers, *tape, *odd, *weights;
+    PyObject *handle, *version_read, *address, *groups, *parameter, *gradient_slots, *grad, *is_leaf;
+    PyObject *num_paused, *grad_fn, *backward_hooks, *register_hook_dict, *requires_grad, *output;
     PyObject *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
 };
 extern Names names;
@@ -65,6 +71,10 @@ bool is_tensor(PyObject* object);                  // of any class
 bool says(PyObject* method, PyObject* tensor);     // calls a method that answers true or false; false, without an exception, if it raises
 bool has(PyObject* object, PyObject* name);        // whether an attribute is true; false if it raises
 int64_t version_of(PyObject* tensor);              // -1 for an inference tensor
+bool is_traced();                                  // whether torch.jit.trace or make_fx is at work, or it can't be known
+bool is_in_backward();                             // whether autograd is at work on this thread, or it can't be known
+bool is_grad_enabled();
+int64_t count_at(PyObject* object, PyObject* name);  // an attribute that is a number; -1, without an exception, if there is none
 bool is_left_to_python();                          // under a function mode, which would see what is asked of tensors, and for tests
 
 // Calls a method that answers with a number; -1, without an exception, if it raises.
@@ -114,13 +124,14 @@ void dealloc(PyObject* self) {
 
 // Makes a type of objects of the struct T and adds it to the module. Null with an exception.
 template <class T, int NUM_REFERENCES>
-PyObject* add_type(PyObject* module, const char* name, const char* full_name, PyMethodDef* methods, PyGetSetDef* properties) {
+PyObject* add_type(PyObject* module, const char* name, const char* full_name, PyMethodDef* methods, PyGetSetDef* properties, ternaryfunc call = nullptr) {
     PyType_Slot slots[] = {
         {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<NUM_REFERENCES>)},
         {Py_tp_traverse, reinterpret_cast<void*>(traverse<NUM_REFERENCES>)},
         {Py_tp_clear, reinterpret_cast<void*>(clear<NUM_REFERENCES>)},
         {Py_tp_methods, methods},
         {Py_tp_getset, properties},
+        {call ? Py_tp_call : 0, reinterpret_cast<void*>(call)},
         {0, nullptr},
     };
     PyType_Spec spec = {full_name, sizeof(T), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
@@ -129,12 +140,31 @@ PyObject* add_type(PyObject* module, const char* name, const char* full_name, Py
 }
 
 int add_ledger(PyObject* module);
+int add_weights(PyObject* module);
 int add_journal(PyObject* module);
 int add_functions(PyObject* module);
+int add_teller(PyObject* module);
 
 bool is_ledger(PyObject* object);
+bool is_weights(PyObject* object);
 
 // What `Ledger.observe` returns, for other types: a handle, -1 if unobserved, or -2 with an exception.
 int64_t observe_tensor(PyObject* ledger, PyObject* tensor, PyObject* shape);
+
+// What `Weights.observe` returns: a handle of the weights' ledger, -1 if unobserved, or -2 with an exception.
+int64_t observe_weight(PyObject* weights, PyObject* parameter);
+
+// A tensor that is to be read into a handle's row, as `place` of ledger.cpp does it for a new row. Returns: 1; 0 if it is for Python; -1 with
+// an exception.
+int rewrite(PyObject* ledger, int64_t handle, PyObject* tensor, Entry& entry);
+
+// Reads entries whose rows are given by number, while other threads run if it takes long; `again`: into rows that are emptied before.
+void read_rows(PyObject* ledger, std::vector<Entry>& entries, int num_threads, bool again);
+
+const Row* row_at(PyObject* ledger, int64_t row);
+int64_t groups_of(PyObject* ledger);
+
+// Puts a handle, or None for a tensor that is for Python, into a list.
+bool put_handle(PyObject* list, Py_ssize_t at, int64_t handle);
 
 }  // namespace numscope

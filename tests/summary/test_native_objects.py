@@ -29,8 +29,11 @@ WRONG = {
     "a journal whose call is deleted": "exec('del j.call', {'j': Journal()})",
     "leaves that are no pairs": "Journal().add(1, 2, {}, [3])",
     "leaves that are half pairs": "Journal().add(1, 2, {}, [('output',)])",
-    "a handle that is no number": "Journal().add_handle(1, 'output', 'x')",
-    "a row that is none": "Ledger()._rewrite_batch([-3], [torch.ones(2)], 1)",
+    "places that are no tuples": "Journal().add_gradients([1])",
+    "places of no entries": "p.grad = p * 1\n    Journal().add_gradients([(1, 'weight', p)])",
+    "weights that were not made": "m.Weights.__new__(m.Weights)._reread([p], True, 1)",
+    "weights of no ledger": "m.Weights()._share(1, {}, {})",
+    "a row that is none": "w.rows[id(p)].handle = 10**6\n    w._reread([p], True, 1)",
     "fields that are no number": "setattr(Ledger(), 'groups', 'x')",
     "fields of -1": "setattr(Ledger(), 'groups', -1)",
     "settings that are no number": "m.FunctionProbe()._share(1, 2, 3, 4, 5, 6, 'x')",
@@ -45,6 +48,9 @@ import torch
 from numscope.detect.journal import Journal
 from numscope.summary.ledger import Ledger
 from numscope.summary.native import module as m
+from numscope.summary.weights import Weights
+p, w = torch.nn.Parameter(torch.ones(2)), Weights()
+w.observe(p)
 try:
     {call}
 except SystemError:
@@ -110,9 +116,9 @@ def test_weights_are_read_while_another_thread_adds_some() -> None:
     known = torch.nn.Parameter(torch.ones(1 << 20))
     weights.observe(known)
     begun, over = threading.Event(), threading.Event()
-    was = weights.ledger._rewrite_batch
+    was = weights._reread
 
-    def rewrite(*args: Any) -> list[int | None]:
+    def reread(*args: Any) -> list[int | None]:
         begun.set()
         over.wait(0.5)
         return was(*args)
@@ -123,10 +129,10 @@ def test_weights_are_read_while_another_thread_adds_some() -> None:
             weights.ledger.observe_many([torch.ones(1)])
         over.set()
 
-    setattr(weights.ledger, "_rewrite_batch", rewrite)  # noqa: B010
+    setattr(weights, "_reread", reread)  # noqa: B010
     thread = threading.Thread(target=add)
     thread.start()
-    weights.ledger.rewrite_many([weights.rows[id(known)].handle], [known])
+    weights.observe_many([known])
     assert not over.is_set(), "rows were moved while they were written"
     thread.join()
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -175,12 +174,6 @@ class Detection(Reader):
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
             self._drop(call)
 
-    def gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None) -> None:
-        """The gradient of a module's output came."""
-        if self._loss is not None:
-            self._own_loss()
-        self.evidence.journal.add_gradient(entry, slot, gradient, shape)
-
     @guarded(NonFiniteError)
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor | None) -> None:
         call = call_ref()
@@ -252,12 +245,14 @@ class Detection(Reader):
             handles = [ledger.observe(root) for root in roots]
             is_finite = tape.is_behind and ledger.on_host and not set(handles) & {UNOBSERVED, *ledger.bad()}
             self._loss = list(zip(slots, handles, strict=True)), [] if is_finite else tape.states(roots)
+            self.evidence.journal.before_gradient = self._own_loss
             if len(living) == 1 or not calls:
                 self._own_loss()
 
     def _own_loss(self) -> None:
         """The running backward belongs to this model."""
         loss, self._loss = self._loss, None
+        self.evidence.journal.before_gradient = None
         self._judged = self._stale = False
         if loss is not None:
             evidence, (handles, roots) = self.evidence, loss
@@ -301,9 +296,9 @@ class Detection(Reader):
     def after_step(self, optimizer: Optimizer) -> None:
         if in_backward():
             return
-        places = self._parameters.see_weights(ids_of(optimizer))
+        places, handles = self._parameters.see_weights(ids_of(optimizer))
         if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
-            self.judge.after_step(optimizer, places)
+            self.judge.after_step(optimizer, places, handles)
 
     @guarded(NonFiniteError)
     def skipped_step(self, optimizer: Optimizer) -> None:
@@ -334,7 +329,7 @@ class Detection(Reader):
     def round(self) -> None:
         """The step is over; its calls are kept until the next one begins, for a further backward through them."""
         self.evidence.forget_rows()
-        self._loss = None
+        self._loss = self.evidence.journal.before_gradient = None
         self._judged = False
         self._stale = True
 

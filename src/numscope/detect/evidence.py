@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import nn
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
@@ -50,7 +52,7 @@ class Evidence:
     roots: list[State] = field(default_factory=list)
     num_dropped: int = 0
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
-    rates: dict[int, float] = field(default_factory=dict)  # learning rates of the last update, by the parameter's id
+    _rates: WeakKeyDictionary[Optimizer, list[Any]] = field(default_factory=WeakKeyDictionary)  # of the last update, by group
 
     @classmethod
     def of(cls, probe: ModuleProbe, options: WatchOptions, steps: Step) -> Evidence:
@@ -110,9 +112,15 @@ class Evidence:
 
     def updated_by(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped. A learning rate that is a tensor may lie on a device, and is not read."""
-        for group in optimizer.param_groups:
-            if isinstance(rate := group.get("lr"), float | int):
-                self.rates.update((id(p), rate) for p in group["params"])
+        self._rates[optimizer] = [group.get("lr") for group in optimizer.param_groups]
+
+    def rate(self, parameter: Parameter) -> float | None:
+        """The learning rate at which a parameter was last updated, where it is known."""
+        for optimizer, rates in self._rates.items():
+            for group, rate in zip(optimizer.param_groups, rates, strict=False):
+                if isinstance(rate, float | int) and any(p is parameter for p in group["params"]):
+                    return rate
+        return None
 
     def forget(self, leaves_tape: bool = False) -> None:
         """No backward through its calls can follow; ``leaves_tape``: what came of them may be another model's data."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from numscope.probe import walk
 from numscope.probe.entry import Entry, Leaves
+from numscope.probe.optimizers import gradient_of
 from numscope.records.finding import Frame, Line, Numbers
 from numscope.records.site import Phase, Site
 from numscope.summary import native
@@ -47,16 +49,18 @@ class Journal:
 
     Attributes:
         call: the number of the outermost call at work.
+        before_gradient: is called before a gradient is added, until it is None again.
     """
 
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.weights = Weights()
         self.call = 0
+        self.before_gradient: Callable[[], None] | None = None
         self._events: list[tuple[Any, ...]] = []
         self._share(
-            *(self.ledger, self.weights.ledger, self.weights.rows, self.weights.observe, self._events, _clock),
-            *(Phase.BACKWARD, Phase.FORWARD, describe, walk.NONE, walk.NOT_A_TENSOR, NOT_SEEN),
+            *(self.ledger, self.weights.ledger, self.weights, self._events, _clock, Phase.BACKWARD, Phase.FORWARD),
+            *(describe, walk.NONE, walk.NOT_A_TENSOR, NOT_SEEN, gradient_of),
         )
 
     def _share(self, *parts: object) -> None:
@@ -81,11 +85,17 @@ class Journal:
 
     def add_gradient(self, entry: Entry, slot: str, gradient: Tensor, shape: torch.Size | None = None) -> None:
         """The gradient of a module's output; ``shape``: the output's, where the gradient has another one."""
+        if self.before_gradient is not None:
+            self.before_gradient()
         self._append(entry, Phase.BACKWARD, _item(slot, self.ledger, self.ledger.observe(gradient, shape), gradient))
 
-    def add_handle(self, entry: Entry, slot: str, handle: int) -> None:
-        """The gradient of a parameter, which was observed already."""
-        self._append(entry, Phase.BACKWARD, _item(slot, self.ledger, handle))
+    def add_gradients(self, places: list[tuple[Entry, str, Parameter]]) -> list[int]:
+        """The gradient of each parameter that has one, all read in one native call. Returns: their handles."""
+        found = [(entry, slot, g) for entry, slot, p in places if (g := gradient_of(p)) is not None]
+        handles = self.ledger.observe_many([g for _, _, g in found])
+        for (entry, slot, _), handle in zip(found, handles, strict=True):
+            self._append(entry, Phase.BACKWARD, _item(entry.gradient_slot(slot), self.ledger, handle))
+        return handles
 
     def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> None:
         """An event whose tensors were observed already."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from threading import get_ident
 from weakref import WeakKeyDictionary, WeakSet
 
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
@@ -193,17 +194,18 @@ class Judge:
             finding = self._first_of_models(bad, reached)
             self._note(replace(finding, contained=True, note="the script used no bad gradient: those that the optimizer gets are finite"))
 
-    def after_step(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, int, int]]) -> None:
+    def after_step(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, Parameter]], handles: Sequence[int]) -> None:
         """An optimizer has just written its weights.
 
         Args:
-            places: for each parameter its module, slot, row's handle and id.
+            places: module, slot and parameter of each.
+            handles: their rows'.
         """
         self._evidence.updated_by(optimizer)
         weights = self._evidence.journal.weights.ledger
         bad = set(weights.bad())
-        named = [(entry.parameter(slot), handle, key) for entry, slot, handle, key in places]
-        news = [(name, handle) for name, handle, _ in named if handle in bad and name not in self.bad_from_start]
+        written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in zip(places, handles, strict=True) if handle in bad]
+        news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
         alarm = bool(news) and not self.victim
         somebody, somewhere = self._ranks.any("the updated weights", alarm, bool(bad), patience=agree.ANSWER_S)
         if not somewhere:
@@ -217,7 +219,7 @@ class Judge:
         if self._evidence.replays and (self._ranks.together if spread else alarm):
             with optimizer_probe.paused():
                 together = spread or not agree.spread()
-                replay = replay_optimizer(optimizer, {key: name for name, _, key in named}, together=together)
+                replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places}, together=together)
         self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
 
     def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay) -> Finding:

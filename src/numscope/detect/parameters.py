@@ -14,7 +14,7 @@ from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import is_sharded, named_state
-from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.probe.optimizers import ids_known, ids_of
 
 
 class Parameters:
@@ -46,10 +46,10 @@ class Parameters:
 
     def follow(self, optimizer: Optimizer) -> None:
         """Look again where an optimizer of the model has parameters that were not there before."""
-        given = ids_of(optimizer)
-        if self._num_parameters.get(optimizer) != len(given):
-            self._num_parameters[optimizer] = len(given)
-            if not given <= self.ids:
+        num_given = sum(len(group["params"]) for group in optimizer.param_groups)
+        if self._num_parameters.get(optimizer) != num_given:
+            self._num_parameters[optimizer] = num_given
+            if not ids_of(optimizer) <= self.ids:
                 self.find()
 
     def see_gradients(self, only: Collection[int] | None = None) -> list[int]:
@@ -57,13 +57,7 @@ class Parameters:
 
         Returns: their handles. *Cost:* one pass over the gradients.
         """
-        journal = self._journal
-        wanted = self._of(only)
-        found = [(e, s, g) for e, s, p in wanted if (g := gradient_of(p)) is not None]
-        handles = journal.ledger.observe_many([g for _, _, g in found])
-        for (entry, slot, _), handle in zip(found, handles, strict=True):
-            journal.add_handle(entry, entry.gradient_slot(slot), handle)
-        return handles
+        return self._journal.add_gradients(self._of(only))
 
     def _of(self, only: Collection[int] | None) -> list[tuple[Entry, str, Parameter]]:
         """The places of parameters of some ids; None: of all."""
@@ -71,19 +65,18 @@ class Parameters:
             return self.places
         return [(e, s, p) for e, s, p in self.places if any(known in only for known in ids_known(p))]
 
-    def see_weights(self, only: Collection[int]) -> list[tuple[Entry, str, int, int]]:
-        """Read weights anew: module, slot, row's handle and id of each. *Cost:* one pass over them."""
+    def see_weights(self, only: Collection[int]) -> tuple[list[tuple[Entry, str, Parameter]], list[int]]:
+        """Read weights anew: module, slot and parameter of each, and the handles of their rows. *Cost:* one pass over them."""
         found = self._of(only)
-        handles = self._journal.weights.observe_many([p for _, _, p in found])
-        return [(entry, slot, handle, id(p)) for (entry, slot, p), handle in zip(found, handles, strict=True)]
+        return found, self._journal.weights.observe_many([p for _, _, p in found])
 
     def bad_now(self) -> frozenset[str]:
         """Names of the weights that are non-finite."""
-        seen = self.see_weights(self.ids)
+        places, handles = self.see_weights(self.ids)
         ledger = self._journal.weights.ledger
         ledger.read()
         bad = set(ledger.bad())
-        return frozenset(entry.parameter(slot) for entry, slot, handle, _ in seen if handle in bad)
+        return frozenset(entry.parameter(slot) for (entry, slot, _), handle in zip(places, handles, strict=True) if handle in bad)
 
 
 def parameters_of(names: Mapping[nn.Module, str]) -> list[tuple[str, str, nn.Parameter]]:

@@ -36,7 +36,8 @@ def with_weights(finding: Finding, evidence: Evidence) -> Finding:
         now = row.abs_max or 0.0
         if before and now >= max(AT_LEAST, FACTOR * before) and now / before > most:
             most = now / before
-            rate = f" ({number(evidence.rates[id(parameter)])})" if id(parameter) in evidence.rates else ""
+            known = evidence.rate(parameter)
+            rate = "" if known is None else f" ({number(known)})"
             grew = f"made the largest magnitude of {name} grow from {number(before)} to {number(now)}"
             finding = replace(finding, note=f"the last update {grew}; is the learning rate{rate} too high?")
             if culprit is not None and culprit.reason in (Reason.OVERFLOW, Reason.EXP_OVERFLOW):

@@ -12,12 +12,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-_ids = count(-1, -1)  # torch counts its own upward from 0, and they get into the files of models that have hooks
+ids = count(-1, -1)  # torch counts its own upward from 0, and they get into the files of models that have hooks
 
 
 def put(hooks: dict[int, Any], hook: Callable[..., Any]) -> Callable[[], None]:
     """Add a hook to one of torch's dicts of hooks. Returns: what removes it; safe to call twice."""
-    key = next(_ids)
+    key = next(ids)
     hooks[key] = hook
     return partial(hooks.pop, key, None)
 
@@ -41,7 +41,7 @@ def hook_node(register: Callable[[Any], Any], hook: Callable[..., Any]) -> None:
     """Put a hook on a node of a graph by its ``register_hook`` or ``register_prehook``, and give back the id that torch takes for it."""
     handle = register(hook)
     hooks = handle.hooks_dict_ref()
-    hooks[next(_ids)] = hooks.pop(handle.id)
+    hooks[next(ids)] = hooks.pop(handle.id)
     if RemovableHandle.next_id == handle.id + 1:
         RemovableHandle.next_id = handle.id
 
@@ -114,7 +114,7 @@ _CALLS = (
 
 def new_id() -> int:
     """A key for hooks on modules, which no hook of others has."""
-    return next(_ids)
+    return next(ids)
 
 
 def hook_calls(module: nn.Module, key: int, before: Hook, after: Hook, *, always: bool, first: bool) -> None:

@@ -23,6 +23,7 @@ from numscope.probe.dynamo import SHELL, shells_of, wrap_compiled
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.naming import class_name, qualified_names
+from numscope.probe.telling import Teller
 
 
 class Listener(CallListener, Protocol):
@@ -88,6 +89,7 @@ class ModuleProbe:
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: Listener | None = None
         self._calls: Calls | None = None
+        self._teller: Teller | None = None
         self._gradients = False
         self._reader: Reader | None = None
         self._sites: dict[nn.Module, LayerSites] = {}
@@ -104,6 +106,7 @@ class ModuleProbe:
     def attach(self, listener: Listener, *, deep: bool, gradients: bool) -> None:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
+        self._teller = Teller(listener.tap, listener.gradient if gradients else None, self._caught)
         for module in self.entries:
             self._wrap_compiled(module)
         self.deepen(deep)
@@ -115,7 +118,9 @@ class ModuleProbe:
 
     def detach(self) -> None:
         """Tell the listener nothing more."""
-        self._listener = self._calls = None
+        if self._teller is not None:
+            self._teller.close()
+        self._listener = self._calls = self._teller = None
         self.deepen(False)
         while self._wrapped:
             self._wrapped.popitem()[1]()
@@ -187,7 +192,8 @@ class ModuleProbe:
 
         Returns: the new ones; ``names`` holds them at its end.
         """
-        if all(child is None or child in self.names for module in self.names for child in module._modules.values()):
+        known = self.names
+        if not [child for module in known for child in module._modules.values() if child not in known and child is not None]:
             return []
         names = qualified_names(self.root)
         new = [module for module in names if module not in self.names]
@@ -238,11 +244,13 @@ class ModuleProbe:
                 _note_trace(self)
             taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
+        calls = self._calls if wanted.calls else None
+        if sites is None and calls is not None and calls.module is not None and calls.module is not module:  # most calls
+            return None
         if optimizer.is_paused() or is_traced():
             return None
         if sites is not None and sites.dgrad is not None:
             self._guard(self._fail_reader, self._note_input, module, args, kwargs)
-        calls = self._calls if wanted.calls else None
         if calls is not None and (calls.module is None or calls.module is module):
             self._enter(entry, module, args, kwargs)
         return None
@@ -252,6 +260,14 @@ class ModuleProbe:
             if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
+        teller, calls = self._teller, self._calls
+        if teller is not None and calls is not None and wanted.leaves and wanted.sites is None and calls.module is not module:
+            try:
+                if teller.heard(entry, args, kwargs, output):
+                    return
+            except Exception as error:
+                self._caught(error)
+                return
         if optimizer.is_paused() or is_traced():
             return
         failed = output is None and sys.exc_info()[0] is not None
@@ -358,6 +374,11 @@ class ModuleProbe:
             raise
         except Exception as error:
             fail(error)
+
+    def _caught(self, error: Exception) -> None:
+        if isinstance(error, self.errors):
+            raise error
+        self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         listener = self._listener

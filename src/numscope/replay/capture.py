@@ -13,7 +13,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from threading import get_ident
 from typing import Any
 
@@ -174,6 +174,12 @@ class RandomState:
             torch.cuda.set_rng_state(state, device)
 
 
+@cache
+def _kinds_of_devices() -> tuple[str, ...]:
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
+
+
 @dataclass(slots=True)
 class AutocastState:
     """The state of autocast on the CPU and the accelerator."""
@@ -183,11 +189,8 @@ class AutocastState:
 
     @classmethod
     def capture(cls) -> AutocastState:
-        kinds = ["cpu"]
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        if accelerator is not None:
-            kinds.append(accelerator.type)
-        return cls([(k, torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in kinds], torch.is_autocast_cache_enabled())
+        states = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _kinds_of_devices()]
+        return cls(states, torch.is_autocast_cache_enabled())
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
@@ -234,7 +237,9 @@ class Call:
     def capture(
         cls, module: nn.Module, name: str, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], buffers: BufferCopies
     ) -> Call:
-        weights = {m: dict(m._parameters) for m in buffers.names if any(type(p) is Tensor for p in m._parameters.values())}
+        modules = [*buffers.names]
+        replaced = {m: None for m in modules for p in m._parameters.values() if type(p) is Tensor}
+        weights = {m: dict(m._parameters) for m in replaced}
         given = [*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input")]
         given += [(name, t) for own in weights.values() for name, t in own.items() if t is not None and type(t) is not nn.Parameter]
         return cls(
@@ -248,12 +253,12 @@ class Call:
             random=RandomState.capture(),
             autocast=AutocastState.capture(),
             buffers=buffers.capture(),
-            training=[m.training for m in buffers.names],
+            training=[m.training for m in modules],
             grad_enabled=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
             caller=stacks.capture(sys._getframe(1)),
             weights=weights,
-            forwards={m: own for m in buffers.names if (own := m.__dict__.get("forward")) is not None},
+            forwards={m: m.__dict__["forward"] for m in modules if "forward" in m.__dict__},
         )
 
     def keep(self, slot: str, gradient: Tensor, limit: int) -> None:

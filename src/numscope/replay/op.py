@@ -7,6 +7,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -64,6 +65,9 @@ class _Op:
         self.uninitialized = self.name.rpartition(".")[2] in UNINITIALIZED
 
 
+_op = lru_cache(maxsize=4096)(_Op)
+
+
 class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every operation that runs inside this mode on a tape.
 
@@ -101,7 +105,6 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.spared = spared
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self.is_on = True
-        self._ops: dict[Any, _Op] = {}
         self._first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
 
     @classmethod
@@ -123,9 +126,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if wrapped == _SHAPES_ONLY:
                     return func(*args, **kwargs)
                 with self.tape.lock:
-                    op = self._ops.get(func)
-                    if op is None:
-                        op = self._ops[func] = _Op(func)
+                    op = _op(func)
                     record = self._before(op, args, kwargs, wrapped == _UNWRAPS)
             except Exception as error:
                 self.error = error

@@ -300,7 +300,7 @@ class Outside:
         came = [(f"grad_output[{i}]", g, g._version) for i, g in enumerate(coming) if isinstance(g, Tensor)]
         went = [(f"grad_input[{i}]", g, g._version) for i, g in enumerate(going) if isinstance(g, Tensor)]
         self._log.append(partial(self._put_backward, node, number, came, went))
-        if len(self._log) == 1 or any(g.numel() > SMALL for _, g, _ in (*came, *went)):
+        if any(g.numel() > SMALL for _, g, _ in (*came, *went)):
             self._write_up()
 
     def _put_backward(self, node: str, number: int, came: list[tuple[str, Tensor, int]], went: list[tuple[str, Tensor, int]]) -> None:

@@ -79,13 +79,13 @@ class Scope:
         self._delivery = Delivery(options.json, options.log_dir if calls_matter else None, class_name(self._model), rank())
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
-        if calls_matter:
-            self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
+        if calls_matter:
+            self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         if recorder is not None or options.config is not None:
             from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
 
@@ -274,7 +274,7 @@ class Scope:
     @property
     def gradient(self) -> Callable[[Entry, str, Tensor, torch.Size | None], None]:
         assert self._detection is not None
-        return self._detection.gradient
+        return self._detection.evidence.journal.add_gradient
 
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it reports this once and stops; training continues."""

@@ -89,6 +89,7 @@ class Ledger:
     Attributes:
         lock: held, by ``with ledger``, while rows are added or moved, since threads may share a model.
         before_reset: called before the rows are discarded, if another component holds their handles.
+        num_reread: how often a tensor was read into a row that it had already.
 
     *Cost:* an observation on the CPU is one pass over the tensor and about 2 µs; a tensor seen again unchanged is not read again.
     """
@@ -105,6 +106,7 @@ class Ledger:
         self._blocks: dict[torch.device, _Block] = {}
         self._cpu: _Block | None = None
         self._num_past = 0
+        self.num_reread = 0
 
     def __enter__(self) -> None:
         self.lock.acquire()
@@ -120,7 +122,7 @@ class Ledger:
     @property
     def num_observed(self) -> int:
         """Number of observations since the ledger was created, including earlier steps."""
-        return self._num_past + len(self._meta)
+        return self._num_past + len(self._meta) + self.num_reread
 
     @property
     def nbytes(self) -> int:
@@ -230,10 +232,6 @@ class Ledger:
         """The handles of those that C reads; None for the others."""
         return [None] * len(tensors)
 
-    def _rewrite_batch(self, handles: list[int], tensors: list[Tensor], num_threads: int) -> list[int | None]:
-        """The same for tensors that are read into the rows of handles."""
-        return [None] * len(tensors)
-
     def _share(self, seen: object, meta: object) -> None:
         """Tell C what is known of tensors and of handles."""
 
@@ -286,17 +284,16 @@ class Ledger:
         Returns: for each whether it was read; not one that is on another device than its row.
         """
         with self:
-            done = self._rewrite_batch([*handles], [*tensors], torch.get_num_threads())
             stale: dict[int, Tensor] = {}
-            for handle, tensor in [pair for pair, was in zip(zip(handles, tensors, strict=True), done, strict=True) if was is None]:
+            for handle, tensor in zip(handles, tensors, strict=True):
                 block, row, _, _ = self._meta[handle]
                 if block.device == tensor.device:
                     block.clear(row, 1)
                     self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
                     stale[handle] = tensor
             unread = self._write(stale)
-        read = [was is not None or (handle in stale and handle not in unread) for handle, was in zip(handles, done, strict=True)]
-        self._num_past += sum(read)
+        read = [handle in stale and handle not in unread for handle in handles]
+        self.num_reread += sum(read)
         return read
 
     def _write(self, tensors: Mapping[int, Tensor]) -> set[int]:

@@ -39,8 +39,9 @@ if module is not None:
     module.know_torch(
         *(_base, torch.nn.Parameter),
         *(_base.is_neg, _base.is_contiguous, _base.numel, _base.data_ptr, _base.detach, _base.is_floating_point, _base.is_inference),
+        _base._is_view,
         *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
-        _C._TorchDispatchModeKey.PROXY,
+        *(_C._TorchDispatchModeKey.PROXY, _C._current_graph_task_id, torch.is_grad_enabled),
         *CODES,
     )
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from numscope.summary import native
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import Groups
 
 
-class _Row(NamedTuple):
+class _Row:
     """A parameter's row, and the parameter's state when it was read."""
 
-    handle: int
-    version: int
-    address: int
-    groups: int
-    parameter: weakref.ref[Tensor]
+    __slots__ = ("address", "groups", "handle", "parameter", "version")
+
+    def __init__(self, handle: int, parameter: weakref.ref[Tensor]) -> None:
+        self.handle = handle
+        self.parameter = parameter
+        self.version, self.address, self.groups = -1, 0, 0
 
     def is_of(self, parameter: Tensor) -> bool:
         return self.handle != UNOBSERVED and self.parameter() is parameter
@@ -38,6 +40,7 @@ def _stamp(parameter: Tensor) -> tuple[int, int]:
         return -1, 0
 
 
+@native.in_c
 class Weights:
     """The rows of parameters: kept across steps, and written again only when a parameter has changed.
 
@@ -50,8 +53,16 @@ class Weights:
         self.rows: dict[int, _Row] = {}  # by id(parameter)
         self._gone: list[weakref.ref[Tensor]] = []  # of deleted parameters, such as functional_call's replacements
         self._free: list[int] = []  # their rows
+        self._share(self.ledger, self.rows, self.amax_before)
+
+    def _share(self, *parts: object) -> None:
+        """Tell C what it reads into, and what is known of parameters."""
 
     def observe(self, parameter: Tensor) -> int:
+        """The handle of a parameter's row, which is written first if the parameter is new or has changed."""
+        return self._observe_any(parameter)
+
+    def _observe_any(self, parameter: Tensor) -> int:
         known = self.rows.get(id(parameter))
         if known is not None and known.is_as(parameter):
             return known.handle
@@ -67,10 +78,7 @@ class Weights:
 
     def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
         """Read all of them again in one native call, as after an optimizer's step."""
-        known = [row.handle for p in parameters if (row := self.rows.get(id(p))) is not None and row.is_of(p)]
-        self.amax_before.update(zip(known, self.ledger.amax(known), strict=True))
-        self._read(parameters)
-        return [self.rows[id(p)].handle for p in parameters]
+        return self._read(parameters, stepped=True)
 
     def current(self, parameters: Sequence[Tensor], groups: Groups) -> list[int]:
         """Up-to-date rows of parameters with at least these fields; parameters are read again if necessary."""
@@ -82,26 +90,46 @@ class Weights:
             self.ledger.groups = was
         return [self.rows[id(p)].handle for p in parameters]
 
-    def _read(self, parameters: Sequence[Tensor]) -> None:
-        """Read parameters into their rows, else into free ones, else into new ones."""
-        by_id = {id(p): p for p in parameters}
+    def _read(self, parameters: Sequence[Tensor], stepped: bool = False) -> list[int]:
+        """Read parameters into their rows, else into free ones, else into new ones. Returns: the rows' handles.
+
+        Args:
+            stepped: an optimizer has written them; their largest magnitudes before are kept.
+        """
+        with self.ledger:
+            done = self._reread([*parameters], stepped, torch.get_num_threads())
+        left = {id(p): p for p, handle in zip(parameters, done, strict=True) if handle is None}
+        self.ledger.num_reread += len(done) - len(left)
+        if left:
+            self._read_any(left, stepped)
+        return [self.rows[id(p)].handle if handle is None else handle for p, handle in zip(parameters, done, strict=True)]
+
+    def _reread(self, parameters: list[Tensor], stepped: bool, num_threads: int) -> list[int | None]:
+        """The handles of those that C reads into their rows; None for the others."""
+        return [None] * len(parameters)
+
+    def _read_any(self, by_id: dict[int, Tensor], stepped: bool) -> None:
+        """``_read`` of what C leaves to Python."""
         rows = {key: row for key, p in by_id.items() if (row := self.rows.get(key)) is not None and row.is_of(p)}
         handles = {key: row.handle for key, row in rows.items()}
+        if stepped:
+            self.amax_before.update(zip(handles.values(), self.ledger.amax([*handles.values()]), strict=True))
         if self._free and len(rows) < len(by_id):
             handles |= {key: self._free.pop() for key, p in by_id.items() if key not in rows and self._free and _stamp(p)[0] >= 0}
         done = self.ledger.rewrite_many([*handles.values()], [by_id[key] for key in handles])
         self.ledger.look_again()
         fresh = [key for key in by_id if key not in handles] + [key for key, ok in zip(handles, done, strict=True) if not ok]
         handles.update(zip(fresh, self.ledger.observe_many([by_id[key] for key in fresh]), strict=True))
-        groups = self.ledger.groups
         for key, handle in handles.items():
             p = by_id[key]
             reference = rows[key].parameter if key in rows else weakref.ref(p, self._gone.append)
-            self.rows[key] = _Row(handle, *_stamp(p), groups, reference)
+            row = self.rows[key] = _Row(handle, reference)
+            (row.version, row.address), row.groups = _stamp(p), self.ledger.groups
 
     def recheck(self) -> None:
         """Read each parameter again when it is next observed."""
-        self.rows.update({key: row._replace(version=-1) for key, row in self.rows.items()})
+        for row in tuple(self.rows.values()):
+            row.version = -1
 
     def forget_gone(self) -> None:
         """Empty the rows of deleted parameters for reuse; no event may refer to them any more."""
