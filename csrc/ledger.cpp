@@ -35,7 +35,7 @@ int64_t known(const Ledger* ledger, PyObject* key, PyObject* tensor, int64_t ver
 
 // What `_meta` holds of a handle: block, row, dtype, shape.
 Ref description(const Ledger* ledger, PyObject* row, int64_t dtype, PyObject* tensor, PyObject* shape) {
-    const Ref size = shape == Py_None ? Ref(PyObject_GetAttr(tensor, names.shape)) : Ref::borrowed(shape);
+    const Ref size = shape == Py_None ? shape_of(tensor) : Ref::borrowed(shape);
     return Ref(size && row ? PyTuple_Pack(4, ledger->block, row, torch.dtypes[dtype], size.get()) : nullptr);
 }
 

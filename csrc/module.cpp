@@ -233,6 +233,7 @@ PyMethodDef methods[] = {
                           "choose_isa(name): use \"baseline\", \"avx2\" or \"avx512\" from now on; False if this processor lacks it."),
     method<leave_to_python>("leave_to_python", "leave_to_python(bool): have Python's methods read all tensors, as tests do that count reads."),
     method<know_torch>("know_torch", "know_torch(...): what the host path uses of torch; see python.h."),
+    method<know_stable>("know_stable", "know_stable(...): what the host path asks of torch's stable interface; see python.h."),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -12,6 +12,30 @@ PyObject* type_of(PyObject* object) { return reinterpret_cast<PyObject*>(Py_TYPE
 
 bool left_to_python = false;
 
+// Of torch's stable interface in C, by address: each gets a handle, answers through the pointer, and returns 0 if it could.
+struct Stable {
+    int32_t (*device_type)(void*, int32_t*);
+    int32_t (*layout)(void*, int32_t*);
+    int32_t (*dtype)(void*, int32_t*);
+    int32_t (*is_contiguous)(void*, bool*);
+    int32_t (*numel)(void*, int64_t*);
+    int32_t (*dim)(void*, int64_t*);
+    int32_t (*sizes)(void*, int64_t**);
+    int32_t (*data_ptr)(void*, const void**);
+};
+Stable stable;
+
+constexpr int NUM_SCALAR_TYPES = 64;
+int8_t codes[NUM_SCALAR_TYPES];  // of torch's scalar types; -1: of none of ours
+
+// What a tensor object holds: the address is the tensor's own as long as the object lives.
+void* impl_of(PyObject* tensor) {
+    const Ref number(PyObject_GetAttr(tensor, names.cdata));
+    void* const impl = number ? PyLong_AsVoidPtr(number.get()) : nullptr;
+    if (!impl) forget();
+    return impl;
+}
+
 Ref ask(PyObject* method, PyObject* tensor) { return Ref(PyObject_CallFunctionObjArgs(method, tensor, nullptr)); }
 
 }  // namespace
@@ -106,20 +130,58 @@ bool is_left_to_python() {
 }
 
 bool readable(PyObject* tensor, Entry& entry) {
-    if (!is_plain(tensor) || !has(tensor, names.is_cpu)) return false;
-    const Ref dtype(PyObject_GetAttr(tensor, names.dtype));
-    if (!dtype) forget();
-    entry.dtype = 0;
-    while (entry.dtype < NUM_DTYPES && torch.dtypes[entry.dtype] != dtype.get()) entry.dtype++;
-    if (entry.dtype == NUM_DTYPES || says(torch.is_neg, tensor) || !says(torch.is_contiguous, tensor)) return false;
-    entry.numel = count_of(torch.numel, tensor);
-    entry.address = entry.numel < 0 ? -1 : count_of(torch.data_ptr, tensor);
-    return entry.address > 0 || (entry.address == 0 && entry.numel == 0);
+    if (!is_plain(tensor) || says(torch.is_neg, tensor)) return false;
+    void* const impl = impl_of(tensor);
+    void* const handle = const_cast<void**>(&impl);  // a torch tensor is one pointer
+    int32_t device = -1, layout = -1, type = -1;
+    bool contiguous = false;
+    const void* address = nullptr;
+    const bool known = impl && !stable.device_type(handle, &device) && device == 0 && !stable.layout(handle, &layout) && layout == 0 &&
+                       !stable.dtype(handle, &type) && type >= 0 && type < NUM_SCALAR_TYPES && codes[type] >= 0 &&
+                       !stable.is_contiguous(handle, &contiguous) && contiguous && !stable.numel(handle, &entry.numel) &&
+                       !stable.data_ptr(handle, &address);
+    entry.dtype = known ? codes[type] : 0;
+    entry.address = reinterpret_cast<int64_t>(address);
+    return known && (address || entry.numel == 0);
+}
+
+int64_t address_of(PyObject* tensor) {
+    void* const impl = impl_of(tensor);
+    const void* address = nullptr;
+    return impl && !stable.data_ptr(const_cast<void**>(&impl), &address) ? reinterpret_cast<int64_t>(address) : -1;
+}
+
+Ref shape_of(PyObject* tensor) {
+    void* const impl = impl_of(tensor);
+    void* const handle = const_cast<void**>(&impl);
+    int64_t dim = 0, *sizes = nullptr;
+    if (!impl || stable.dim(handle, &dim) || stable.sizes(handle, &sizes)) return Ref();
+    Ref shape(PyTuple_New(Py_ssize_t(dim)));
+    for (Py_ssize_t i = 0; shape && i < dim; i++)
+        if (PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(sizes[i]))) return Ref();
+    return shape;
 }
 
 PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 1) return PyErr_Format(PyExc_TypeError, "leave_to_python(bool): got %zd arguments, expected 1", num_args);
     left_to_python = args[0] == Py_True;
+    Py_RETURN_NONE;
+}
+
+PyObject* know_stable(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    constexpr Py_ssize_t num_functions = sizeof(Stable) / sizeof(void*);
+    if (num_args != num_functions + NUM_DTYPES)
+        return PyErr_Format(PyExc_TypeError, "know_stable(...): got %zd arguments, expected %zd", num_args, num_functions + NUM_DTYPES);
+    for (Py_ssize_t i = 0; i < num_functions; i++)
+        if (!(reinterpret_cast<void**>(&stable)[i] = PyLong_AsVoidPtr(args[i]))) return PyErr_Format(PyExc_ValueError, "know_stable(...): no address");
+    for (int8_t& code : codes) code = -1;
+    for (int i = 0; i < NUM_DTYPES; i++) {
+        void* const impl = impl_of(args[num_functions + i]);
+        int32_t type = -1;
+        if (!impl || stable.dtype(const_cast<void**>(&impl), &type) || type < 0 || type >= NUM_SCALAR_TYPES)
+            return PyErr_Format(PyExc_ValueError, "know_stable(...): a tensor without a type");
+        codes[type] = int8_t(i);
+    }
     Py_RETURN_NONE;
 }
 
@@ -131,7 +193,7 @@ PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
         Py_INCREF(args[i]);  // for ever: torch outlives the process's last tensor
         fields[i] = args[i];
     }
-    const char* spelled[] = {"_version", "is_cpu", "dtype", "shape", "_base", "row", "writers", "tape", "odd", "weights",
+    const char* spelled[] = {"_version", "_cdata", "dtype", "shape", "_base", "row", "writers", "tape", "odd", "weights",
                              "handle", "version", "address", "groups", "parameter", "gradient_slots", "grad", "is_leaf",
                              "_num_paused", "grad_fn", "_backward_hooks", "_register_hook_dict", "requires_grad", "output",
                              "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};

@@ -45,7 +45,7 @@ private:
 // What the host path knows of torch: given once, by `know_torch`, in this order.
 struct Torch {
     PyObject *tensor, *parameter;                                                                     // classes
-    PyObject *is_neg, *is_contiguous, *numel, *data_ptr, *detach, *is_floating_point, *is_inference;  // methods of tensors
+    PyObject *is_neg, *is_contiguous, *numel, *detach, *is_floating_point, *is_inference;  // methods of tensors
     PyObject *is_view;
     PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *task, *is_grad_enabled;  // of torch._C
     PyObject* dtypes[NUM_DTYPES];                                                                     // by code
@@ -54,7 +54,7 @@ extern Torch torch;
 
 // Names of attributes, interned.
 struct Names {
-    PyObject *version, *is_cpu, *dtype, *shape, *base, *row, *writers, *tape, *odd, *weights;
+    PyObject *version, *cdata, *dtype, *shape, *base, *row, *writers, *tape, *odd, *weights;
     PyObject *handle, *version_read, *address, *groups, *parameter, *gradient_slots, *grad, *is_leaf;
     PyObject *num_paused, *grad_fn, *backward_hooks, *register_hook_dict, *requires_grad, *output;
     PyObject *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
@@ -85,6 +85,13 @@ PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args)
 
 // Whether the kernel can read the tensor as it is: contiguous, in CPU memory. Never raises.
 bool readable(PyObject* tensor, Entry& entry);
+
+int64_t address_of(PyObject* tensor);  // of its first element; -1 if it has no memory
+
+Ref shape_of(PyObject* tensor);  // a tuple; null, perhaps with an exception, for a tensor without one
+
+// know_stable(...): the addresses of the functions of torch's stable interface that are used, and a tensor of each dtype by code.
+PyObject* know_stable(PyObject*, PyObject* const* args, Py_ssize_t num_args);
 
 // know_torch(...): the fields of `Torch`, in order.
 PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args);

@@ -112,7 +112,7 @@ int64_t observe_weight(PyObject* self, PyObject* parameter) {
     if (const Ref row = row_of(weights, parameter)) {
         const int64_t version = version_of(parameter);
         const bool same = version >= 0 && number_at(row.get(), names.version_read) == version &&
-                          number_at(row.get(), names.address) == count_of(torch.data_ptr, parameter);
+                          number_at(row.get(), names.address) == address_of(parameter);
         if (same) return number_at(row.get(), names.handle);
     }
     if (PyErr_Occurred()) return -2;

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
+import sys
 from types import ModuleType
 from typing import TypeVar
 
@@ -34,16 +37,34 @@ CODES: dict[torch.dtype, int] = {
 }
 PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
 
+# Of torch's stable interface in C (from 2.10 on), in the order of csrc/python.cpp.
+_STABLE = ("device_type", "layout", "dtype", "is_contiguous", "numel", "dim", "sizes")
+
+
+def _addresses() -> list[int]:
+    """Of its functions in the library that torch has loaded. Raises OSError or AttributeError where it has none."""
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", f"libtorch_cpu.{suffix}"))
+    names = [f"aoti_torch_{name}" if name.startswith("is_") else f"aoti_torch_get_{name}" for name in _STABLE]
+    return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in (*names, "torch_get_const_data_ptr")]
+
+
+_knows_torch = False  # whether C can ask tensors what they are; else Python does, in its own methods
 if module is not None:
     _C, _base = torch._C, torch.Tensor
     module.know_torch(
         *(_base, torch.nn.Parameter),
-        *(_base.is_neg, _base.is_contiguous, _base.numel, _base.data_ptr, _base.detach, _base.is_floating_point, _base.is_inference),
+        *(_base.is_neg, _base.is_contiguous, _base.numel, _base.detach, _base.is_floating_point, _base.is_inference),
         _base._is_view,
         *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
         *(_C._TorchDispatchModeKey.PROXY, _C._current_graph_task_id, torch.is_grad_enabled),
         *CODES,
     )
+    try:
+        module.know_stable(*_addresses(), *(torch.empty(0, dtype=dtype, device="cpu") for dtype in CODES))
+        _knows_torch = True
+    except (OSError, AttributeError) as error:
+        logging.getLogger("numscope").debug("torch's stable interface was not found: %s", error)
 
 T = TypeVar("T", bound=type)
 
@@ -52,7 +73,7 @@ def in_c(cls: T) -> T:
     """The class with those of its methods that the extension has too, in a type of the same name, taken from there: they do the same,
     without a Python frame. Where nothing is compiled, the class itself.
     """
-    overlay = getattr(module, cls.__name__, None)
+    overlay = getattr(module, cls.__name__, None) if _knows_torch else None
     if overlay is None:
         return cls
     about = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
