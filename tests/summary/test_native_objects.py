@@ -13,6 +13,9 @@ import pytest
 import torch
 
 from numscope.detect.journal import Journal
+from numscope.probe import walk
+from numscope.probe.entry import Entry
+from numscope.probe.telling import Teller
 from numscope.replay.function_probe import FunctionProbe
 from numscope.replay.tape import OpTape, State
 from numscope.summary import native
@@ -148,7 +151,6 @@ def test_replaced_parameters_and_changed_leaves_live_as_long_as_they_are_read() 
         return was(tensor, shape)
 
     setattr(journal.ledger, "_observe_any", observe)  # noqa: B010
-    from numscope.probe.entry import Entry
     from numscope.records.site import Phase
 
     journal.add(Entry("", ""), Phase.FORWARD, weights, leaves)
@@ -179,3 +181,59 @@ def test_threads_observe_small_and_large_tensors_in_one_ledger() -> None:
                 assert (numbers.numel, numbers.max, numbers.shape) == (tensor.numel(), tensor[0].item(), tuple(tensor.shape))
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_a_hook_that_fails_gives_the_error_to_the_tool_and_the_tools_own_to_the_script() -> None:
+    caught: list[Exception] = []
+
+    def fails(*_: Any) -> None:
+        raise ValueError("planted")
+
+    def catch(error: Exception) -> None:
+        caught.append(error)
+        if len(caught) > 1:
+            raise LookupError("meant for the script")
+
+    entry, x = Entry("fc", "Linear"), torch.ones(2, requires_grad=True)
+    teller = Teller(lambda *_: None, fails, catch)
+    outputs = [x * 2, x * 3]
+    assert [teller.heard(entry, (x,), {}, output) for output in outputs] == [native.module is not None] * 2
+    if native.module is None:
+        return
+    outputs[0].sum().backward()
+    assert [str(error) for error in caught] == ["planted"] and x.grad is not None
+    with pytest.raises(LookupError, match="meant for the script"):
+        outputs[1].sum().backward()
+    teller.close()
+    late = x * 4
+    assert not teller.heard(entry, (x,), {}, late)
+    late.sum().backward()
+    assert len(caught) == 2
+
+
+LEAVES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Any]] = {
+    "a tensor": ((torch.ones(1),), {}, torch.ones(2)),
+    "numbers and nothing": ((torch.ones(1), 3, None, "x", True), {"flag": True, "scale": 2.0, "mask": None}, torch.ones(2)),
+    "tensors by name": ((), {"hidden": torch.ones(1), "mask": torch.ones(1, dtype=torch.bool)}, torch.ones(2)),
+    "a pair": ((torch.ones(1),), {}, (torch.ones(2), None)),
+    "nested arguments": (([torch.ones(1), {"a": torch.ones(1)}],), {"pair": (torch.ones(1), 2)}, torch.ones(2)),
+    "no containers": ((object(),), {"kind": torch.float32}, torch.ones(2)),
+    "nested results": ((torch.ones(1),), {}, (torch.ones(2), (torch.ones(1), torch.ones(1)))),
+    "a mapping": ((torch.ones(1),), {}, {"logits": torch.ones(2)}),
+    "nothing": ((torch.ones(1),), {}, None),
+    "an empty tuple": ((torch.ones(1),), {}, ()),
+}
+
+
+@needs_native
+@pytest.mark.parametrize("call", LEAVES.values(), ids=LEAVES)
+def test_c_finds_the_leaves_that_python_finds_or_leaves_them_to_it(call: tuple[tuple[Any, ...], dict[str, Any], Any]) -> None:
+    told: list[Any] = []
+    teller = Teller(lambda entry, leaves: told.extend(leaves), None, lambda error: None)
+    args, kwargs, output = call
+    if teller.heard(Entry("", ""), args, kwargs, output):
+        expected = walk.leaves(args, kwargs, output)
+        assert [slot for slot, _ in told] == [slot for slot, _ in expected]
+        assert all(leaf is other for (_, leaf), (_, other) in zip(told, expected, strict=True))
+    else:
+        assert not told and not isinstance(output, torch.Tensor)

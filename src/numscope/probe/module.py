@@ -106,14 +106,15 @@ class ModuleProbe:
     def attach(self, listener: Listener, *, deep: bool, gradients: bool) -> None:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
-        self._teller = Teller(listener.tap, listener.gradient if gradients else None, self._caught)
         for module in self.entries:
             self._wrap_compiled(module)
         self.deepen(deep)
 
     def deepen(self, deep: bool) -> None:
         """Tell the listener of each module's calls from now on, or no longer."""
-        self.deep = deep
+        self.deep, listener = deep, self._listener
+        if deep and listener is not None and self._teller is None:
+            self._teller = Teller(listener.tap, listener.gradient if self._gradients else None, self._caught)
         self._hook_as_wanted()
 
     def detach(self) -> None:
