@@ -16,7 +16,7 @@ from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer
 from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
 from numscope.summary.extras import Extra, Layout
-from numscope.summary.state import Summary
+from numscope.summary.state import Summary, fields_of
 from numscope.summary.statistics import STATISTICS, formula_of
 
 Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
@@ -213,12 +213,14 @@ class Inspection:
             given: what plug-ins' features gave, by name; several calls' numbers are averaged.
         """
         seen = part.seen
-        summary = Summary.from_row(seen.row)
+        fields = fields_of(seen.row)
+        summary = Summary(*fields)
         extras = site.layout.named(seen.cells)
         values = self.values(self.collects_at(site, step, reduced=reduced), summary, extras)
         values.update((name, sum(numbers) / len(numbers)) for name, numbers in given.items())
         # What plug-ins made has no formula that a run's reader knows, so that it is kept as it is.
-        own = {name: value for name, value in values.items() if name in self._own_labels or name in given}
+        kept = self._own_labels.union(given)
+        own = {name: value for name, value in values.items() if name in kept} if kept else {}
         return Observation(
             step=step,
             layer=prefix + site.layer.name,
@@ -229,7 +231,7 @@ class Inspection:
             rank=rank,
             ranks=part.ranks,
             calls=seen.calls,
-            fields={name: getattr(summary, name) for name in FIELDS},
+            fields=dict(zip(FIELDS, fields, strict=True)),
             extras={**extras, **{name: value for name, value in own.items() if value is not None}},
             values=values,
             mine=part.mine,

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from enum import IntFlag
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
-from numscope.records.observation import COUNTS, FIELDS
+from numscope.records.observation import FIELDS
 
 ROW_WIDTH = 16  # a row is two cache lines
 ROW_BYTES = ROW_WIDTH * 8
@@ -94,8 +95,7 @@ class Summary:
         Args:
             row: at least ``len(FIELDS)`` numbers in the order of ``FIELDS``, such as ``block[i].tolist()``.
         """
-        extrema = (None if math.isinf(x) else x for x in row[6:10])  # a finite element's extremum is finite
-        return cls(*(int(x) for x in row[: len(COUNTS)]), *extrema, *row[10:16])
+        return cls(*fields_of(row))
 
     def to_row(self) -> list[float]:
         """The row: ``from_row(s.to_row()) == s``."""
@@ -121,7 +121,7 @@ class Summary:
 
     @property
     def num_finite(self) -> int:
-        return self.numel - self.num_nonfinite
+        return self.numel - self.num_nan - self.num_pos_inf - self.num_neg_inf
 
     @property
     def zero_pct(self) -> float | None:
@@ -260,6 +260,18 @@ class Summary:
     def finalize(self) -> dict[str, int | float | None]:
         """All stored and derived numbers by name, in the order of ``FIELDS`` and ``DERIVED``."""
         return {name: getattr(self, name) for name in (*FIELDS, *DERIVED)}
+
+
+def fields_of(row: Sequence[float]) -> tuple[Any, ...]:
+    """The fields in a row, in the order of ``FIELDS``."""
+    numel, num_nan, num_pos_inf, num_neg_inf, num_zero, num_subnormal, low, high, abs_low, abs_high = row[:10]
+    return (
+        *(int(numel), int(num_nan), int(num_pos_inf), int(num_neg_inf), int(num_zero), int(num_subnormal)),
+        # a finite element's extremum is finite
+        *(None if math.isinf(low) else low, None if math.isinf(high) else high),
+        *(None if math.isinf(abs_low) else abs_low, None if math.isinf(abs_high) else abs_high),
+        *row[10:16],
+    )
 
 
 # ---- Central moments from sums of powers
