@@ -2,9 +2,9 @@
 
     ./dev bench step [--rounds N]
 
-Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. Each variant has a model of its own with the same weights, and is attached once, as a watch
-is used; in each round every model makes one step. Reported: median over rounds of (variant / bare), with the quartiles, and the spread of a
-second bare model as the noise floor.
+Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. Each variant has a model of its own with the same weights, and is attached once, as a
+watch is used; in each round every model makes one step. Reported: median over rounds of (variant / bare), with the quartiles, and the
+spread of a second bare model as the noise floor.
 
 Like for like with transformers' class means forward and weights alone, so there the gradients are left out.
 """
