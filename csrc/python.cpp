@@ -19,6 +19,8 @@ struct Stable {
     int32_t (*dtype)(void*, int32_t*);
     int32_t (*is_contiguous)(void*, bool*);
     int32_t (*numel)(void*, int64_t*);
+    int32_t (*storage_offset)(void*, int64_t*);
+    int32_t (*storage_size)(void*, int64_t*);
     int32_t (*dim)(void*, int64_t*);
     int32_t (*sizes)(void*, int64_t**);
     int32_t (*data_ptr)(void*, const void**);
@@ -135,14 +137,16 @@ bool readable(PyObject* tensor, Entry& entry) {
     void* const handle = const_cast<void**>(&impl);  // a torch tensor is one pointer
     int32_t device = -1, layout = -1, type = -1;
     bool contiguous = false;
+    int64_t offset = 0, bytes = 0;
     const void* address = nullptr;
     const bool known = impl && !stable.device_type(handle, &device) && device == 0 && !stable.layout(handle, &layout) && layout == 0 &&
                        !stable.dtype(handle, &type) && type >= 0 && type < NUM_SCALAR_TYPES && codes[type] >= 0 &&
                        !stable.is_contiguous(handle, &contiguous) && contiguous && !stable.numel(handle, &entry.numel) &&
-                       !stable.data_ptr(handle, &address);
+                       !stable.storage_offset(handle, &offset) && !stable.storage_size(handle, &bytes) && !stable.data_ptr(handle, &address);
     entry.dtype = known ? codes[type] : 0;
     entry.address = reinterpret_cast<int64_t>(address);
-    return known && (address || entry.numel == 0);
+    // A storage may have been freed: torch adds a view's offset to nothing.
+    return known && (entry.numel == 0 || (address && (offset + entry.numel) * element_bytes(Dtype(entry.dtype)) <= bytes));
 }
 
 int64_t address_of(PyObject* tensor) {

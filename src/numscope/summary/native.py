@@ -38,7 +38,7 @@ CODES: dict[torch.dtype, int] = {
 PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
 
 # Of torch's stable interface in C (from 2.10 on), in the order of csrc/python.cpp.
-_STABLE = ("device_type", "layout", "dtype", "is_contiguous", "numel", "dim", "sizes")
+_STABLE = ("device_type", "layout", "dtype", "is_contiguous", "numel", "storage_offset", "storage_size", "dim", "sizes")
 
 
 def _addresses() -> list[int]:
