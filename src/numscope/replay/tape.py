@@ -126,7 +126,9 @@ class StorageRecord:
 
 def region_of(tensor: Tensor) -> tuple[Region, int, int, bool]:
     """A canonical region of a storage: the same for ``x``, ``x.t()`` and ``x.reshape(-1)``."""
-    offset, size = int(tensor.storage_offset()), tensor.element_size()
+    offset, size, numel = int(tensor.storage_offset()), tensor.element_size(), tensor.numel()
+    if numel > 1 and tensor.is_contiguous():  # most are
+        return (offset, tensor.dtype, ((1, numel),)), offset * size, (offset + numel) * size, True
     dims: list[tuple[int, int]] = []
     last = 0
     for stride, length in sorted((s, n) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1 and s != 0):
