@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from torch import nn
 
 import numscope
+from numscope.replay.capture import RandomState
 
 SCRIPT = """
 import collections, contextlib, itertools, random, sys, threading
@@ -69,6 +71,7 @@ if watched:
     scope = numscope.watch(net, on_nonfinite="warn")
 for step in range(5):
     x = torch.rand(3, 4)
+    numpy.random.randn()  # draws two numbers, of which it keeps one for the next time
     if step in (1, 3):
         x[0, 0] = -100.0  # log of a negative number
     loss = net(x).mean()
@@ -88,7 +91,7 @@ if watched:
 print({k: v.tolist() for k, v in net.state_dict().items()}, net.plain, net.alias, KEPT)
 print(net.calls, net.list, net.dict, net.set, net.deque, net.counter, next(net.iterator))
 print(torch.rand(1, generator=net.torch_own), net.python_own.random(), net.numpy_own.random())
-print(torch.rand(1), random.random(), numpy.random.rand())
+print(torch.rand(1), random.random(), numpy.random.rand(), numpy.random.randn())
 print([p.grad for p in net.parameters()], optimizer.state_dict())
 """
 
@@ -105,6 +108,19 @@ def test_a_replay_changes_nothing(where: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         told[run] = done.stdout, {path.name: path.read_text() for path in (tmp_path / run).iterdir()}
     assert told["watched"] == told["bare"]
+
+
+def test_numpys_generator_of_another_kind_is_put_back_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    usual = numpy.random.get_bit_generator()
+    numpy.random.set_bit_generator(numpy.random.PCG64(1))
+    try:
+        state = RandomState.capture()
+        drawn = numpy.random.rand()
+        state.restore()
+        assert numpy.random.rand() == drawn
+    finally:
+        numpy.random.set_bit_generator(usual)
+    assert not recwarn.list
 
 
 FAILS = """

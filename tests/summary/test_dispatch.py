@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.records.errors import UsageError
 from numscope.summary import dispatch, native, reference
+from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import EMPTY_ROW, Groups, Summary
 from tests.summary.oracle import FLOAT_IDS, FLOATS, assert_same, summary_of
 
@@ -143,12 +144,26 @@ def fake() -> torch.Tensor:
         return torch.empty(2, 3)
 
 
+def freed(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """A part of a tensor whose storage was freed, as activations' are that will be computed again."""
+
+    def make() -> torch.Tensor:
+        tensor = part(torch.ones(6, 6))
+        tensor.untyped_storage().resize_(0)
+        return tensor
+
+    return make
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "meta": (lambda: torch.empty(2, 3, device="meta"), "meta tensor float32[2, 3]"),
     "fake": (fake, "fake tensor float32[2, 3]"),
     "quantized": (lambda: torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8), "quantized tensor quint8[4]"),
     "lazy": (lambda: torch.nn.LazyLinear(3).weight, "UninitializedParameter of unknown shape"),
     "two tensors in one": (lambda: TwoTensor(torch.ones(3), torch.ones(3)), "TwoTensor float32[3]"),
+    "freed": (freed(lambda whole: whole), "tensor float32[6, 6]"),
+    "freed rows": (freed(lambda whole: whole[2:]), "tensor float32[4, 6]"),
+    "freed columns": (freed(lambda whole: whole[:, 4:]), "tensor float32[6, 2]"),
     "packed": (lambda: torch.empty(4, dtype=torch.float4_e2m1fn_x2), "tensor float4_e2m1fn_x2[4]"),
 }
 
@@ -159,6 +174,7 @@ def test_what_cannot_be_read_is_said_not_raised(kind: str) -> None:
     tensor = make()
     assert isinstance(tensor, torch.Tensor)
     assert observed(tensor) == (False, list(EMPTY_ROW))
+    assert Ledger().observe(tensor) == UNOBSERVED and Ledger().observe_many([tensor]) == [UNOBSERVED]
     assert dispatch.describe(tensor) == words
     with pytest.raises(UsageError) as error:
         dispatch.summarize(tensor)

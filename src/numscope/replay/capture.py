@@ -130,10 +130,10 @@ def _numpy_generator() -> Any:
     return getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
 
 
-def _numpy_state() -> Any:
-    """The state of NumPy's global generator, None without one. *Cost:* 20 µs where it has moved, else 1.
+def _numpy_state(exact: bool) -> Any:
+    """The state of NumPy's global generator, None without one. *Cost:* 20 µs if ``exact`` or where it has moved, else 1.
 
-    One number that ``randn`` keeps for its next call is not in that memory: where nothing else has moved, its being taken goes unseen.
+    ``randn`` keeps one number for its next call outside of that memory. Without ``exact``, it goes unseen if nothing but that number was taken.
     """
     global _numpy_before
     generator = _numpy_generator()
@@ -143,8 +143,8 @@ def _numpy_state() -> Any:
     if type(bits).__name__ == "MT19937":  # the usual one; it may have been replaced
         memory = ctypes.string_at(bits.ctypes.state_address, _MT19937)
     before, state = _numpy_before
-    if not memory or memory != before:
-        state = generator.get_state()
+    if exact or not memory or memory != before:
+        state = generator.get_state(legacy=False)
         _numpy_before = memory, state
     return state
 
@@ -159,11 +159,12 @@ class RandomState:
     devices: dict[int, Tensor]
 
     @classmethod
-    def capture(cls) -> RandomState:
+    def capture(cls, exact: bool = True) -> RandomState:
+        """The state now; without ``exact`` one that a replay may begin from, at less cost."""
         devices: dict[int, Tensor] = {}
         if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
-        return cls(torch.get_rng_state(), random.getstate(), _numpy_state(), devices)
+        return cls(torch.get_rng_state(), random.getstate(), _numpy_state(exact), devices)
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch_cpu)
@@ -250,7 +251,7 @@ class Call:
             kwargs=dict(kwargs),
             given=given,
             versions=[(t, t._version) for _, t in given if not t.is_inference()],
-            random=RandomState.capture(),
+            random=RandomState.capture(exact=False),
             autocast=AutocastState.capture(),
             buffers=buffers.capture(),
             training=[m.training for m in modules],

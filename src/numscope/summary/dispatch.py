@@ -18,7 +18,7 @@ from numscope.records.errors import UsageError
 from numscope.summary import extra_reference, native, reference
 from numscope.summary.extras import Layout
 from numscope.summary.state import ROW_BYTES, Groups, Summary
-from numscope.summary.unwrap import Unsummarizable, describe, plain
+from numscope.summary.unwrap import Unsummarizable, address_of, describe, plain
 
 __all__ = ["describe", "observe", "observe_extras", "observe_many", "read", "summarize"]
 
@@ -56,9 +56,9 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
             if code is not None and tensor.is_cpu and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
                 numel = tensor.numel()
                 threads = 1 if numel < _PARALLEL_NUMEL else _num_threads()
-                _native_observe(tensor.data_ptr(), numel, code, block_address + row * ROW_BYTES, groups, threads)
+                _native_observe(address_of(tensor), numel, code, block_address + row * ROW_BYTES, groups, threads)
                 return True
-        except (RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, a tensor of efficient zeros
+        except (RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, efficient zeros, a freed storage
             pass
     return _observe_any(tensor, block, block_address, row, groups)
 
@@ -83,7 +83,7 @@ def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, r
             try:
                 code = _codes.get(tensor.dtype)
                 if code is not None and tensor.is_cpu and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
-                    address, numel = tensor.data_ptr(), tensor.numel()
+                    address, numel = address_of(tensor), tensor.numel()
                     if address or not numel:
                         packed += (address, numel, code, block_address + rows[i] * ROW_BYTES)
                         continue
@@ -144,7 +144,7 @@ def observe_extras(tensor: Tensor, cells: Tensor, layout: Layout) -> bool:
     if (kind is Tensor or kind is Parameter) and _native is not None and not _function_mode_on():
         try:
             known = tensor.dtype in _EXTRA_CODES and tensor.is_cpu and cells.is_cpu
-            if known and tensor.is_contiguous() and not tensor.is_neg() and tensor.data_ptr():
+            if known and tensor.is_contiguous() and not tensor.is_neg() and address_of(tensor):
                 _observe_extras_natively(tensor, cells, layout)
                 return True
         except RuntimeError:  # no memory to read, as in ``observe``

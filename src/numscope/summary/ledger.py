@@ -287,9 +287,13 @@ class Ledger:
             stale: dict[int, Tensor] = {}
             for handle, tensor in zip(handles, tensors, strict=True):
                 block, row, _, _ = self._meta[handle]
-                if block.device == tensor.device:
+                try:
+                    device, shape = tensor.device, tensor.shape
+                except RuntimeError:  # a nested tensor has no shape
+                    continue
+                if block.device == device:
                     block.clear(row, 1)
-                    self._meta[handle] = (block, row, tensor.dtype, tensor.shape)
+                    self._meta[handle] = (block, row, tensor.dtype, shape)
                     stale[handle] = tensor
             unread = self._write(stale)
         read = [handle in stale and handle not in unread for handle in handles]

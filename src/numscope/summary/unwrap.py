@@ -16,6 +16,12 @@ class Unsummarizable(TypeError):
     """A tensor whose elements can't be read; the message describes it."""
 
 
+def address_of(tensor: Tensor) -> int:
+    """Where a strided tensor's elements begin; 0 if it has none, or its storage was freed: torch adds a view's offset to nothing."""
+    address = tensor.data_ptr()
+    return 0 if address == tensor.storage_offset() * tensor.itemsize else address
+
+
 def plain(tensor: Tensor) -> Tensor:
     """The plain tensor with a tensor's elements, detached.
 
@@ -23,7 +29,8 @@ def plain(tensor: Tensor) -> Tensor:
     tensor or only inner tensor of a wrapper subclass.
 
     Raises:
-        Unsummarizable: the tensor is meta, fake, lazy, inside a functorch transform, quantized, or of an unknown wrapper subclass.
+        Unsummarizable: the tensor is meta, fake, lazy, inside a functorch transform, quantized, or of an unknown wrapper subclass, or its
+            storage was freed.
     """
     for _ in range(_MAX_NESTING):
         functorch = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -33,7 +40,11 @@ def plain(tensor: Tensor) -> Tensor:
             tensor = tensor.detach()  # a subclass that only changes the type: its memory is an ordinary tensor's
             if tensor._is_zerotensor():  # it has no memory
                 return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-            return tensor.resolve_conj().resolve_neg() if tensor.layout is torch.strided else tensor
+            if tensor.layout is not torch.strided:
+                return tensor
+            if tensor.numel() and not address_of(tensor):
+                raise Unsummarizable(describe(tensor))
+            return tensor.resolve_conj().resolve_neg()
         tensor = _inner(tensor)
     raise Unsummarizable(describe(tensor))
 
