@@ -133,7 +133,7 @@ def _numpy_generator() -> Any:
 def _numpy_state(exact: bool) -> Any:
     """The state of NumPy's global generator, None without one. *Cost:* 20 µs if ``exact`` or where it has moved, else 1.
 
-    ``randn`` keeps one number for its next call outside of that memory. Without ``exact``, it goes unseen if nothing but that number was taken.
+    ``randn`` keeps one number for its next call outside of that memory. Without ``exact``, it goes unseen if only that number was taken.
     """
     global _numpy_before
     generator = _numpy_generator()
