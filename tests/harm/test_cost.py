@@ -233,3 +233,29 @@ def test_many_micro_batches_keep_little_and_nothing_after_their_step() -> None:
         assert many_bytes - few_bytes < 4 << 20
         assert few_again <= few + 2 and few_again_bytes <= few_bytes + 256
         assert not scope.closed and len(scope._detection.evidence.journal.events) < 100
+
+
+def test_an_agents_step_leaves_nothing_to_the_collector() -> None:
+    """Scripts that switch it off, or run it every hundredth step, would grow by each act."""
+    model = nn.Linear(4, 4)
+
+    def step() -> None:
+        loss = torch.zeros(())
+        for _ in range(50):
+            loss = loss + (model(torch.ones(2, 4)) * 2.0).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with numscope.watch(model):
+        for _ in range(3):
+            step()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(4):
+                step()
+            assert gc.collect() < 50
+        finally:
+            gc.enable()

@@ -167,6 +167,7 @@ class Outside:
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.is_on = False
+            vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; there is the class's
             self._leftover.append(mode)
         self._pop_leftover()
         return mode
