@@ -97,7 +97,11 @@ private:
             return at && none && push(given_.get(), at.get(), item, Py_None) && PyList_Append(given_.get(), none.get()) == 0;
         }
         const Ref state = state_of(item), dtype(state ? PyObject_GetAttr(item, names.dtype) : nullptr);
-        const Ref shape(dtype ? PyObject_GetAttr(item, names.shape) : nullptr);
+        Ref shape(dtype ? PyObject_GetAttr(item, names.shape) : nullptr);
+        if (dtype && !shape) {  // a nested tensor has none
+            forget();
+            shape = Ref(PyTuple_New(0));
+        }
         return at && shape && push(given_.get(), at.get(), state.get(), dtype.get()) && PyList_Append(given_.get(), shape.get()) == 0;
     }
 

@@ -139,3 +139,29 @@ def test_error_in_the_tool_turns_it_off_and_training_goes_on(
     assert len(said) <= 1
     if planted and "replay_call" not in name:
         assert len(said) == 1 and "planted" in said[0].message
+
+
+def test_error_between_calls_leaves_the_tape_to_other_watches(capfd: Any) -> None:
+    """The probe's error is handed on when the next call begins, which ends the watch in the middle of this."""
+
+    def train(error: Exception | None) -> Any:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        with numscope.watch(model, on_nonfinite="warn") as scope:
+            for step in range(2):
+                first = model(torch.ones(2, 4))
+                mode = outside.current()._mode
+                if mode is not None and error is not None:
+                    mode.error = error
+                loss = (model(torch.ones(2, 4)) + first).mean()
+                if step == 1:
+                    loss = (loss - loss.detach()).log()  # FAULT
+                loss.backward()
+                if step == 0:
+                    optimizer.step()
+                optimizer.zero_grad()
+        return scope
+
+    assert train(Planted("planted")).fault == "Planted: planted"
+    found = train(None).findings
+    assert [f.culprit and f.culprit.code.endswith("# FAULT") for f in found] == [True], capfd.readouterr().err

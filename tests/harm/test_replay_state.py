@@ -123,6 +123,22 @@ def test_numpys_generator_of_another_kind_is_put_back_without_a_warning(recwarn:
     assert not recwarn.list
 
 
+def test_a_buffer_of_which_torch_makes_no_copy_is_left_where_it_is() -> None:
+    class Coded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+            self.register_buffer("codes", torch.empty(8, dtype=torch.int4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.log(self.fc(x).abs() - 100)
+
+    with numscope.watch(Coded(), on_nonfinite="warn") as scope:
+        scope.model(torch.ones(2, 4)).mean().backward()
+    assert not scope.fault
+    assert [finding.culprit and finding.culprit.op for finding in scope.findings] == ["aten.log"]
+
+
 FAILS = """
 import sys, time
 import torch

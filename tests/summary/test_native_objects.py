@@ -88,6 +88,19 @@ def test_interrupt_within_a_note_is_the_scripts_and_an_error_the_tools() -> None
         run(KeyboardInterrupt())
 
 
+@pytest.mark.filterwarnings("ignore:.*prototype stage.*")
+def test_nested_tensors_are_noted_without_a_shape() -> None:
+    log: deque[Any] = deque()
+    probe = FunctionProbe(OpTape(), Ledger(), {}, log, lambda: None)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with probe:
+        doubled = nested * 2.0
+    log.popleft()()
+    assert probe.error is None and not log
+    (record,) = probe.tape.records
+    assert [operand.shape for operand in (*record.inputs, *record.outputs)] == [(), (), ()], doubled
+
+
 @needs_native
 def test_what_the_collector_runs_may_observe_too() -> None:
     ledger, inner = Ledger(capacity=4096), []

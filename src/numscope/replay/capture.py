@@ -54,7 +54,7 @@ class BufferCopies:
                 self._volatile.add(place)
                 self._stamps[place] = stamp
             if place in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES:
-                copies[place] = buffer.detach().clone()
+                copies |= _copied(place, buffer)
         return copies
 
     @contextlib.contextmanager
@@ -68,12 +68,20 @@ class BufferCopies:
                 if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
                     continue
                 if id(buffer) not in stand_ins:
-                    stand_ins[id(buffer)] = copies.get(place, buffer).detach().clone()
-                module._buffers[slot] = stand_ins[id(buffer)]
+                    stand_ins |= _copied(id(buffer), copies.get(place, buffer))
+                module._buffers[slot] = stand_ins.get(id(buffer), buffer)
             yield
         finally:
             for module, buffers in originals:
                 put_back(module._buffers, buffers)
+
+
+def _copied(key: int, buffer: Tensor) -> dict[int, Tensor]:
+    """A copy under a key; empty if torch can't copy the buffer, such as one of int4."""
+    try:
+        return {key: buffer.detach().clone()}
+    except RuntimeError:
+        return {}
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from numscope.probe.calls import is_traced
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
-from numscope.replay.op import nonfinite_number
+from numscope.replay.op import nonfinite_number, shape_of
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 from numscope.summary import native
 
@@ -82,7 +82,7 @@ class FunctionProbe(TorchFunctionMode):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Tensor):
                     written = any(item is t for t in results)  # in place: what it holds now was not what went in
-                    given += (place, self._known(item) if written else self._state_of(item), item.dtype, item.shape)
+                    given += (place, self._known(item) if written else self._state_of(item), item.dtype, shape_of(item))
                 elif isinstance(item, int | float):
                     given += (place, item, None, ())
         made: list[Any] = []  # of each result itself, its version, its state
@@ -174,7 +174,7 @@ class FunctionProbe(TorchFunctionMode):
             if version == -1 or tensor._version == version:
                 state.row = self.rows.observe(tensor)
             state.writers = (record.index,)
-            record.outputs.append(OperandRecord("output", state, None, tensor.dtype, tuple(tensor.shape)))
+            record.outputs.append(OperandRecord("output", state, None, tensor.dtype, shape_of(tensor)))
         self._end_parts(record, parts)
         record.differentiable = first < last
         for node in range(first, last):

@@ -217,7 +217,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 seen.add(id(value))
                 row = UNOBSERVED if uninitialized else self._observe(value)
                 state = self._write(value, record.index, row, uninitialized)
-                record.outputs.append(OperandRecord(name, state, None, value.dtype, _shape(value)))
+                record.outputs.append(OperandRecord(name, state, None, value.dtype, shape_of(value)))
         elif isinstance(value, list | tuple):
             for position, item in enumerate(value):
                 self._results(record, f"{name}[{position}]", item, seen, uninitialized)
@@ -231,7 +231,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(value, Tensor):
             storage = self._storage(value)
             parameter = storage.parameter if storage is not None else isinstance(value, torch.nn.Parameter)
-            into.append(OperandRecord(name, self._read(value, storage), None, value.dtype, _shape(value), position, parameter))
+            into.append(OperandRecord(name, self._read(value, storage), None, value.dtype, shape_of(value), position, parameter))
         elif isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
             for at, item in enumerate(value):
                 if item is not None:
@@ -328,7 +328,7 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return found
 
 
-def _shape(tensor: Tensor) -> tuple[int, ...]:
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
     try:
         return tuple(tensor.shape)
     except RuntimeError:  # a nested tensor has none

@@ -31,7 +31,7 @@ from numscope.probe.hook import hook_node
 from numscope.probe.optimizer import guarded
 from numscope.records.site import Phase
 from numscope.replay.function_probe import SMALL, FunctionProbe
-from numscope.replay.op import OpProbe
+from numscope.replay.op import OpProbe, shape_of
 from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State, graph
 from numscope.summary.ledger import Ledger
 
@@ -115,19 +115,21 @@ class Outside:
         self._pop_leftover()
         if not self._inside:
             self._resumes = self.watching
-        self.pause()
         begins = user in self._done or user not in self._users
         ended = bool(self._done) and self._done.issuperset(self._users)
         overlap = begins and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
+        self._users[user] = weakref.WeakMethod(failed)
+        self.pause()
+        if user not in self._users:  # an error of the tool has ended its watch
+            return
         while overlap and len(self._log) > _RECENT:
             self._log.popleft()
         if ended or (overlap and len(self._ledger) > _MANY_ROWS):
-            self._users = {other: told for other, told in self._users.items() if other not in self._done}
+            self._users = {other: told for other, told in self._users.items() if other not in self._done or other == user}
             self._done.clear()
             self.reset()
         self._done.discard(user)
         self._inside.add(user)
-        self._users[user] = weakref.WeakMethod(failed)
 
     def call_ends(self, user: Hashable, named: Iterable[tuple[str, Tensor]], watch: bool) -> None:
         """An outermost call has returned these tensors, or failed; ``watch``: a loss may follow."""
@@ -321,7 +323,7 @@ class Outside:
 
     def _operand(self, name: str, tensor: Tensor, version: int, writers: tuple[int, ...]) -> OperandRecord:
         row = self._ledger.observe(tensor) if tensor._version == version else UNOBSERVED
-        return OperandRecord(name, State(row, writers), None, tensor.dtype, tuple(tensor.shape))
+        return OperandRecord(name, State(row, writers), None, tensor.dtype, shape_of(tensor))
 
 
 # torch's two stacks of modes: how to list one, to pop its top, to push onto it
