@@ -237,9 +237,17 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+// What is known of torch, and the types, are the process's.
+int refuse_other_interpreters(PyObject*) {
+    static const int64_t first = PyInterpreterState_GetID(PyInterpreterState_Get());
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) == first) return 0;
+    PyErr_SetString(PyExc_ImportError, "numscope.summary._native: another interpreter of this process has it, and only one can.");
+    return -1;
+}
+
 int add_types(PyObject* module) { return add_ledger(module) || add_weights(module) || add_journal(module) || add_functions(module) || add_teller(module) ? -1 : 0; }
 
-PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
+PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(refuse_other_interpreters)}, {Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "numscope.summary._native", "Summaries and casts of tensors in CPU memory.", 0, methods, slots, nullptr, nullptr, nullptr,

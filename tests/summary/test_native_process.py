@@ -86,3 +86,23 @@ def test_callers_in_several_threads_get_their_own_numbers() -> None:
 def test_the_kernel_needs_no_symbol_of_torch() -> None:
     run = python("import importlib.util, sys; from numscope.summary import _native; print(_native.isa(), 'torch' in sys.modules)")
     assert run.stdout.split()[1:] == ["False"], run.stderr
+
+
+@needs_kernel
+def test_a_second_interpreter_of_the_process_is_refused() -> None:
+    run = python(
+        "try: import _interpreters as interpreters\n"
+        "except ImportError: import _xxsubinterpreters as interpreters\n"
+        "import torch\n"
+        "from numscope.detect.journal import Journal\n"
+        "from numscope.summary import native\n"
+        "second = '''\n"
+        "from importlib import util\n"
+        "spec = util.spec_from_file_location('numscope.summary._native', %r)\n"
+        "try: spec.loader.exec_module(util.module_from_spec(spec))\n"
+        "except ImportError: print('refused', flush=True)\n"
+        "'''\n"
+        "interpreters.run_string(interpreters.create(), second % native.module.__file__)\n"
+        "print(Journal().ledger.observe(torch.ones(2)))\n"
+    )
+    assert (run.stdout, run.returncode) == ("refused\n0\n", 0), run.stderr
