@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from numscope.summary import dispatch
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import ROW_BYTES
+from numscope.summary.weights import Weights
 
 
 @pytest.fixture(params=["native", "reference"])
@@ -158,3 +160,11 @@ def test_observing_leaves_the_tensor_as_it_was(ledger: Ledger, kind: str) -> Non
         ledger.observe(x)
         after = x.clone(), None if x.is_inference() else x._version, x.grad_fn, x.stride(), x.requires_grad
     assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
+
+
+def test_fake_weights_are_not_asked_for_an_address(recwarn: pytest.WarningsRecorder) -> None:
+    weights = Weights()
+    with FakeTensorMode():
+        parameter = torch.nn.Parameter(torch.empty(2))
+    assert weights.observe(parameter) == weights.observe(parameter) == UNOBSERVED
+    assert not recwarn.list

@@ -34,7 +34,7 @@ def plain(tensor: Tensor) -> Tensor:
     """
     for _ in range(_MAX_NESTING):
         functorch = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        if functorch or is_lazy(tensor) or tensor.device.type == "meta" or _is_fake(tensor) or _is_quantized(tensor):
+        if functorch or is_lazy(tensor) or tensor.device.type == "meta" or is_fake(tensor) or _is_quantized(tensor):
             raise Unsummarizable(describe(tensor))
         if not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
             tensor = tensor.detach()  # a subclass that only changes the type: its memory is an ordinary tensor's
@@ -69,7 +69,7 @@ def _inner(tensor: Any) -> Tensor:  # Any, since only some subclasses have these
     return inner
 
 
-def _is_fake(tensor: Tensor) -> bool:
+def is_fake(tensor: Tensor) -> bool:
     return any(base.__name__ in ("FakeTensor", "FunctionalTensor") for base in type(tensor).__mro__)
 
 
@@ -95,7 +95,7 @@ def describe(tensor: object) -> str:
 def _kind(tensor: Tensor) -> str:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "functorch tensor"
-    if _is_fake(tensor):
+    if is_fake(tensor):
         return "fake tensor"
     if tensor.device.type == "meta":
         return "meta tensor"

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from numscope.summary import native
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import Groups
+from numscope.summary.unwrap import is_fake
 
 
 class _Row:
@@ -34,6 +36,8 @@ class _Row:
 
 def _stamp(parameter: Tensor) -> tuple[int, int]:
     """Version and address, which show changes of a parameter; (-1, 0) if it has none, as functorch's wrappers and lazy parameters."""
+    if type(parameter) is not Parameter and is_fake(parameter):  # torch warns who asks it for an address
+        return -1, 0
     try:
         return parameter._version, parameter.data_ptr()
     except (RuntimeError, ValueError):
