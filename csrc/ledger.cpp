@@ -11,17 +11,19 @@ namespace {
 struct Ledger {
     PyObject_HEAD
     PyObject *seen, *meta;              // the class's dict and list: handle and version of a tensor by its id; what is known of a handle
+    PyObject* lock;                     // an RLock
     PyObject *block, *handles;          // of the block in CPU memory: itself, and its list of handles by row
     int64_t address, capacity, groups;  // of that block, and the fields to compute
     int64_t held;                       // above 0: a thread has the lock in Python, and adds rows or moves them
 };
+constexpr int NUM_REFERENCES = 5;
 
 Ledger* as_ledger(PyObject* self) { return reinterpret_cast<Ledger*>(self); }
 
 // A ledger that has its parts: not before `_share`, nor after the collector has cleared it.
 Ledger* made(PyObject* self) {
     Ledger* ledger = as_ledger(self);
-    if (ledger->seen && ledger->meta) return ledger;
+    if (ledger->seen && ledger->meta && ledger->lock) return ledger;
     PyErr_SetString(PyExc_RuntimeError, "Ledger: used before it was made, or after it ended");
     return nullptr;
 }
@@ -103,12 +105,29 @@ PyObject* py_observe(PyObject* self, PyObject* const* args, Py_ssize_t num_args)
 }
 
 PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
-    if (num_args != 2 || !PyDict_Check(args[0]) || !PyList_Check(args[1]))
-        return PyErr_Format(PyExc_TypeError, "_share(seen, meta): expected a dict and a list");
+    if (num_args != 3 || !PyDict_Check(args[0]) || !PyList_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "_share(seen, meta, lock): expected a dict, a list and an RLock");
     if (!knows_torch()) return nullptr;
     put(as_ledger(self)->seen, args[0]);
     put(as_ledger(self)->meta, args[1]);
+    put(as_ledger(self)->lock, args[2]);
     Py_RETURN_NONE;
+}
+
+// In Python an interrupt may come between the lock's taking and the counting, and the lock would never be given back.
+PyObject* py_enter(PyObject* self, PyObject* const*, Py_ssize_t) {
+    Ledger* ledger = made(self);
+    if (!ledger || !Ref(PyObject_CallMethod(ledger->lock, "acquire", nullptr))) return nullptr;
+    ledger->held++;
+    Py_RETURN_NONE;
+}
+
+PyObject* py_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
+    Ledger* ledger = made(self);
+    if (!ledger) return nullptr;
+    PyObject* done = PyObject_CallMethod(ledger->lock, "release", nullptr);
+    if (done) ledger->held--;
+    return done;
 }
 
 PyObject* py_point(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
@@ -135,29 +154,18 @@ int set_groups(PyObject* self, PyObject* value, void*) {
     return 0;
 }
 
-PyObject* get_held(PyObject* self, void*) { return PyLong_FromLongLong(as_ledger(self)->held); }
-
-int set_held(PyObject* self, PyObject* value, void*) {
-    const int64_t held = value ? number_of(value) : -2;
-    if (held < 0) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "held: expected a number of 0 or more");
-        return -1;
-    }
-    as_ledger(self)->held = held;
-    return 0;
-}
-
 PyMethodDef methods[] = {
     method<py_observe>("observe", "observe(tensor, shape=None): see the class in Python."),
     method<py_observe_batch>("_observe_batch", "_observe_batch(tensors, num_threads): the handle of each, or None where it is for Python."),
-    method<py_share>("_share", "_share(seen, meta): what is known of tensors by their ids, and of handles."),
+    method<py_share>("_share", "_share(seen, meta, lock): what is known of tensors by their ids, and of handles; what `with` takes."),
+    method<py_enter>("__enter__", "Takes the lock."),
+    method<py_exit>("__exit__", "Gives the lock back."),
     method<py_point>("_point", "_point(block, handles, address, capacity): where the rows in CPU memory are."),
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef properties[] = {
     {"groups", get_groups, set_groups, "the fields to compute", nullptr},
-    {"held", get_held, set_held, "how often the lock is held", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -226,7 +234,7 @@ bool put_handle(PyObject* list, Py_ssize_t at, int64_t handle) {
 bool is_ledger(PyObject* object) { return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(ledger_type)); }
 
 int add_ledger(PyObject* module) {
-    ledger_type = add_type<Ledger, 4>(module, "Ledger", "numscope.summary._native.Ledger", methods, properties);  // for ever
+    ledger_type = add_type<Ledger, NUM_REFERENCES>(module, "Ledger", "numscope.summary._native.Ledger", methods, properties);  // for ever
     return ledger_type ? 0 : -1;
 }
 

@@ -38,6 +38,7 @@ WRONG = {
     "weights of no ledger": "m.Weights()._share(1, {}, {})",
     "a row that is none": "w.rows[id(p)].handle = 10**6\n    w._reread([p], True, 1)",
     "fields that are no number": "setattr(Ledger(), 'groups', 'x')",
+    "a lock that was not taken": "Ledger().__exit__(None, None, None)",
     "fields of -1": "setattr(Ledger(), 'groups', -1)",
     "settings that are no number": "m.FunctionProbe()._share(1, 2, 3, 4, 5, 6, 'x')",
 }
@@ -125,6 +126,27 @@ def test_what_the_collector_runs_may_observe_too() -> None:
     for tensor, handle in outer + inner:
         numbers = ledger.numbers(handle)
         assert (numbers.numel, numbers.max) == (1, tensor.item())
+
+
+@needs_native
+def test_interrupt_as_the_lock_is_taken_does_not_keep_it() -> None:
+    def interrupt(_: object, event: str, function: Any) -> None:
+        if event == "c_return" and function.__name__ == "acquire":
+            raise KeyboardInterrupt
+
+    ledger, taken = Ledger(), list[bool]()
+    sys.setprofile(interrupt)
+    try:
+        with ledger:
+            pass
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    thread = threading.Thread(target=lambda: taken.append(ledger.lock.acquire(timeout=1)))
+    thread.start()
+    thread.join()
+    assert taken == [True]
 
 
 def test_weights_are_read_while_another_thread_adds_some() -> None:

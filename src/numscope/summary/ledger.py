@@ -87,7 +87,7 @@ class Ledger:
         capacity: initial number of rows per device.
 
     Attributes:
-        lock: held, by ``with ledger``, while rows are added or moved, since threads may share a model.
+        lock: held, by ``with ledger``, while rows are added or moved, since threads may share a model; meanwhile C leaves all to Python.
         before_reset: called before the rows are discarded, if another component holds their handles.
         num_reread: how often a tensor was read into a row that it had already.
 
@@ -98,9 +98,8 @@ class Ledger:
         self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
         self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
         self.groups = groups
-        self.held = 0  # how often the lock is held; meanwhile C leaves all to Python
-        self._share(self._seen, self._meta)
         self.lock = RLock()
+        self._share(self._seen, self._meta, self.lock)
         self.before_reset: Callable[[], None] | None = None
         self._capacity = capacity
         self._blocks: dict[torch.device, _Block] = {}
@@ -110,10 +109,8 @@ class Ledger:
 
     def __enter__(self) -> None:
         self.lock.acquire()
-        self.held += 1
 
     def __exit__(self, *_: object) -> None:
-        self.held -= 1
         self.lock.release()
 
     def __len__(self) -> int:
@@ -232,8 +229,8 @@ class Ledger:
         """The handles of those that C reads; None for the others."""
         return [None] * len(tensors)
 
-    def _share(self, seen: object, meta: object) -> None:
-        """Tell C what is known of tensors and of handles."""
+    def _share(self, seen: object, meta: object, lock: object) -> None:
+        """Tell C what is known of tensors and of handles, and its lock."""
 
     def _point(self, block: object, handles: object, address: int, capacity: int) -> None:
         """Tell C where the rows in CPU memory are."""
