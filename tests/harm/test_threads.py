@@ -129,7 +129,7 @@ import numpy.random
 
 expected = numpy.random.get_state()[1]
 del numpy.random  # what another thread sees that comes between the end of the import and the attribute
-assert (RandomState.capture().numpy[1] == expected).all()
+assert (RandomState.capture().numpy["state"]["key"] == expected).all()
 """
 
 
