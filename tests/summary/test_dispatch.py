@@ -144,12 +144,12 @@ def fake() -> torch.Tensor:
         return torch.empty(2, 3)
 
 
-def freed(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], torch.Tensor]:
+def freed(part: Callable[[torch.Tensor], torch.Tensor], left: int = 0) -> Callable[[], torch.Tensor]:
     """A part of a tensor whose storage was freed, as activations' are that will be computed again."""
 
     def make() -> torch.Tensor:
         tensor = part(torch.ones(6, 6))
-        tensor.untyped_storage().resize_(0)
+        tensor.untyped_storage().resize_(left)
         return tensor
 
     return make
@@ -163,6 +163,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "two tensors in one": (lambda: TwoTensor(torch.ones(3), torch.ones(3)), "TwoTensor float32[3]"),
     "freed": (freed(lambda whole: whole), "tensor float32[6, 6]"),
     "freed rows": (freed(lambda whole: whole[2:]), "tensor float32[4, 6]"),
+    "cut short": (freed(lambda whole: whole, 100), "tensor float32[6, 6]"),
     "freed columns": (freed(lambda whole: whole[:, 4:]), "tensor float32[6, 2]"),
     "packed": (lambda: torch.empty(4, dtype=torch.float4_e2m1fn_x2), "tensor float4_e2m1fn_x2[4]"),
 }

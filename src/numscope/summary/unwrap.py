@@ -17,9 +17,10 @@ class Unsummarizable(TypeError):
 
 
 def address_of(tensor: Tensor) -> int:
-    """Where a strided tensor's elements begin; 0 if it has none, or its storage was freed: torch adds a view's offset to nothing."""
-    address = tensor.data_ptr()
-    return 0 if address == tensor.storage_offset() * tensor.itemsize else address
+    """Where a strided tensor's elements begin; 0 if it has none, or its storage was freed or cut short."""
+    length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    is_whole = (tensor.storage_offset() + length) * tensor.itemsize <= tensor.untyped_storage().nbytes()
+    return tensor.data_ptr() if is_whole else 0
 
 
 def plain(tensor: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ def plain(tensor: Tensor) -> Tensor:
                 return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             if tensor.layout is not torch.strided:
                 return tensor
-            if tensor.numel() and not address_of(tensor):
+            if tensor.numel() and not tensor.is_nested and not address_of(tensor):
                 raise Unsummarizable(describe(tensor))
             return tensor.resolve_conj().resolve_neg()
         tensor = _inner(tensor)
