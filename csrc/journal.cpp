@@ -141,12 +141,10 @@ PyObject* py_add_gradients(PyObject* self, PyObject* const* args, Py_ssize_t num
     for (Py_ssize_t i = 0; handles && i < PyList_Size(found.get()); i++) {
         const Ref place = Ref::borrowed(PyList_GetItem(found.get(), i)), handle = Ref::borrowed(PyList_GetItem(handles.get(), i));
         PyObject *entry = PyTuple_GetItem(place.get(), 0), *slot = PyTuple_GetItem(place.get(), 1);
-        const Ref slots(PyObject_GetAttr(entry, names.gradient_slots));
-        Ref gradient_slot = Ref::borrowed(slots && PyDict_Check(slots.get()) ? PyDict_GetItemWithError(slots.get(), slot) : nullptr);
-        if (!gradient_slot && !PyErr_Occurred()) gradient_slot = Ref(PyObject_CallMethod(entry, "gradient_slot", "O", slot));
-        const int64_t number = gradient_slot ? number_of(handle.get()) : -2;
+        const Ref name = gradient_slot(entry, slot);
+        const int64_t number = name ? number_of(handle.get()) : -2;
         Items items;
-        if (number == -2 || !items.add(gradient_slot.get(), number >= 0 ? journal->ledger : Py_None, number >= 0 ? handle.get() : journal->not_seen))
+        if (number == -2 || !items.add(name.get(), number >= 0 ? journal->ledger : Py_None, number >= 0 ? handle.get() : journal->not_seen))
             return nullptr;
         if (!append(journal, entry, journal->phase, items)) return nullptr;
     }

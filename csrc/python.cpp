@@ -155,6 +155,13 @@ int64_t address_of(PyObject* tensor) {
     return impl && !stable.data_ptr(const_cast<void**>(&impl), &address) ? reinterpret_cast<int64_t>(address) : -1;
 }
 
+Ref gradient_slot(PyObject* entry, PyObject* slot) {
+    const Ref slots(PyObject_GetAttr(entry, names.gradient_slots));
+    if (!slots) return Ref();
+    Ref found = Ref::borrowed(PyDict_Check(slots.get()) ? PyDict_GetItemWithError(slots.get(), slot) : nullptr);
+    return found || PyErr_Occurred() ? std::move(found) : Ref(PyObject_CallMethod(entry, "gradient_slot", "O", slot));
+}
+
 Ref shape_of(PyObject* tensor) {
     void* const impl = impl_of(tensor);
     void* const handle = const_cast<void**>(&impl);

@@ -88,6 +88,8 @@ bool readable(PyObject* tensor, Entry& entry);
 
 int64_t address_of(PyObject* tensor);  // of its first element; -1 if it has no memory
 
+Ref gradient_slot(PyObject* entry, PyObject* slot);  // what `Entry.gradient_slot` gives
+
 Ref shape_of(PyObject* tensor);  // a tuple; null, perhaps with an exception, for a tensor without one
 
 // know_stable(...): the addresses of the functions of torch's stable interface that are used, and a tensor of each dtype by code.

@@ -109,17 +109,14 @@ bool hook_gradient(const Teller* teller, PyObject* tensor, PyObject* hook) {
 // Has the gradient of an output told; `base`: what it is a view of, if its hook is to be there.
 bool await_gradient(PyObject* self, PyObject* entry, PyObject* slot, PyObject* output, const Ref& base) {
     if (!has(output, names.requires_grad) || has(output, names.is_leaf)) return true;
-    const Ref slots(PyObject_GetAttr(entry, names.gradient_slots));
-    Ref gradient_slot = Ref::borrowed(slots && PyDict_Check(slots.get()) ? PyDict_GetItemWithError(slots.get(), slot) : nullptr);
-    if (!gradient_slot && !PyErr_Occurred()) gradient_slot = Ref(PyObject_CallMethod(entry, "gradient_slot", "O", slot));
-    if (!gradient_slot) return false;
-    const Ref shape(base ? PyObject_GetAttr(output, names.shape) : Ref::borrowed(Py_None).release());
+    const Ref name = gradient_slot(entry, slot);
+    const Ref shape(!name ? nullptr : base ? PyObject_GetAttr(output, names.shape) : Ref::borrowed(Py_None).release());
     const Ref hook(shape ? PyType_GenericAlloc(hook_type, 0) : nullptr);
     if (!hook) return false;
     GradientHook* fields = reinterpret_cast<GradientHook*>(hook.get());
     put(fields->teller, self);
     put(fields->entry, entry);
-    put(fields->slot, gradient_slot.get());
+    put(fields->slot, name.get());
     put(fields->shape, shape.get());
     return hook_gradient(as_teller(self), base ? base.get() : output, hook.get());
 }
