@@ -32,6 +32,7 @@ FORMS = [
     ("returns_in_place.py", 3),
     ("many_results.py", 3),
     ("filled_buffer.py", 3),
+    ("many_acts_root.py", 3),
     ("redirected_forward.py", 3),
     ("guarded_step.py", 0),
     ("cured_gradient.py", 0),

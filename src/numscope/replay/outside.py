@@ -38,7 +38,13 @@ from numscope.summary.ledger import Ledger
 log = logging.getLogger("numscope")
 
 MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
-MAX_NODES = 512  # of a loss's graph; a longer graph contains a model
+MAX_NODES = 512  # of a loss's graph; of a longer one, which contains a model or many acts of an agent, those alone that _SINGULAR names
+_MAX_WALK = 1 << 14
+# Operations whose backward makes an infinity or a nan of finite numbers, by the begin of their nodes' names.
+_SINGULAR = (
+    *("Sqrt", "Rsqrt", "Log", "Pow", "Div", "Reciprocal", "Norm", "LinalgVectorNorm", "Std", "Var", "Xlogy", "Acos", "Asin", "Acosh"),
+    *("Atanh", "Atan2", "Cdist", "PairwiseDistance", "Hypot", "Prod", "Cumprod", "Digamma", "Lgamma", "Exp", "Linalg", "Svd"),
+)
 _LIMIT = 4096  # records on the tape; older ones are dropped
 _FEW_TIMES = 8  # per step that operations are recorded; where it is more often (an agent acts), there and in the next step functions are
 _CAPACITY = 4096  # rows: 512 KiB a thread
@@ -268,8 +274,10 @@ class Outside:
         """Watch the backward of the nodes made outside, from what backward is called on down to the models' outputs."""
         outputs = [t for ref in self._outputs.values() if (t := ref()) is not None]
         stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
-        nodes = list(islice(graph(roots, lambda node: node not in stop and self._made(node)), MAX_NODES + 1))
-        for node in nodes if len(nodes) <= MAX_NODES else ():
+        nodes = list(islice(graph(roots, lambda node: node not in stop and self._made(node)), _MAX_WALK + 1))
+        if len(nodes) > MAX_NODES:
+            nodes = [node for node in nodes if node.name().startswith(_SINGULAR) or hasattr(node, "_forward_cls")]
+        for node in nodes[:_MAX_WALK]:
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
                 probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD)
                 hook_node(node.register_prehook, partial(self._custom_begins, probe))
