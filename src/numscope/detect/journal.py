@@ -16,7 +16,7 @@ from numscope.probe.optimizers import gradient_of
 from numscope.records.finding import Frame, Line, Numbers
 from numscope.records.site import Phase, Site
 from numscope.summary import native
-from numscope.summary.dispatch import describe
+from numscope.summary.dispatch import Together, describe
 from numscope.summary.ledger import Ledger
 from numscope.summary.weights import Weights
 
@@ -69,14 +69,15 @@ class Journal:
     def add(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
         """A module's call, with its weights as they are and its leaves."""
         flat: list[Any] = []
-        for slot, weight in weights.items():
-            if weight is not None:
-                flat += _item(slot, self.weights.ledger, self.weights.observe(weight), weight)
-        for slot, leaf in leaves:
-            if isinstance(leaf, Tensor):
-                flat += _item(slot, self.ledger, self.ledger.observe(leaf), leaf)
-            else:
-                flat += (slot, None, walk.NONE if leaf is None else walk.NOT_A_TENSOR)
+        with Together():
+            for slot, weight in weights.items():
+                if weight is not None:
+                    flat += _item(slot, self.weights.ledger, self.weights.observe(weight), weight)
+            for slot, leaf in leaves:
+                if isinstance(leaf, Tensor):
+                    flat += _item(slot, self.ledger, self.ledger.observe(leaf), leaf)
+                else:
+                    flat += (slot, None, walk.NONE if leaf is None else walk.NOT_A_TENSOR)
         self._append(entry, phase, flat)
 
     def tap(self, entry: Entry, leaves: Leaves) -> None:
@@ -125,8 +126,7 @@ class Journal:
         return self.ledger.nbytes + self.weights.ledger.nbytes
 
     def read(self) -> None:
-        self.ledger.read()
-        self.weights.ledger.read()
+        self.ledger.read(self.weights.ledger)
 
     def bad(self) -> list[tuple[int, str]]:
         """(index of event, slot) of each non-finite leaf, in order."""

@@ -34,6 +34,12 @@ def _untransformed() -> contextlib.AbstractContextManager[Any]:
     return temporarily_clear_interpreter_stack()
 
 
+def _pins(device: torch.device) -> bool:
+    """Whether a device copies to pinned host memory while the host goes on."""
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator is not None and accelerator.type == device.type
+
+
 class _Block:
     """Rows of one device: a float64 tensor ``[capacity, ROW_WIDTH]`` that grows by doubling."""
 
@@ -50,16 +56,28 @@ class _Block:
         self.grow(capacity)
 
     def grow(self, capacity: int) -> None:
+        dispatch.launch_waiting()
         with _untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
             rows = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").to(self.device, non_blocking=True).repeat(capacity, 1)
             rows[: self.capacity] = self.rows
         self.rows, self.capacity = rows, capacity
         self.address = rows.data_ptr()
-        self.host = rows if self.device.type == "cpu" else torch.empty(0, dtype=torch.float64, device="cpu")
+        self.host = rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
         self.num_read = 0
+
+    def fetch(self) -> bool:
+        """Begin to copy new rows to the host; returns whether somebody must wait for it."""
+        count = len(self.handles)
+        if self.device.type == "cpu" or self.num_read == count:
+            return False
+        with torch.no_grad():
+            self.host[:count].copy_(self.rows[:count], non_blocking=True)
+        self.num_read = count
+        return self.host.is_pinned()
 
     def clear(self, first: int, count: int) -> None:
         """Make rows empty."""
+        dispatch.launch_waiting()
         self.num_read = 0
         if native.module is not None and self.device.type == "cpu":
             native.module.reset(self.address + first * ROW_BYTES, count)
@@ -257,6 +275,7 @@ class Ledger:
         """Copies rows of another ledger as observations of this one. *Cost:* one copy per device, no sync."""
         taken: list[int] = []
         sources: dict[_Block, tuple[_Block, list[int], list[int]]] = {}
+        dispatch.launch_waiting()
         with self:
             for handle in handles:
                 if handle == UNOBSERVED:
@@ -309,12 +328,14 @@ class Ledger:
             unread.update(handle for handle, ok in zip(handles, done, strict=True) if not ok)
         return unread
 
-    def read(self) -> None:
-        """Copy new rows to the host. *Cost:* nothing on the CPU; one copy and one sync for any other device with new rows."""
-        for block in self._blocks.values():
-            if block.device.type != "cpu" and block.num_read != len(block.handles):
-                block.host = block.rows[: len(block.handles)].to("cpu")
-                block.num_read = len(block.handles)
+    def read(self, *others: Ledger) -> None:
+        """Copy new rows to the host, those of other ledgers too. *Cost:* nothing on the CPU; for any other device with new rows one copy
+        a ledger and one sync.
+        """
+        dispatch.launch_waiting()
+        blocks = [block for ledger in (self, *others) for block in ledger._blocks.values()]
+        for device in {block.device for block in blocks if block.fetch()}:
+            torch.accelerator.current_stream(device).synchronize()
 
     def bad(self) -> list[int]:
         """Handles of rows with a nan or an inf, in the order of observation. Call ``read`` first."""

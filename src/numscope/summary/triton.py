@@ -1,9 +1,10 @@
 """Summaries on CUDA and ROCm devices: any number of tensors in one launch and one pass, without a sync.
 
-The sums of a float64 tensor are float64. All others are float32 sums of short chains, which are folded in float64: each is right to 2^-17 of
-the magnitudes added. Deviations are taken from a center that is checked in the kernel, and are scaled by a power of two, so that no
-fourth power overflows or vanishes; a program whose share does not fit the sampled center and scale reads it again. So ``std``,
-``kurtosis`` and ``l2_norm`` are right to a thousandth, and ``skewness`` to a thousandth of max(1, abs(skewness)), as ``Summary`` says.
+The sums of a float64 tensor are float64. All others are float32 sums of short chains, which are folded in float64: each is right to 2^-16
+of the magnitudes added, and mostly to 2^-22. Deviations are taken from a center that is checked in the kernel, and are scaled by a power of
+two, so that no fourth power overflows or vanishes; a program whose share does not fit the sampled center and scale reads it again. So
+``std``, ``kurtosis`` and ``l2_norm`` are right to a thousandth, and ``skewness`` to a thousandth of max(1, abs(skewness)), as ``Summary``
+says.
 
 Not run on hardware: tests run it in triton's interpreter and compile it for real devices, and nothing has measured its speed.
 """
@@ -133,7 +134,9 @@ def _tile(
     inside = vector < tl.minimum(tl.maximum(end - start, 0), C * L).to(tl.int32)
     pointer = _pointer(address, KIND)
     if STRIDED:
-        places = _place((start.to(tl.uint32) + vector.to(tl.uint32)) * V, cols.to(tl.uint32), row_stride, col_stride, True)
+        places = _place(
+            (start.to(tl.uint32) + vector.to(tl.uint32)) * V, cols.to(tl.uint32), row_stride.to(tl.uint32), col_stride.to(tl.uint32), True
+        )
     else:
         pointer += start * V
         places = vector * V
