@@ -83,8 +83,14 @@ PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     Py_RETURN_NONE;
 }
 
-PyObject* add(const Journal* journal, PyObject* entry, PyObject* phase, PyObject* weights, PyObject* leaves) {
+PyObject* add(PyObject* self, PyObject* entry, PyObject* phase, PyObject* weights, PyObject* leaves) {
+    const Journal* journal = as_journal(self);
     if (!PyList_Check(leaves)) return PyErr_Format(PyExc_TypeError, "Journal.add: leaves: expected a list");
+    for (Py_ssize_t i = 0; i < PyList_Size(leaves); i++) {  // Python reads them all in one launch
+        const Ref pair = Ref::borrowed(PyList_GetItem(leaves, i));
+        if (PyTuple_Check(pair.get()) && PyTuple_Size(pair.get()) == 2 && is_on_device(PyTuple_GetItem(pair.get(), 1)))
+            return PyObject_CallMethod(self, "add_together", "OOOO", entry, phase, weights, leaves);
+    }
     Items items;
     if (!add_weights(journal, weights, items)) return nullptr;
     for (Py_ssize_t i = 0; i < PyList_Size(leaves); i++) {
@@ -102,15 +108,14 @@ PyObject* add(const Journal* journal, PyObject* entry, PyObject* phase, PyObject
 
 PyObject* py_add(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 4) return PyErr_Format(PyExc_TypeError, "add(entry, phase, weights, leaves): got %zd arguments, expected 4", num_args);
-    const Journal* journal = made(self);
-    return journal ? add(journal, args[0], args[1], args[2], args[3]) : nullptr;
+    return made(self) ? add(self, args[0], args[1], args[2], args[3]) : nullptr;
 }
 
 PyObject* py_tap(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 2) return PyErr_Format(PyExc_TypeError, "tap(entry, leaves): got %zd arguments, expected 2", num_args);
     const Journal* journal = made(self);
     const Ref weights(journal ? PyObject_GetAttr(args[0], names.weights) : nullptr);
-    return weights ? add(journal, args[0], journal->forward, weights.get(), args[1]) : nullptr;
+    return weights ? add(self, args[0], journal->forward, weights.get(), args[1]) : nullptr;
 }
 
 // A parameter's gradient, as `gradient_of` of probe/optimizers.py; None if there is none.

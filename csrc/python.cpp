@@ -149,6 +149,12 @@ bool readable(PyObject* tensor, Entry& entry) {
     return known && (entry.numel == 0 || (address && (offset + entry.numel) * element_bytes(Dtype(entry.dtype)) <= bytes));
 }
 
+bool is_on_device(PyObject* tensor) {
+    void* const impl = is_plain(tensor) ? impl_of(tensor) : nullptr;
+    int32_t device = 0;
+    return impl && !stable.device_type(const_cast<void**>(&impl), &device) && device != 0;
+}
+
 int64_t address_of(PyObject* tensor) {
     void* const impl = impl_of(tensor);
     const void* address = nullptr;

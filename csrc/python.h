@@ -86,6 +86,8 @@ PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args)
 // Whether the kernel can read the tensor as it is: contiguous, in CPU memory. Never raises.
 bool readable(PyObject* tensor, Entry& entry);
 
+bool is_on_device(PyObject* tensor);  // a plain tensor outside CPU memory
+
 int64_t address_of(PyObject* tensor);  // of its first element; -1 if it has no memory
 
 Ref gradient_slot(PyObject* entry, PyObject* slot);  // what `Entry.gradient_slot` gives

@@ -68,6 +68,10 @@ class Journal:
 
     def add(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
         """A module's call, with its weights as they are and its leaves."""
+        self.add_together(entry, phase, weights, leaves)
+
+    def add_together(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
+        """``add``: what is on a device is read in one launch."""
         flat: list[Any] = []
         with Together():
             for slot, weight in weights.items():
