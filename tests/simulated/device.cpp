@@ -37,7 +37,7 @@ std::recursive_mutex mutex;
 char *unreadable, *readable;
 std::map<size_t, std::vector<size_t>> unused;  // offsets by size
 std::map<size_t, size_t> sizes;
-size_t top = 0;
+size_t top = 0, in_use = 0;
 std::set<const void*> pinned;
 std::deque<std::function<void()>> stream;  // copies that nobody has waited for
 std::string waits;                         // what made the host wait, one a line
@@ -73,6 +73,7 @@ void release(void* address) {
     const size_t offset = static_cast<char*>(address) - unreadable, size = sizes[offset];
     std::memset(readable + offset, 0xA5, size);  // what is read after it was freed is seen
     unused[size].push_back(offset);
+    in_use -= size;
 }
 
 struct Memory final : c10::Allocator {
@@ -82,6 +83,7 @@ struct Memory final : c10::Allocator {
         if (!nbytes) return {nullptr, nullptr, &release, c10::Device(KEY, current)};
         const size_t size = (nbytes + 511) / 512 * 512;
         auto& free_ones = unused[size];
+        in_use += size;
         size_t offset = top;
         if (free_ones.empty()) {
             top += size;
@@ -338,6 +340,7 @@ int simulated_waits(char* into, int size) {
     return length;
 }
 int64_t simulated_async_copies() { return std::exchange(num_async, 0); }
+int64_t simulated_memory() { return in_use; }
 int simulated_device() { return current; }
 void simulated_set_device(int index) { current = index; }
 }

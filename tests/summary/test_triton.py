@@ -1,4 +1,4 @@
-"""The triton kernel in triton's interpreter, which needs no GPU; skipped where triton is not installed."""
+"""The triton kernel: its numbers in triton's interpreter, and what it becomes on real devices; neither needs one."""
 
 import os
 import subprocess
@@ -6,48 +6,94 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-
-CHECK = """
 import torch
-from numscope.summary import reference, triton
-from numscope.summary.state import Groups, Summary
-from tests.summary.oracle import assert_same, summary_of
-from tests.summary.test_moments import assert_right
+from hypothesis import settings
 
-for dtype in triton.SMALLEST_NORMAL:
-    if dtype.itemsize == 1:
-        continue  # the interpreter reads no fp8
-    for n in (0, 1, 2047, 2048, 2049, 10_000):
-        x = torch.randn(n, generator=torch.Generator().manual_seed(n))
-        for where, special in ((0, float("nan")), (1, float("inf")), (7, -float("inf")), (9, 0.0), (2048, -0.0), (11, 3e-8), (12, 1e-40)):
-            if where < n and not (special == 1e-40 and dtype is torch.bfloat16):  # the interpreter flushes bfloat16's subnormals
-                x[where] = special
-        x = x.to(dtype)
-        for groups in (Groups.HEALTH, Groups.ALL):
-            block = reference.empty_block(1)
-            half = n // 2
-            for part in (x[:half], x[half:]):
-                triton.observe_into(part, block[0], groups)
-            assert_same(Summary.from_row(block[0].tolist()), summary_of(x), moments=groups == Groups.ALL)
-for dtype in (torch.float32, torch.float64):
-    x = (torch.randn(10_000, generator=torch.Generator().manual_seed(1)).exp() * (1e-4 if dtype is torch.float32 else 1e-8) + 1).to(dtype)
-    x[5000:] += 1e-3
-    x[7] = float("nan")
-    block = reference.empty_block(1)
-    for part in (x[:0], x[:1], x[1:3000], x[3000:]):
-        triton.observe_into(part, block[0], 3)
-    assert_right(Summary.from_row(block[0].tolist()), x[x.isfinite()].tolist())
-nothing_finite = torch.full((3000,), float("nan"))
-block = reference.empty_block(1)
-triton.observe_into(nothing_finite, block[0], 3)
-assert_same(Summary.from_row(block[0].tolist()), summary_of(nothing_finite))
-print("done")
-"""
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None, reason="triton is not installed (pip install triton): its kernel is neither run nor compiled"
+)
+LONG = settings().max_examples > 100  # --hypothesis-profile long: every type for every device
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-def test_the_triton_kernel_gives_the_oracles_numbers_in_the_interpreter() -> None:
+def interpret(code: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=300, env=os.environ | {"TRITON_INTERPRET": "1"}
+        [sys.executable, "-c", "from tests.summary.interpreted_kernel import *\n" + code + "\nprint('done')"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
     )
     assert run.stdout == "done\n", run.stderr
+
+
+def test_it_gives_the_oracles_numbers_for_every_type_and_special_value() -> None:
+    interpret("every_type_and_special_value()")
+
+
+def test_moments_are_right_to_a_thousandth_where_float32_sums_alone_would_not_be() -> None:
+    interpret("hard_moments()")
+
+
+def test_many_tensors_of_many_types_and_layouts_in_one_launch() -> None:
+    interpret("many_at_once()")
+
+
+def test_memory_is_read_once() -> None:
+    interpret("reads_once()")
+
+
+def test_two_runs_give_the_same_bits() -> None:
+    interpret("same_bits()")
+
+
+VARIANTS = [
+    ("sm_90", (torch.bfloat16,), {}),
+    ("sm_100", (torch.float32,), {}),
+    ("sm_80", (torch.float8_e4m3fn,), {"moments": False}),
+    ("sm_80", (torch.float16,), {"moments": False}),
+    ("sm_90", (torch.float32, torch.bfloat16), {"table": True, "moments": False}),
+    ("sm_90", (torch.bfloat16,), {"table": True, "strided": True, "moments": False}),
+    ("gfx942", (torch.bfloat16,), {"moments": False}),
+]
+
+
+def every_variant() -> list[tuple[str, tuple[torch.dtype, ...], dict[str, bool]]]:
+    from tests.summary.compiled_kernel import DTYPES, TARGETS
+
+    single = [(target, (dtype,), {"moments": moments}) for target in TARGETS for dtype in DTYPES for moments in (False, True)]
+    tables = [
+        (target, (torch.float32, torch.bfloat16), {"table": True, "strided": strided}) for target in TARGETS for strided in (False, True)
+    ]
+    return single + tables
+
+
+@pytest.mark.parametrize(("target", "dtypes", "options"), VARIANTS, ids=str)
+def test_it_compiles_for_real_devices_without_spills_and_in_wide_loads(
+    target: str, dtypes: tuple[torch.dtype, ...], options: dict[str, bool]
+) -> None:
+    assert_compiles(target, dtypes, options)
+
+
+@pytest.mark.skipif(not LONG, reason="some minutes: only with --hypothesis-profile long")
+def test_it_compiles_for_every_type_and_device() -> None:
+    for target, dtypes, options in every_variant():
+        assert_compiles(target, dtypes, options)
+
+
+def assert_compiles(target: str, dtypes: tuple[torch.dtype, ...], options: dict[str, bool]) -> None:
+    from tests.summary.compiled_kernel import compiled
+
+    found = compiled(target, *dtypes, **options)
+    about = target, dtypes, options, found.registers
+    assert found.spilled == 0, about
+    if target == "gfx942":
+        assert found.registers <= 256 and "global_load_dwordx4" in found.text and "scratch_" not in found.text, about
+        return
+    assert found.registers <= (160 if options.get("table") else 128), about  # so that a processor holds four programs
+    assert "LDL" not in found.text and "STL" not in found.text, about
+    if len(dtypes) == 1 and dtypes[0].itemsize > 1:
+        # One pass: a tile of ordinary elements is loaded once, 16 bytes at a time, and nothing else is read for it.
+        loads = sum(name.startswith("LDG") for name in found.path)
+        assert loads == found.num_wide_loads == found.elements * dtypes[0].itemsize // 16, (about, found.counts)
+        if dtypes[0] is not torch.float64:
+            assert not any(name.startswith("D") and name != "DEPBAR" for name in found.counts), found.counts  # no float64 for an element

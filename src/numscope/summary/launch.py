@@ -18,7 +18,9 @@ from numscope.summary.state import ROW_WIDTH, Groups
 PROGRAMS_EACH = 4  # that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
 BATCH_WAVES = 4  # programs of a table, in multiples of what all processors can hold: tensors' shares differ in size
 RECENT_TABLES = 16  # that stay on the device; gradients and parameters mostly lie where they lay a step ago
-TILE = (16 * triton.LANES, 4 * triton.LANES, 16 * triton.LANES)  # elements of float32, of float64, of smaller types
+TILE = (16 * triton.LANES, 4 * triton.LANES, *[16 * triton.LANES] * 6)  # elements, by code
+_UNUSED = [[0] * (4 * (triton.SLOTS - used)) for used in range(triton.SLOTS + 1)]
+_SIZES = triton.LANES, triton.FLUSH, triton.SAMPLE, triton.FOLD
 
 
 class Launcher:
@@ -51,32 +53,36 @@ class Launcher:
     def __call__(self, places: Sequence[Place], groups: int) -> None:
         """Merge the summaries of tensors with elements into their rows; raises before anything is written."""
         few = len(places) <= triton.SLOTS
-        kinds, num_tiles, strided = 0, 0, False
+        kinds, strided = 0, False
+        counts: list[int] = []
         for place in places:
             kinds |= 1 << place[3]
-            num_tiles += -(-place[2] // TILE[min(place[3], 2)])
+            counts.append(-(-place[2] // TILE[place[3]]))
             strided = strided or len(place) > 4
+        total, each = sum(counts), 1
         capacity = self._num_programs if few else self._num_programs * BATCH_WAVES
-        each = -(-num_tiles // capacity)
-        counts = [-(-place[2] // (TILE[min(place[3], 2)] * each)) for place in places]
-        total = sum(counts)
+        if total > capacity:
+            each = -(-total // capacity)
+            counts = [-(-place[2] // (TILE[place[3]] * each)) for place in places]
+            total = sum(counts)
         stream = self._stream()
         parts, counters = self._scratch_of(stream, total if total > len(places) else 0, len(places))
         if few and not strided:
-            flat = [number for place in places for number in place]
-            numbers = [0, 0, parts, counters, each, *flat, *[0] * (4 * triton.SLOTS - len(flat))]
+            numbers = [0, 0, parts, counters, each]
+            for place in places:
+                numbers += place
+            numbers += _UNUSED[len(places)]
             variant = kinds, bool(groups & Groups.MOMENTS), False, False, True
         else:
             table = self._table(stream, places, counts, strided)
-            numbers = [table, table + len(places) * 64, parts, counters, each, *[0] * (4 * triton.SLOTS)]
+            numbers = [table, table + len(places) * 64, parts, counters, each, *_UNUSED[0]]
             variant = kinds, bool(groups & Groups.MOMENTS), True, strided, not strided or all(map(_in_vectors, places))
         kernel = self._compiled.get(variant)
-        sizes = triton.LANES, triton.FLUSH, triton.SAMPLE, triton.FOLD
         if kernel is None:
             jit: Any = triton.observe
-            self._compiled[variant] = jit[(total,)](*numbers, *variant, *sizes, num_warps=self._num_warps, enable_fp_fusion=True)
+            self._compiled[variant] = jit[(total,)](*numbers, *variant, *_SIZES, num_warps=self._num_warps, enable_fp_fusion=True)
         else:
-            kernel[(total, 1, 1)](*numbers, *variant, *sizes, stream=stream)
+            kernel[(total, 1, 1)](*numbers, *variant, *_SIZES, stream=stream)
 
     def _scratch_of(self, stream: int, num_parts: int, num_counters: int) -> tuple[int, int]:
         """Addresses of partial rows and of counters that are zero. Each stream has its own, since launches on two may overlap."""

@@ -62,7 +62,9 @@ class _Block:
             rows[: self.capacity] = self.rows
         self.rows, self.capacity = rows, capacity
         self.address = rows.data_ptr()
-        self.host = rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
+        self.host = (
+            rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
+        )
         self.num_read = 0
 
     def fetch(self) -> bool:

@@ -82,7 +82,7 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
     """
     device = tensor.device
     code = _CODES.get(tensor.dtype)
-    if code is None or device.type not in KERNELS or (device.type, tensor.dtype) in _refused or tensor.is_neg() or tensor.is_conj():
+    if code is None or device.type not in KERNELS or tensor.is_neg() or (_refused and (device.type, tensor.dtype) in _refused):
         return False
     numel = tensor.numel()
     if not numel:
@@ -99,8 +99,14 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
     if not address:  # no memory of its own
         return False
     place = (address, block_address + row * ROW_BYTES, numel, code, *steps)
-    _waiting.tensors.setdefault((device, groups, numel < _MAX_STRIDED), []).append((place, tensor, block, row))
-    if not _waiting.depth:
+    waiting = _waiting
+    key = device, groups, numel < _MAX_STRIDED
+    together = waiting.tensors.get(key)
+    if together is None:
+        waiting.tensors[key] = [(place, tensor, block, row)]
+    else:
+        together.append((place, tensor, block, row))
+    if not waiting.depth:
         launch_waiting()
     return True
 

@@ -1,0 +1,201 @@
+"""What tests do on the simulated accelerator, each in a process of its own: the device is the whole process's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import numscope
+from numscope.summary import dispatch
+from tests.simulated import accelerator
+from tests.summary.oracle import EXACT, summary_of
+
+DEVICE = "simulated:0"
+
+
+class Blocks(nn.Module):
+    """Two blocks that may lie on two devices."""
+
+    def __init__(self, first: str = DEVICE, second: str = DEVICE) -> None:
+        super().__init__()
+        self.devices = first, second
+        self.lower = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16)).to(first)
+        self.upper = nn.Linear(16, 4).to(second)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.lower(x.to(self.devices[0]))
+        return self.upper(torch.log(hidden.square() + self.add).to(self.devices[1]))
+
+    add = 0.1
+
+
+def batches(steps: int, device: str = DEVICE) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(5, 8, generator=generator).to(device) for _ in range(steps)]
+
+
+def train(
+    watched: bool, steps: int = 5, devices: tuple[str, str] = (DEVICE, DEVICE), **options: Any
+) -> tuple[list[torch.Tensor], list[list[str]]]:
+    """The weights after some steps, and what the host waited for in each."""
+    torch.manual_seed(0)
+    model = Blocks(*devices)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    found = []
+    scope = numscope.watch(model, **options) if watched else None
+    for x in batches(steps, devices[0]):
+        accelerator.waits()
+        accelerator.launches.clear()
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        found.append(accelerator.waits())
+    if scope is not None:
+        scope.close()
+    return [p.detach().cpu() for p in model.parameters()], found
+
+
+def the_host_can_not_read_its_memory() -> None:
+    x = torch.arange(4.0, device=DEVICE)
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        ctypes.string_at(x.data_ptr(), 4)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSEGV
+
+
+def what_makes_the_host_wait_is_counted() -> None:
+    x = torch.arange(4.0).to(DEVICE)
+    accelerator.waits()
+    late = torch.zeros(4, pin_memory=True)
+    late.copy_(x + 1, non_blocking=True)
+    assert late.tolist() == [0, 0, 0, 0] and accelerator.waits() == [] and accelerator.async_copies() == 1
+    torch.accelerator.current_stream(x.device).synchronize()
+    assert late.tolist() == [1, 2, 3, 4] and accelerator.waits() == ["synchronizeStream"]
+    assert x.sum().item() == 6 and x.cpu().tolist() == [0, 1, 2, 3]
+    assert accelerator.waits() == ["item", "copy to the host"]
+
+
+def training_is_bitwise_the_same_and_waits_once_a_step() -> None:
+    bare, none = train(False)
+    assert none == [[]] * 5
+    for kernel in (False, True):
+        if kernel:
+            accelerator.use_kernel()
+        accelerator.async_copies()
+        watched, waited = train(True)
+        assert all(map(torch.equal, bare, watched)), kernel
+        assert waited == [["synchronizeStream"]] * 5, (kernel, waited)
+        assert accelerator.async_copies() == 2 * 5  # of activations and gradients, and of weights
+
+
+def a_call_is_read_in_one_launch_and_so_are_all_gradients_and_all_weights() -> None:
+    accelerator.use_kernel()
+    train(True)
+    # Of the last step: three layers and the last one, one tensor each that was not seen before (two where an input is new), the block, the
+    # loss; four gradients of outputs and that of the loss; six parameters' gradients; six weights.
+    assert accelerator.launches[-2:] == [6, 6]
+    assert len(accelerator.launches) <= 16, accelerator.launches
+
+
+def nothing_grows_on_the_device_once_it_is_warm() -> None:
+    accelerator.use_kernel()
+    model = Blocks()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scope = numscope.watch(model)
+    used = []
+    for x in batches(1) * 12:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        used.append(accelerator.memory())
+    scope.close()
+    assert len(set(used[3:])) == 1, used
+
+
+def a_fault_is_found_on_its_line() -> None:
+    for kernel in (False, True):
+        if kernel:
+            accelerator.use_kernel()
+        torch.manual_seed(0)
+        model = Blocks()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        scope = numscope.watch(model, on_nonfinite="raise")
+        try:
+            for step, x in enumerate(batches(4)):
+                model.add = -1.0 if step == 2 else 0.1
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            raise AssertionError("nothing found")
+        except numscope.NonFiniteError as error:
+            finding = error.finding
+        finally:
+            scope.close()
+        assert finding.culprit is not None and finding.step == 2
+        assert finding.culprit.op == "aten.log" and "torch.log(hidden.square() + self.add)" in str(finding.culprit), finding
+
+
+def a_model_on_the_host_and_on_two_devices_is_watched_as_one() -> None:
+    accelerator.use_kernel()
+    for devices in (("cpu", DEVICE), (DEVICE, "cpu"), (DEVICE, "simulated:1")):
+        bare, _ = train(False, devices=devices)
+        watched, _ = train(True, devices=devices)
+        assert all(map(torch.equal, bare, watched)), devices
+
+
+def a_model_that_moves_is_watched_where_it_is() -> None:
+    accelerator.use_kernel()
+    torch.manual_seed(0)
+    model = Blocks("cpu", "cpu")
+    scope = numscope.watch(model, on_nonfinite="raise")
+    found = False
+    try:
+        for step, x in enumerate(batches(4)):
+            if step == 2:
+                model.to(DEVICE)
+                model.devices = DEVICE, DEVICE
+            model.add = -1.0 if step == 3 else 0.1
+            model.zero_grad()
+            optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+            model(x.to(model.devices[0])).square().mean().backward()
+            optimizer.step()
+    except numscope.NonFiniteError as error:
+        found = error.finding.step == 3
+    finally:
+        scope.close()
+    assert found
+
+
+def every_layout_is_read_where_it_lies() -> None:
+    accelerator.use_kernel()
+    x = torch.randn(6, 8, 10, generator=torch.Generator().manual_seed(0))
+    x[0, 0, :2] = torch.tensor([float("nan"), 0.0])
+    views: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        *(lambda x: x, lambda x: x.transpose(0, 2), lambda x: x[:, 2:5], lambda x: x[..., 3], lambda x: x[::2], lambda x: x[:, 1:3, 2:5]),
+        *(lambda x: x[0, 0, :1].expand(3, 7), lambda x: x[:0], lambda x: x[:, ::2, ::3], lambda x: x.half(), lambda x: x.long()),
+    ]
+    there = x.to(DEVICE)
+    for view in views:
+        got, right = dispatch.summarize(view(there)), summary_of(view(x))
+        assert all(getattr(got, name) == getattr(right, name) for name in EXACT), (tuple(view(x).shape), view(x).stride(), got, right)
+
+
+def a_kernel_that_fails_leaves_it_to_torch() -> None:
+    from numscope.summary import places
+
+    def fails(device: torch.device) -> Any:
+        raise RuntimeError("no compiler")
+
+    places.KERNELS["simulated"] = fails
+    bare, _ = train(False)
+    watched, waited = train(True)
+    assert all(map(torch.equal, bare, watched)) and waited == [["synchronizeStream"]] * 5
