@@ -3,8 +3,8 @@
     ./dev bench gpu_static
 
 The kernel is compiled for each device. The instructions of a thread on the path of an ordinary tile and the bytes that it reads give two
-limits: the rate at which the device's processors issue instructions, and its memory's bandwidth. Both are its maker's figures. The lower one
-is what the kernel can reach at best; latencies, occupancy and cache misses are not in it.
+limits: the rate at which the device's processors issue instructions, and its memory's bandwidth. Both are its maker's figures. The lower
+one is what the kernel can reach at best; latencies, occupancy and cache misses are not in it.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class Compiled:
     Attributes:
         registers: of a thread, 32 bits each.
         spilled: bytes of a thread in memory beside its registers.
-        path: instructions of a thread for a tile of ordinary elements, in order; empty for AMD, which ships no disassembler here, and for fp8,
-            whose tile is one load, so that special elements need no loop.
+        path: instructions of a thread for a tile of ordinary elements, in order; empty for AMD, for which triton ships no disassembler, and
+            for fp8, whose tile is one load, so that special elements need no loop.
         elements: of a thread in a tile.
         text: the program in the device's assembler.
     """
