@@ -147,7 +147,8 @@ def steps(device: torch.device, tiny: bool, compiled: bool, minutes: float) -> d
         synchronize(device)
         return (time.perf_counter() - start) / count
 
-    block(3)
+    warm = 8 if compiled else 3  # a watch makes torch compile anew
+    block(warm)
     each = 2 if tiny else 10
     end = time.perf_counter() + minutes * 60
     added: dict[str, list[float]] = {name: [] for name in VARIANTS}
@@ -163,14 +164,14 @@ def steps(device: torch.device, tiny: bool, compiled: bool, minutes: float) -> d
             count = 100 if "every 100" in name and not tiny else each
             try:
                 with attach(model):
-                    block(2)
+                    block(warm)
                     added[name].append(block(count) / before - 1)
             except Exception as error:  # a variant that fails is a line of the table
                 failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}" if str(error) else type(error).__name__
             if compiled:
                 torch._dynamo.reset()
                 call = torch.compile(model)
-                block(3)
+                block(warm)
     found: dict[str, Any] = {"bare_ms": statistics.median(bare_s) * 1e3, "parameters": sum(p.numel() for p in model.parameters())}
     return found | {name: failed.get(name) or round(100 * statistics.median(values), 2) for name, values in added.items()}
 

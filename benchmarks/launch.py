@@ -10,6 +10,7 @@ the thread's own time.
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import sys
 import time
@@ -22,7 +23,6 @@ import torch  # noqa: E402
 from _machine import describe, write  # noqa: E402
 
 from numscope.summary import places  # noqa: E402
-from numscope.summary.launch import Launcher  # noqa: E402
 from numscope.summary.ledger import Ledger  # noqa: E402
 from tests.simulated import accelerator  # noqa: E402, F401
 
@@ -41,7 +41,7 @@ class _Compiled(dict):  # type: ignore[type-arg]
 
 def measure(rounds: int) -> dict[str, float]:
     device = torch.device("simulated:0")
-    launcher = Launcher(device, 132, 32, lambda: 0, lambda: False)
+    launcher = importlib.import_module("numscope.summary.launch").Launcher(device, 132, 32, lambda: 0, lambda: False)
     launcher._compiled = _Compiled()
     places.KERNELS["simulated"] = lambda _: launcher
     tensors = [torch.zeros(64, 64, device=device) for _ in range(COUNT)]

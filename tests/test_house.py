@@ -51,7 +51,12 @@ STANDARD_LIBRARY_ONLY = {"records", "lazy", "version"}
 WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "runs", "sinks", "report", "config"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
-ON_REQUEST = {"integrations", "compat", "summary/triton.py"}  # there, asking for the file is asking for its framework
+ON_REQUEST = {
+    "integrations",
+    "compat",
+    "summary/triton.py",
+    "summary/triton_fold.py",
+}  # there, asking for the file is asking for its framework
 FORBIDDEN_NAMES = {"base", "common", "const", "constants", "helper", "helpers", "manager", "misc", "util", "utils"}
 
 

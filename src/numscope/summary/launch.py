@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from numscope.summary import triton
-from numscope.summary.places import Place
-from numscope.summary.state import ROW_WIDTH, Groups
+from numscope.summary.state import ROW_WIDTH, Groups, Place
 
 PROGRAMS_EACH = 4  # that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
 BATCH_WAVES = 4  # programs of a table, in multiples of what all processors can hold: tensors' shares differ in size

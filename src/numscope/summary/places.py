@@ -11,10 +11,8 @@ from torch import Tensor
 
 from numscope.summary import reference
 from numscope.summary.native import CODES
-from numscope.summary.state import ROW_BYTES
+from numscope.summary.state import ROW_BYTES, Place
 
-# Address, its row's address, number of elements, code of the dtype; of a tensor with gaps also a row's length and both steps, in elements.
-Place = tuple[int, ...]
 Launch = Callable[[Sequence[Place], int], None]
 
 _MAX_STRIDED = 1 << 31  # elements, with the gaps between: the kernel counts in 32 bits where it divides
