@@ -147,7 +147,7 @@ def steps(device: torch.device, tiny: bool, compiled: bool, minutes: float) -> d
         synchronize(device)
         return (time.perf_counter() - start) / count
 
-    warm = 8 if compiled else 3  # a watch makes torch compile anew
+    warm = 8 if compiled and not tiny else 3  # a watch makes torch compile anew
     block(warm)
     each = 2 if tiny else 10
     end = time.perf_counter() + minutes * 60
