@@ -7,7 +7,6 @@ operations and changes the graph. A tensor hook that returns None changes nothin
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
@@ -23,6 +22,7 @@ from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.naming import class_name, qualified_names
+from numscope.probe.regions import Regions
 from numscope.probe.telling import Teller
 from numscope.records.site import Phase
 
@@ -101,16 +101,13 @@ class ModuleProbe:
         self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._graphs = Graphs(self)
-        self._listens = False
-        self._compiled: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules that a graph begins with
-        self._shells: weakref.WeakKeyDictionary[nn.Module, Entry] = weakref.WeakKeyDictionary()  # what torch.compile made of modules
-        self._wrapped: dict[nn.Module, Callable[[], None]] = {}  # modules that are compiled by their own method, with what unwraps them
+        self._regions = Regions(self.entries, self._compiled_another)
 
     # ---- what is wanted
 
     def attach(self, listener: Listener, *, deep: bool, gradients: bool) -> None:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
-        self._find_compiled()
+        self._regions.find()
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
         self._wrap_compiled()
         self.deepen(deep)
@@ -129,9 +126,8 @@ class ModuleProbe:
         self._listener = self._calls = self._teller = None
         self.deepen(False)
         if not self._in_graphs:
-            self._unlisten()
-        while self._wrapped:
-            self._wrapped.popitem()[1]()
+            self._regions.forget()
+        self._regions.unwrap()
 
     @property
     def attached(self) -> bool:
@@ -147,7 +143,7 @@ class ModuleProbe:
             in_graphs: what later calls of ``arm`` may ask for. The hooks on compiled modules are those for all of it, so that another
                 choice compiles nothing again; ``layers`` alone decides what the reader is shown.
         """
-        self._find_compiled()
+        self._regions.find()
         self._reader, was = reader, (self._sites, self._in_graphs)
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
         self._in_graphs = self._sites if in_graphs is None else in_graphs
@@ -164,7 +160,7 @@ class ModuleProbe:
         self.forget_step()
         self._hook_as_wanted()
         if not self.attached:
-            self._unlisten()
+            self._regions.forget()
 
     @property
     def armed(self) -> bool:
@@ -180,11 +176,11 @@ class ModuleProbe:
     def _hook_as_wanted(self) -> None:
         """Put on each module the hooks that are wanted of it; those that are there already stay, since compiled code is guarded by them."""
         calls, traced = self.attached, self.traced
-        for module, entry in (*self.entries.items(), *self._shells.items()):
+        for module, entry in (*self.entries.items(), *self._regions.shells.items()):
             # A compiled shell's leaves are those of the module inside it, which has its own hooks.
             leaves = self.deep and not (GRADIENTS and type(module).__name__ == dynamo.SHELL)
             sites = self._in_graphs if module in traced else self._sites
-            heard = calls and (self.deep or entry.is_root) and module not in self._wrapped
+            heard = calls and (self.deep or entry.is_root) and module not in self._regions.wrapped
             wanted = Wanted.of(heard, leaves, sites.get(module))
             if wanted == self._hooked.get(module, Wanted()) or not can_be_hooked(module):
                 continue
@@ -208,7 +204,7 @@ class ModuleProbe:
     @property
     def traced(self) -> set[nn.Module]:
         """The modules that are compiled, and all inside them."""
-        return {module for compiled in self._compiled for module in compiled.modules()}
+        return self._regions.traced
 
     def tap(self, module: nn.Module, mark: str, tensor: Tensor) -> None:
         """Show the reader a tensor from within a graph that is being traced; ``mark``: its site, as text."""
@@ -233,9 +229,8 @@ class ModuleProbe:
         for module, name in names.items():
             entry = self.entries.setdefault(module, Entry(name, class_name(module), weights=module._parameters))
             entry.name = name
-            if module._compiled_call_impl is not None:
-                self._compiled.add(module)
         self._by_name = {entry.name: entry for entry in self.entries.values()}
+        self._regions.find_methods()
         self._wrap_compiled()
         self._hook_as_wanted()
         return new
@@ -244,41 +239,13 @@ class ModuleProbe:
         """The entry of a module by its name."""
         return self._by_name[module_name]
 
-    def compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
-        """Hear the calls of a compiled module in plain Python, around its graphs."""
-        if module in self.entries:
-            self._note_compiled(module, shell)
-            self._wrap_compiled()
-            self._hook_as_wanted()
-
-    def _find_compiled(self) -> None:
-        """The modules that are compiled already. *Cost:* the first time, where dynamo is loaded, one walk over all objects."""
-        if self._listens:
-            return
-        self._listens = True
-        dynamo.listen(self)
-        for module in self.entries:
-            if module._compiled_call_impl is not None:
-                self._note_compiled(module, None)
-        for shell in dynamo.shells_of(self.entries):
-            self._note_compiled(shell._orig_mod, shell)  # type: ignore[arg-type]
-
-    def _unlisten(self) -> None:
-        self._listens = False
-        dynamo.unlisten(self)
-
-    def _note_compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
-        self._compiled.add(module)
-        if shell is not None:
-            self._shells[shell] = self.entries[module]
+    def _compiled_another(self) -> None:
+        self._wrap_compiled()
+        self._hook_as_wanted()
 
     def _wrap_compiled(self) -> None:
-        for module in self._compiled if self._calls is not None else ():
-            entry = self.entries[module]
-            if module not in self._wrapped:
-                unwrap = dynamo.wrap_compiled(module, partial(self._enter, entry, module), partial(self._leave, entry, module))
-                if unwrap is not None:
-                    self._wrapped[module] = unwrap
+        if self._calls is not None:
+            self._regions.wrap(self._enter, self._leave)
 
     def _enter(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._calls is not None and not optimizer.is_paused() and not torch.compiler.is_compiling():
