@@ -226,6 +226,22 @@ def test_schedule_compiles_nothing_again_and_statistics_are_those_of_eager(order
     assert all(run.numbers[key] == pytest.approx(value, rel=1e-4, abs=1e-6) for key, value in expected.items())
 
 
+class Pair(nn.Module):
+    def forward(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return pair[0] * pair[1], pair[1]
+
+
+def test_container_that_is_new_in_each_call_compiles_nothing_again() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    model = nn.ModuleDict({"layer": nn.Linear(4, 4), "pair": Pair()})
+    with numscope.watch(model):
+        model["pair"].compile(backend="eager")
+        for _ in range(4):
+            model["pair"]((model["layer"](torch.ones(2, 4)), torch.ones(4)))[0].sum().backward()
+    assert counters["stats"]["unique_graphs"] == 1
+
+
 class Attention(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         probabilities = (x @ x.mT).softmax(-1)
