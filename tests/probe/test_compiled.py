@@ -353,6 +353,8 @@ def test_listener_is_told_in_graphs_what_it_is_told_in_eager(backend: str, dynam
 class Keeps:
     """Receives, and keeps what it received."""
 
+    is_read = True
+
     def __init__(self) -> None:
         self.shown: list[tuple[int, Tensor]] = []
         self.leaves: list[Leaves] = []

@@ -121,7 +121,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
     outside = _outside(evidence, bad)
     if outside is not None and not _handed_on(outside):
         return Replay(outside, REPRODUCED)
-    status = "not reproduced: the call's arguments were not kept"
+    status = evidence.not_kept
     finite = 0
     for number in dict.fromkeys(_suspects(evidence, bad)):
         call = next((c for c in evidence.calls if c.index == number), None)
@@ -137,6 +137,9 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
             finite += status == FINITE
     if 1 < finite == len(evidence.calls):
         status = f"not reproduced: each of {finite} micro-batches was finite by itself: their accumulated gradients overflow; {_LATER}"
+    phases = {evidence.journal.event(index).phase for index, _ in bad}
+    if outside is None and finite == len(evidence.calls) > 0 and Phase.LOSS in phases and Phase.FORWARD not in phases:
+        status = _UNSEEN_LOSS
     if outside is None or _from_model(outside):
         return Replay(None, status)  # the loss was handed it by the model, which did not show it again
     return Replay(outside, REPRODUCED)
@@ -197,6 +200,10 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
 
 
+_UNSEEN_LOSS = (
+    "not reproduced: the model is finite, and the loss was made where no operation is seen, as by compiled code. "
+    "Compute it outside torch.compile to have its operation named"
+)
 _LATER = "or look at what changes them after backward (clipping, unscaling)"
 
 

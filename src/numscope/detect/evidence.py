@@ -19,6 +19,7 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.step import Step
 from numscope.records.finding import Finding, Kind, Numbers
+from numscope.records.site import Phase
 from numscope.replay import outside
 from numscope.replay.call import NOT_WANTED, Replay, replay_call
 from numscope.replay.capture import BufferCopies, Call
@@ -40,6 +41,7 @@ class Evidence:
     """
 
     model: str
+    probe: ModuleProbe
     names: Mapping[nn.Module, str]
     journal: Journal
     buffers: BufferCopies
@@ -58,7 +60,7 @@ class Evidence:
     def of(cls, probe: ModuleProbe, options: WatchOptions, steps: Step) -> Evidence:
         """Of the model that a probe is on."""
         buffers = BufferCopies(probe.names)
-        found = class_name(probe.root), probe.names, Journal(), buffers
+        found = class_name(probe.root), probe, probe.names, Journal(), buffers
         return cls(*found, options.frames, options.replay, agree.rank(), steps, outside.current())
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
@@ -80,11 +82,26 @@ class Evidence:
         )
         return replace(found, **more)
 
+    @property
+    def not_kept(self) -> str:
+        """Why a call can't be done again that is not among ``calls``."""
+        if self.probe.in_function:
+            return f"not reproduced: {self.model} was called inside a compiled function. Compile the model itself, torch.compile(model)"
+        return "not reproduced: the call's arguments were not kept"
+
     def replay(self, call: Call, *, backward: bool, ranks: Ranks | None = None) -> Replay:
         """``replay_call``, unless the user wants none."""
         if not self.replays:
             return Replay(None, NOT_WANTED)
-        return replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks)
+        return replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=self._gave_bad(call))
+
+    def _gave_bad(self, call: Call) -> bool:
+        for index, slot in self.journal.bad():
+            event, numbers = self.journal.event(index), self.journal.numbers(index, slot)
+            if event.call == call.index and event.phase is Phase.FORWARD and event.entry.name == call.name and slot.startswith("output"):
+                if numbers is not None and (numbers.num_nan or numbers.num_pos_inf):  # -inf alone is how scores are masked
+                    return True
+        return False
 
     @property
     def step(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.own_calls import OwnCalls
 from numscope.probe.step import Reader, Step
+from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
 from numscope.records.words import few
 from numscope.summary.attention import attention_cells
@@ -80,7 +81,7 @@ class Inspector(Reader):
         self._model = probe.root
         self._steps = steps
         self._journal = journal
-        self._own_calls = OwnCalls(self.observe, self.failed)
+        self._own_calls = OwnCalls(probe, self.observe, self.failed)
         self._prefix = ""
         self._strict = strict
         self._plan = self.recorder.plan_at(steps.number)
@@ -118,6 +119,9 @@ class Inspector(Reader):
         self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
         sites = self._inspection.sites
+        readable = self._inspection.readable
+        self._in_graphs = self._by_module(self._inspection.hooks(readable))
+        self._own_in_graphs = self._by_module(self._inspection.own(readable))
         ledger = None if self._journal is None else self._journal.ledger
         self._tally = Tally([site.layout for site in sites], self._see_further, ledger)
         if ledger is not None:
@@ -184,8 +188,11 @@ class Inspector(Reader):
         wanted = self._inspection.hooks(active.read)
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
-        self._probe.arm({self._modules[layer]: sites for layer, sites in wanted.items()}, self)
-        self._own_calls.arm({self._modules[layer]: sites for layer, sites in self._inspection.own(active.read).items()})
+        self._probe.arm(self._by_module(wanted), self if active.read else None, self._in_graphs)
+        self._own_calls.arm(self._by_module(self._inspection.own(active.read)), self._own_in_graphs)
+
+    def _by_module(self, layers: Mapping[Layer, Any]) -> dict[nn.Module, Any]:
+        return {self._modules[layer]: wanted for layer, wanted in layers.items()}
 
     def _follow(self) -> None:
         """Take up what an edit of the configuration asks for from this step on."""
@@ -301,9 +308,8 @@ class Inspector(Reader):
         """The probe shows a tensor; of a distributed one, this rank's part counts."""
         if not in_backward():
             self._steps.forward_begins()
-            if site not in self._read:
-                return
-        self._show(self._inspection.sites[site], tensor, shape)
+        if site in self._read:
+            self._show(self._inspection.sites[site], tensor, shape)
 
     def _part(self, site: Site, tensor: Tensor) -> Tensor | None:
         return self._joint.part(site, tensor)

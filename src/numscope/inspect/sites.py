@@ -165,6 +165,11 @@ class Inspection:
             )
         return found
 
+    @property
+    def readable(self) -> list[Site]:
+        """The sites that some step reads."""
+        return [site for site in self.sites if {id(part) for part in (*site.collects, *site.customs)} & self._reading]
+
     @staticmethod
     def hooks(sites: Iterable[Site]) -> dict[Layer, LayerSites]:
         """What a layer probe needs to see them."""

@@ -49,6 +49,10 @@ class Place(NamedTuple):
 class Receiver(Protocol):
     """What tensors inside compiled graphs are handed to, to be read at once: the graph may write over their memory afterwards."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether ``show`` does anything."""
+
     def tell(self, entry: Entry, leaves: Leaves) -> None:
         """A module was called."""
 
@@ -87,6 +91,8 @@ class Graphs:
     def arrive(self, place: int, tensors: Sequence[Tensor]) -> None:
         """A graph has come to a place."""
         entry, phase, told, slots = self.places[place]
+        if not (told or self._receiver.is_read):
+            return
         coming = iter(tensors)
         leaves: Leaves = []
         for slot, what, site in slots:
@@ -94,7 +100,7 @@ class Graphs:
             # take it for one that it has read.
             leaf: Any = next(coming).detach() if not what else None if what == walk.NONE else what
             leaves.append((slot, leaf))
-            if site:
+            if site and self._receiver.is_read:
                 self._receiver.show(int(site), leaf)
         if told and phase is Phase.FORWARD:
             self._receiver.tell(entry, leaves)
@@ -156,6 +162,11 @@ class Graphs:
                 own, mark = mark, ""
             if (told or own) and _has_gradient(leaf):
                 self._tap_gradient(_place(self, entry, Phase.BACKWARD, told, ((f"grad {slot}", "", own),)), leaf)
+
+    def take(self, entry: Entry, phase: Phase, told: bool, slot: str, mark: str, tensor: Tensor) -> None:
+        """Tap one tensor."""
+        place = _place(self, entry, phase, told, ((slot, "", mark),))
+        torch.ops.numscope.tap([tensor.detach()], self._number, place, phase is Phase.BACKWARD)
 
     def _tap_gradient(self, place: int, tensor: Tensor) -> None:
         number = self._number

@@ -8,12 +8,14 @@ hooks go with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from numscope.probe import walk
+from numscope.probe.dynamo import never_traced
 from numscope.probe.hook import Hook, hook_gradient, hook_node
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -118,6 +120,7 @@ def _watch_identity(edge: InputEdge, output: Tensor, then: Callable[[Tensor], No
     if edge.leaf is None:
         nr = edge.output_nr
 
+        @never_traced
         def seen(gradients: Sequence[Tensor | None]) -> None:
             gradient = gradients[nr]
             if gradient is not None:
@@ -130,6 +133,7 @@ def _watch_identity(edge: InputEdge, output: Tensor, then: Callable[[Tensor], No
     undo.append(hook_gradient(output, Hook(_seen_once, undo, then)))
 
 
+@never_traced
 def _seen_once(undo: list[Callable[[], None]], then: Callable[[Tensor], None], gradient: Tensor) -> None:
     while undo:
         undo.pop()()  # a leaf outlives its graph, and so would the hook
@@ -149,10 +153,11 @@ class _Parts:
         self._arrived = 0
 
     def hook(self, positions: list[int]) -> Callable[..., None]:
-        def ran(gradients: Sequence[Tensor | None], _: object) -> None:
-            self._arrive([g for i in positions if (g := gradients[i]) is not None])
+        return partial(self._ran, positions)
 
-        return ran
+    @never_traced
+    def _ran(self, positions: list[int], gradients: Sequence[Tensor | None], _: object) -> None:
+        self._arrive([g for i in positions if (g := gradients[i]) is not None])
 
     def _arrive(self, gradients: list[Tensor]) -> None:
         if self._num_nodes == len(gradients) == 1:  # the very object that hooks on the input get, so that who reads both reads once

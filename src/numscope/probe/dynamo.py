@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 
+from numscope.probe.hook import put
+from numscope.probe.living import Living
 from numscope.records.heap import instances_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHELL = "OptimizedModule"  # what torch.compile makes of a module; by name, since to import it would load dynamo
 
 _undo: list[Callable[[], None]] = []
+
+
+def run_plainly(function: Function) -> Function:
+    """Let Python run a function of the tool, and all that it calls, where compiled code calls it: dynamo does not compile its frame.
+
+    Dynamo still traces it as part of a graph whose code calls it.
+    """
+    eval_frame: Any = torch._C._dynamo.eval_frame
+    skip = eval_frame._FrameAction.SKIP
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    return function
+
+
+def never_traced(function: Function) -> Function:
+    """``run_plainly``, and a graph whose code calls the function ends there and goes on behind it."""
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = "numscope runs it in Python"  # type: ignore[attr-defined]
+    return run_plainly(function)
 
 
 def prepare_dynamo() -> None:
@@ -44,10 +67,10 @@ def drop_graphs() -> None:
         dynamo.reset()
 
 
-def shells_of(module: nn.Module) -> list[nn.Module]:
-    """What ``torch.compile`` has made of a module. *Cost:* one walk over all objects."""
+def shells_of(modules: Collection[nn.Module]) -> list[nn.Module]:
+    """What ``torch.compile`` has made of some modules. *Cost:* one walk over all objects, where dynamo is loaded."""
     shell = getattr(sys.modules.get("torch._dynamo.eval_frame"), SHELL, None)
-    return [] if shell is None else [o for o in instances_of(shell) if getattr(o, "_orig_mod", None) is module]
+    return [] if shell is None else [o for o in instances_of(shell) if getattr(o, "_orig_mod", None) in modules]
 
 
 def wrap_compiled(
@@ -80,34 +103,58 @@ def wrap_compiled(
     return partial(setattr, module, "_compiled_call_impl", impl)
 
 
-def foretell_compiled(told: Callable[[nn.Module, tuple[Any, ...]], None]) -> Callable[[], None]:
-    """Be told of the first call of each module whose ``compile`` method is called from now on, before it begins.
+# ---- modules that are compiled from now on
 
-    Dynamo traces global hooks of such a call rather than runs them, and what is traced cannot put hooks on a module.
 
-    Args:
-        told: gets the module and the call's positional arguments.
+class CompileListener(Protocol):
+    """Is told of each module that is compiled."""
 
-    Returns: what ends it. Modules that are called afterwards for the first time still tell.
-    """
+    def compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
+        """A module was compiled, and has not been called since.
+
+        Args:
+            shell: what ``torch.compile`` returns for it; None: its own ``compile`` method was called.
+        """
+
+
+_listeners: Living[CompileListener] = Living()
+_unpatch: list[Callable[[], None]] = []
+
+
+def listen(listener: CompileListener) -> None:
+    """Tell a listener, as long as somebody else keeps it alive, until ``unlisten``. Both may be called twice."""
+    if not _unpatch:
+        _patch()
+    if not any(listener is known for known in _listeners):
+        _listeners.add(listener)
+
+
+def unlisten(listener: CompileListener) -> None:
+    """Tell a listener nothing more."""
+    _listeners.discard(listener)
+    if not _listeners:
+        while _unpatch:
+            _unpatch.pop()()
+
+
+def _patch() -> None:
     original = nn.Module.compile
 
     @functools.wraps(original)
     def compile(self: nn.Module, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        made: Any = self._compiled_call_impl
+        for listener in _listeners:
+            listener.compiled(self, None)
 
-        def first(*args: Any, **kwargs: Any) -> Any:
-            if not torch.compiler.is_compiling() and self._compiled_call_impl is first:
-                self._compiled_call_impl = made
-                told(self, args)
-            return made(*args, **kwargs)
-
-        self._compiled_call_impl = first
-
-    def undo() -> None:
+    def unpatch() -> None:
         if nn.Module.compile is compile:
             nn.Module.compile = original  # type: ignore[method-assign]
 
+    def registered(parent: nn.Module, name: str, child: nn.Module | None) -> None:
+        if child is not None and name == "_orig_mod" and type(parent).__name__ == SHELL:
+            for listener in _listeners:
+                listener.compiled(child, parent)
+
     nn.Module.compile = compile  # type: ignore[method-assign]
-    return undo
+    _unpatch.append(unpatch)
+    _unpatch.append(put(torch_module._global_module_registration_hooks, registered))

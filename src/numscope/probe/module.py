@@ -15,15 +15,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from numscope.probe import optimizer, walk
+from numscope.probe import dynamo, optimizer, walk
 from numscope.probe.calls import CallListener, Calls, in_backward, is_traced
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
-from numscope.probe.dynamo import SHELL, shells_of, wrap_compiled
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.naming import class_name, qualified_names
+from numscope.probe.regions import Regions
 from numscope.probe.telling import Teller
+from numscope.records.site import Phase
 
 
 class Listener(CallListener, Protocol):
@@ -61,7 +62,7 @@ def can_be_hooked(module: nn.Module) -> bool:
 
 
 def _note_trace(probe: ModuleProbe) -> int:
-    probe.find_shells()
+    probe.in_function = probe.in_function or not probe.active
     return 0
 
 
@@ -83,6 +84,7 @@ class ModuleProbe:
     def __init__(self, root: nn.Module, errors: tuple[type[Exception], ...] = ()) -> None:
         self.root = root
         self.errors = errors
+        self.in_function = False  # the root's calls are part of some compiled function's graph, and nothing tells of them
         self.deep = False  # the listener is told of each module's calls, else of outermost ones
         self.names = qualified_names(root)
         self.entries = {m: Entry(name, class_name(m), m is root, m._parameters) for m, name in self.names.items()}
@@ -92,22 +94,22 @@ class ModuleProbe:
         self._teller: Teller | None = None
         self._gradients = False
         self._reader: Reader | None = None
-        self._sites: dict[nn.Module, LayerSites] = {}
+        self._sites: Mapping[nn.Module, LayerSites] = {}
+        self._in_graphs: Mapping[nn.Module, LayerSites] = {}
         self._key = new_id()
         self._hooked: dict[nn.Module, Wanted] = {}
         self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._graphs = Graphs(self)
-        self._shells: list[nn.Module] = []  # around the root
-        self._wrapped: dict[nn.Module, Callable[[], None]] = {}  # modules that are compiled by their own method, with what unwraps them
+        self._regions = Regions(self.entries, self._compiled_another)
 
     # ---- what is wanted
 
     def attach(self, listener: Listener, *, deep: bool, gradients: bool) -> None:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
+        self._regions.find()
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
-        for module in self.entries:
-            self._wrap_compiled(module)
+        self._wrap_compiled()
         self.deepen(deep)
 
     def deepen(self, deep: bool) -> None:
@@ -123,32 +125,46 @@ class ModuleProbe:
             self._teller.close()
         self._listener = self._calls = self._teller = None
         self.deepen(False)
-        while self._wrapped:
-            self._wrapped.popitem()[1]()
+        if not self._in_graphs:
+            self._regions.forget()
+        self._regions.unwrap()
 
     @property
     def attached(self) -> bool:
         return self._listener is not None
 
-    def arm(self, layers: Mapping[nn.Module, LayerSites], reader: Reader) -> None:
-        """Show a reader these modules' tensors and no others."""
-        self._reader, was = reader, self._sites
+    def arm(
+        self, layers: Mapping[nn.Module, LayerSites], reader: Reader | None, in_graphs: Mapping[nn.Module, LayerSites] | None = None
+    ) -> None:
+        """Show a reader these modules' tensors and no others.
+
+        Args:
+            reader: None: nothing is shown for now.
+            in_graphs: what later calls of ``arm`` may ask for. The hooks on compiled modules are those for all of it, so that another
+                choice compiles nothing again; ``layers`` alone decides what the reader is shown.
+        """
+        self._regions.find()
+        self._reader, was = reader, (self._sites, self._in_graphs)
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
-        if self._sites == was:
+        self._in_graphs = self._sites if in_graphs is None else in_graphs
+        if was == (self._sites, self._in_graphs):
             return
-        for module in self._sites:
+        for module in (*self._sites, *self._in_graphs):
             if module not in self.entries:  # put into the model since the last ``refresh``, which will name it
                 self.entries[module] = Entry("", class_name(module), weights=module._parameters)
         self._hook_as_wanted()
 
     def disarm(self) -> None:
         """Show the reader nothing more."""
-        self._reader, self._sites = None, {}
+        self._reader, self._sites, self._in_graphs = None, {}, {}
         self.forget_step()
         self._hook_as_wanted()
+        if not self.attached:
+            self._regions.forget()
 
     @property
     def armed(self) -> bool:
+        """Whether the reader is shown anything."""
         return bool(self._sites)
 
     def forget_step(self) -> None:
@@ -159,11 +175,13 @@ class ModuleProbe:
 
     def _hook_as_wanted(self) -> None:
         """Put on each module the hooks that are wanted of it; those that are there already stay, since compiled code is guarded by them."""
-        calls, root = self.attached, self.entries[self.root]
-        for module, entry in (*self.entries.items(), *((shell, root) for shell in self._shells)):
+        calls, traced = self.attached, self.traced
+        for module, entry in (*self.entries.items(), *self._regions.shells.items()):
             # A compiled shell's leaves are those of the module inside it, which has its own hooks.
-            leaves = self.deep and not (GRADIENTS and type(module).__name__ == SHELL)
-            wanted = Wanted.of(calls and (self.deep or entry.is_root), leaves, self._sites.get(module))
+            leaves = self.deep and not (GRADIENTS and type(module).__name__ == dynamo.SHELL)
+            sites = self._in_graphs if module in traced else self._sites
+            heard = calls and (self.deep or entry.is_root) and module not in self._regions.wrapped
+            wanted = Wanted.of(heard, leaves, sites.get(module))
             if wanted == self._hooked.get(module, Wanted()) or not can_be_hooked(module):
                 continue
             self._hooked[module] = wanted
@@ -182,6 +200,15 @@ class ModuleProbe:
     def active(self) -> bool:
         """Whether an outermost call is running."""
         return self._calls is not None and self._calls.module is not None
+
+    @property
+    def traced(self) -> set[nn.Module]:
+        """The modules that are compiled, and all inside them."""
+        return self._regions.traced
+
+    def tap(self, module: nn.Module, mark: str, tensor: Tensor) -> None:
+        """Show the reader a tensor from within a graph that is being traced; ``mark``: its site, as text."""
+        self._graphs.take(self.entries[module], Phase.FORWARD, False, "", mark, tensor)
 
     @property
     def in_graphs(self) -> bool:
@@ -203,6 +230,8 @@ class ModuleProbe:
             entry = self.entries.setdefault(module, Entry(name, class_name(module), weights=module._parameters))
             entry.name = name
         self._by_name = {entry.name: entry for entry in self.entries.values()}
+        self._regions.find_methods()
+        self._wrap_compiled()
         self._hook_as_wanted()
         return new
 
@@ -210,18 +239,13 @@ class ModuleProbe:
         """The entry of a module by its name."""
         return self._by_name[module_name]
 
-    def find_shells(self) -> None:
-        """The root is being traced into a graph: hook what is called in plain Python around it. *Cost:* one walk over all objects."""
-        self._wrap_compiled(self.root)
-        self._shells += [shell for shell in shells_of(self.root) if shell not in self._shells]
+    def _compiled_another(self) -> None:
+        self._wrap_compiled()
         self._hook_as_wanted()
 
-    def _wrap_compiled(self, module: nn.Module) -> None:
-        entry = self.entries[module]
-        if module not in self._wrapped:
-            unwrap = wrap_compiled(module, partial(self._enter, entry, module), partial(self._leave, entry, module))
-            if unwrap is not None:
-                self._wrapped[module] = unwrap
+    def _wrap_compiled(self) -> None:
+        if self._calls is not None:
+            self._regions.wrap(self._enter, self._leave)
 
     def _enter(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._calls is not None and not optimizer.is_paused() and not torch.compiler.is_compiling():
@@ -238,6 +262,7 @@ class ModuleProbe:
 
     # ---- hooks
 
+    @dynamo.run_plainly
     def _before(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         sites = wanted.sites
         if torch.compiler.is_compiling():
@@ -256,6 +281,7 @@ class ModuleProbe:
             self._enter(entry, module, args, kwargs)
         return None
 
+    @dynamo.run_plainly
     def _after(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if torch.compiler.is_compiling():
             if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
@@ -336,8 +362,14 @@ class ModuleProbe:
         if edge is not None and sites.dgrad is not None and given is not None and given.requires_grad and _grad_enabled():
             watch_dgrad(edge, output, partial(self.show, sites.dgrad))
 
+    @dynamo.run_plainly
     def _gradient(self, entry: Entry | None, slot: str, site: int | None, shape: torch.Size | None, gradient: Tensor | None) -> None:
-        if gradient is None or torch.compiler.is_compiling():  # None: the node has several outputs, and this one gets no gradient
+        if gradient is None:  # the node has several outputs, and this one gets no gradient
+            return
+        if torch.compiler.is_compiling():  # by compiled autograd
+            told = self.entries[self.root] if entry is None else entry
+            own = gradient if shape is None else gradient.reshape(shape)
+            self._graphs.take(told, Phase.BACKWARD, entry is not None, slot, "" if site is None else str(site), own)
             return
         if entry is not None:
             self.tell_gradient(entry, slot, gradient, shape)
@@ -345,6 +377,11 @@ class ModuleProbe:
             self.show(site, gradient, shape)
 
     # ---- what hooks and compiled graphs show
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is a reader."""
+        return self._reader is not None
 
     @property
     def is_listening(self) -> bool:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
 from numscope.probe.calls import in_backward
+from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put
 from numscope.probe.living import Living
 
@@ -54,6 +55,7 @@ def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
     """
 
     def guard(method: Method) -> Method:
+        @never_traced
         @functools.wraps(method)
         def run(self: Any, *args: Any) -> None:
             if not self.closed:
@@ -150,6 +152,7 @@ def _told() -> tuple[StepListener, ...]:
 
 
 def _install() -> None:
+    @never_traced
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         _refuse()
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
@@ -164,6 +167,7 @@ def _install() -> None:
         wrapped = _tell_of(closure, optimizer)
         return ((args[0], wrapped, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": wrapped})
 
+    @never_traced
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         skipped = _skips_inside(optimizer)
         for listener in _told():
@@ -237,6 +241,7 @@ def _grad(original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any)
     return result
 
 
+@run_plainly
 def _announce(roots: Any) -> None:
     told = _told()
     # torch.func.grad comes here too, with tensors that have no values.

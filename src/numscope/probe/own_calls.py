@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from numscope.probe import optimizer
 from numscope.probe.calls import in_backward, is_traced
+from numscope.probe.dynamo import listen, never_traced, run_plainly, unlisten
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.layer_names import own_parameters
+from numscope.probe.module import ModuleProbe
 
 
 @dataclass(slots=True)
@@ -30,6 +32,16 @@ class OwnSites:
     evaluation: bool = False
 
 
+_NONE = OwnSites()
+
+
+def _mark(calls: OwnCalls, module: nn.Module, grad: bool) -> str:
+    return calls.mark(module, grad)
+
+
+_mark._dynamo_marked_constant = True  # type: ignore[attr-defined]  # runs while dynamo traces, see probe/compiled.py
+
+
 class OwnCalls:
     """Hooks on the modules of one model, from ``arm`` to ``disarm``.
 
@@ -37,31 +49,42 @@ class OwnCalls:
     parameters in place of sharded ones for a module's call, so that parameters are looked up there too.
 
     Args:
+        probe: of the model.
         show: takes a site and its tensor.
         failed: takes an error of the tool; the hooks are gone then.
     """
 
-    def __init__(self, show: Callable[[int, Tensor], None], failed: Callable[[Exception], None]) -> None:
-        self._show, self._failed, self._key = show, failed, new_id()
-        self._hooked: dict[nn.Module, OwnSites] = {}
+    def __init__(self, probe: ModuleProbe, show: Callable[[int, Tensor], None], failed: Callable[[Exception], None]) -> None:
+        self._probe, self._show, self._failed, self._key = probe, show, failed, new_id()
+        self._sites: Mapping[nn.Module, OwnSites] = {}
+        self._in_graphs: Mapping[nn.Module, OwnSites] = {}
+        self._hooked: set[nn.Module] = set()
+        self._before_hook, self._after_hook = Hook(self._before), Hook(self._after)  # always these two: compiled code is guarded by them
         self._leaves: dict[tuple[int, int], tuple[Tensor, Callable[[], None]]] = {}  # by site and id, with what removes the hook
 
-    def arm(self, modules: Mapping[nn.Module, OwnSites]) -> None:
-        """Show these modules' tensors and no others."""
-        self.disarm()
-        for module, sites in modules.items():
-            if isinstance(module, torch.jit.ScriptModule):
-                continue
-            self._hooked[module] = sites
-            self._hook_parameters(module, sites)  # of a module that another one computes for, which never calls it
-            hook_calls(module, self._key, Hook(self._before, sites), Hook(self._after, sites), always=False, first=True)
+    def arm(self, modules: Mapping[nn.Module, OwnSites], in_graphs: Mapping[nn.Module, OwnSites]) -> None:
+        """Show these modules' tensors and no others; ``in_graphs``: what later calls may ask for, as in ``ModuleProbe.arm``."""
+        self.forget_step()
+        self._sites, self._in_graphs = modules, in_graphs
+        if in_graphs:
+            listen(self)
+        wanted = {module for module in modules if not isinstance(module, torch.jit.ScriptModule)}
+        wanted |= self._probe.traced & set(in_graphs)
+        for module in self._hooked - wanted:
+            unhook_calls(module, self._key)
+        for module in wanted - self._hooked:
+            hook_calls(module, self._key, self._before_hook, self._after_hook, always=False, first=True)
+        self._hooked = wanted
+        self.begin_step()  # also of a module that another one computes for, which never calls it
 
     def disarm(self) -> None:
         """Show nothing more."""
-        for module in self._hooked:
-            unhook_calls(module, self._key)
-        self._hooked = {}
-        self.forget_step()
+        self.arm({}, {})
+        unlisten(self)
+
+    def compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
+        """A module was compiled: it gets the hooks for all steps."""
+        self.arm(self._sites, self._in_graphs)
 
     def forget_step(self) -> None:
         """Parameters that were looked up in calls may be others in the next step."""
@@ -71,32 +94,48 @@ class OwnCalls:
 
     def begin_step(self) -> None:
         """Hook the parameters of the step to come."""
-        for module, sites in self._hooked.items():
-            self._hook_parameters(module, sites)
+        for module in self._sites:
+            self._hook_parameters(module)
 
-    def _hook_parameters(self, module: nn.Module, sites: OwnSites) -> None:
+    def _hook_parameters(self, module: nn.Module) -> None:
+        sites = self._sites.get(module, _NONE)
         own = own_parameters(module) if sites.gradients else {}
         for name, site in sites.gradients.items():
             parameter = own.get(name)
             if parameter is not None and parameter.requires_grad and (site, id(parameter)) not in self._leaves:
                 self._leaves[site, id(parameter)] = parameter, hook_gradient(parameter, Hook(self._gradient, site, parameter))
 
-    def _before(self, sites: OwnSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if sites.gradients and not torch.compiler.is_compiling() and torch.is_grad_enabled() and not optimizer.is_paused():
-            self._guard(self._hook_parameters, module, sites)
+    @run_plainly
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not torch.compiler.is_compiling() and torch.is_grad_enabled() and not optimizer.is_paused():
+            self._guard(self._hook_parameters, module)
 
-    def _after(self, sites: OwnSites, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if sites.attention is None or torch.compiler.is_compiling() or optimizer.is_paused() or is_traced() or in_backward():
+    @run_plainly
+    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if torch.compiler.is_compiling():
+            mark = "" if torch.compiler.is_exporting() else _mark(self, module, torch.is_grad_enabled())
+            found = attention_in(module, output) if mark else None
+            if found is not None:
+                self._probe.tap(module, mark, found)
+            return
+        sites = self._sites.get(module, _NONE)
+        if sites.attention is None or optimizer.is_paused() or is_traced() or in_backward():
             return
         if torch.is_grad_enabled() or module.training or sites.evaluation:
             found = attention_in(module, output)
             if found is not None:
                 self._guard(self._show, sites.attention, found)
 
+    def mark(self, module: nn.Module, grad: bool) -> str:
+        """The site, as text, of a module's attention where dynamo traces it; "" where nothing is wanted."""
+        sites = self._in_graphs.get(module, _NONE)
+        return "" if sites.attention is None or not (grad or module.training or sites.evaluation) else str(sites.attention)
+
+    @never_traced
     def _gradient(self, site: int, parameter: Tensor, gradient: Tensor | None) -> None:
         # Megatron's fused kernel has added the gradient to main_grad itself; what autograd has is a placeholder.
         fused = getattr(parameter, "grad_added_to_main_grad", False)
-        if gradient is not None and not fused and not torch.compiler.is_compiling() and not optimizer.is_paused():
+        if gradient is not None and not fused and not optimizer.is_paused():
             self._guard(self._show, site, gradient)
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 log = logging.getLogger("numscope")
@@ -37,8 +38,9 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
     if not items:
         see(slot, value)
         return
-    seen = set() if seen is None else seen
-    seen.add(id(value))
+    if not torch.compiler.is_compiling():  # a graph would be guarded by the id of a container that is new in each call
+        seen = set() if seen is None else seen
+        seen.add(id(value))
     for key, item in items:
         if isinstance(item, Tensor):  # most are; saves a call
             see(f"{slot}[{key}]", item)

@@ -26,6 +26,7 @@ class Reason(str, Enum):  # StrEnum needs Python 3.11
     BAD_INPUT = "bad input data"
     BAD_PARAMETER = "bad parameter"
     OPTIMIZER_UPDATE = "optimizer update"
+    COMPILED = "compiled code differs from eager"
     UNKNOWN = "unknown"
 
 

@@ -22,6 +22,7 @@ from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.fork import in_child
+from numscope.replay.graph import HINT, Backend, backend_of, differing
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.reasons.case import widen
 from numscope.replay.tape import OpTape, graph
@@ -32,6 +33,7 @@ FINITE = (
     "not reproduced: forward and backward were finite the second time; "
     "if only the weights' gradients are bad, look at what changes them after backward (clipping, unscaling)"
 )
+FORWARD_FINITE = "not reproduced: the forward was finite the second time"
 NOT_WANTED = "not replayed: the watch has replay=False"
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
 _ELSEWHERE = "not reproduced: another rank could not do its part"
@@ -45,7 +47,15 @@ class Replay:
     status: str
 
 
-def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, *, backward: bool, ranks: Ranks | None = None) -> Replay:
+def replay_call(
+    call: Call,
+    names: Mapping[nn.Module, str],
+    buffers: BufferCopies,
+    *,
+    backward: bool,
+    ranks: Ranks | None = None,
+    gave_bad: bool = False,
+) -> Replay:
     """Replay one outermost call under the op probe, with its backward if requested, and find the culprit.
 
     The run is not changed: the call runs in a forked process. Where there can be none (a device, other threads, a call that all ranks do
@@ -57,14 +67,21 @@ def replay_call(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         buffers: holds copies of the model's buffers.
         backward: also replay the backward, from the gradients that the outputs had received.
         ranks: that replay the same call at the same time. Without them no collective runs, and the replay ends with COMMUNICATES.
+        gave_bad: the call returned a nan or an infinity.
 
     *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
+    done = None
     if ranks is None:
         done = in_child(lambda: _replay(call, names, buffers, backward, None, lone=has_group()), not_reproduced)
-        if done is not None and (done.status != COMMUNICATES or spread()):
-            return done  # else it communicates with itself, for which a fork lacks the threads
-    return _replay(call, names, buffers, backward, ranks, lone=ranks is None and spread())
+    if done is None or (done.status == COMMUNICATES and not spread()):  # it communicates with itself, for which a fork lacks the threads
+        done = _replay(call, names, buffers, backward, ranks, lone=ranks is None and spread())
+    if gave_bad and done.culprit is not None and done.culprit.phase is Phase.BACKWARD:
+        differs = Replay(None, FORWARD_FINITE)  # it went on from what this forward does not give
+    else:
+        differs = done
+    compiler = backend_of(call.module) if ranks is None and differs.status in (FINITE, FORWARD_FINITE) else None
+    return done if compiler is None else _compare(call, names, buffers, differs, compiler)
 
 
 def not_reproduced(why: str) -> Replay:
@@ -80,17 +97,9 @@ def _replay(
         return Replay(None, "not reproduced: an argument of the model was changed in place after the call began" if stale else _ELSEWHERE)
     if lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
         return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
-    before = RandomState.capture()
     spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
-        with attributes_restored({*names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused(), eager():
-            for module, forward in call.forwards.items():
-                vars(module)["forward"] = forward
-            for module, weights in call.weights.items():
-                put_back(module._parameters, weights)
-            for module, training in zip(names, call.training, strict=False):  # modules added since then come last
-                module.training = training
-            call.random.restore()
+        with _as_it_began(call, names, buffers), eager():
             return _placed(_run(_Stages(call, names, lone, ranks, spared), backward), call, names)
     finally:
         for storage, content in spared.values():
@@ -100,7 +109,40 @@ def _replay(
             for module in names:
                 if (reshard := getattr(module, "reshard", None)) is not None:
                     reshard()  # FSDP2 keeps the gathered weights until backward, and the optimizer does not update them
+
+
+@contextlib.contextmanager
+def _as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> Iterator[None]:
+    """Everything is as it was when a call began; afterwards it is again as it is now."""
+    before = RandomState.capture()
+    try:
+        with attributes_restored({*names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused():
+            for module, forward in call.forwards.items():
+                vars(module)["forward"] = forward
+            for module, weights in call.weights.items():
+                put_back(module._parameters, weights)
+            for module, training in zip(names, call.training, strict=False):  # modules added since then come last
+                module.training = training
+            call.random.restore()
+            yield
+    finally:
         before.restore()
+
+
+def _compare(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, done: Replay, compiler: Backend) -> Replay:
+    """Of a compiled call that eager does without a fault: look for it in the graphs."""
+    with _as_it_began(call, names, buffers), _conditions(call), _untrained(names):
+        try:
+            culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, names)
+        except Exception as error:
+            return replace(done, status=f"{done.status}; in the graph not looked for: {type(error).__name__}: {error}")
+    return replace(done, status=done.status + HINT) if culprit is None else Replay(culprit, REPRODUCED)
+
+
+@contextlib.contextmanager
+def _conditions(call: Call) -> Iterator[None]:
+    with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored():
+        yield
 
 
 @contextlib.contextmanager
@@ -151,7 +193,7 @@ def _run(stages: _Stages, backward: bool) -> Replay:
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
     if not _some(backward, stages.ranks):
-        return Replay(None, "not reproduced: the forward was finite the second time")
+        return Replay(None, FORWARD_FINITE)
     replay = stages.unready()
     if _some(replay is not None, stages.ranks):
         return replay or Replay(None, _ELSEWHERE)
@@ -193,9 +235,8 @@ class _Stages:
 
     def forward(self) -> Culprit | None:
         call = self.call
-        with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored():
-            with _untrained(self.names), self._probed(Phase.FORWARD):
-                output = call.module(*call.args, **call.kwargs)
+        with _conditions(call), _untrained(self.names), self._probed(Phase.FORWARD):
+            output = call.module(*call.args, **call.kwargs)
         self.outputs = walk.tensors(output, "output")
         return self._culprit([t for _, t in self.outputs])
 

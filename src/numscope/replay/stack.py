@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
 @functools.lru_cache(maxsize=65536)  # by file: hashing a code object walks its instructions
 def _owner_of_file(path: str) -> int:
     if path.startswith("<"):  # "<stdin>" and "<ipython-input-3>" are the user's
-        return STANDARD if path.startswith(("<frozen ", "<__array_function__")) else USER
+        return STANDARD if path.startswith(("<frozen ", "<__array_function__")) else TORCH if path.startswith("<eval_with_key>") else USER
     path = os.path.abspath(path)
     if path.startswith(_OURS):
         return OURS
@@ -130,6 +131,12 @@ def of_walk(walked: Sequence[Any]) -> Stack:
     pairs = list(zip(walked[::2], walked[1::2], strict=True))
     inner = [pair for pair in pairs if owner(pair[0]) == TORCH and not _machinery(pair[0].co_filename)]
     return Stack(tuple(pair for pair in pairs if owner(pair[0]) == USER), inner[0] if inner else None)
+
+
+def of_text(text: str) -> tuple[Resolved, ...]:
+    """The user's frames in the text of a traceback, from the outermost to the innermost."""
+    found = re.findall(r'File "(.+?)", line (\d+), in (.+)\n\s*(.*)', text)
+    return tuple((file, int(line), function, code.strip()) for file, line, function, code in found if _owner_of_file(file) == USER)
 
 
 def resolve(code: CodeType, offset: int) -> Resolved:

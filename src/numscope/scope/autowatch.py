@@ -18,9 +18,9 @@ from torch.nn.modules import module as torch_module
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
+from numscope.probe import dynamo
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
-from numscope.probe.dynamo import foretell_compiled
 from numscope.probe.hook import put
 from numscope.probe.living import Living
 from numscope.probe.module import can_be_hooked
@@ -89,7 +89,6 @@ class AutoWatch(optimizer_probe.StepListener):
         self._parents: weakref.WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
         self._hook: Callable[[], None] | None = None
         self._registering: Callable[[], None] | None = None
-        self._compiling: Callable[[], None] | None = None
         self._quiet: Any = None
 
     def __enter__(self) -> AutoWatch:
@@ -117,13 +116,12 @@ class AutoWatch(optimizer_probe.StepListener):
         """Start or stop looking for models."""
         if on and self._hook is None:
             self._hook = put(torch_module._global_forward_pre_hooks, self._called)
-            self._compiling = foretell_compiled(self._called_compiled)
+            dynamo.listen(self)
             warnings.filterwarnings("ignore", message=_HOOKS_AROUND_COMPILED)
             self._quiet = warnings.filters[0]
         elif not on and self._hook is not None:
             self._hook()
-            if self._compiling is not None:
-                self._compiling()
+            dynamo.unlisten(self)
             with contextlib.suppress(ValueError):  # the script has set its own filters
                 warnings.filters.remove(self._quiet)  # type: ignore[attr-defined]
             self._hook = None
@@ -186,11 +184,22 @@ class AutoWatch(optimizer_probe.StepListener):
         if self._tensors is not None:
             self._tensors.close()
 
-    def _called_compiled(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """A module whose ``compile`` was called is about to be called: dynamo would trace a global hook rather than run it."""
-        if self._hook is not None:
-            outside.current().pause()  # dynamo would trace it
-            self._called(module, args, before=True)
+    def compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
+        """Look at a module whose ``compile`` method was called as its first call begins: dynamo would trace a global hook, not run it."""
+        if shell is not None:  # its own call is no compiled one
+            return
+        made: Any = module._compiled_call_impl
+
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if not torch.compiler.is_compiling() and module._compiled_call_impl is first:
+                module._compiled_call_impl = made
+                if self._hook is not None:
+                    outside.current().pause()  # dynamo would trace it
+                    self._called(module, args, before=True)
+                    return module._compiled_call_impl(*args, **kwargs)
+            return made(*args, **kwargs)
+
+        module._compiled_call_impl = first
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], before: bool = False) -> None:
         if torch.compiler.is_compiling():

@@ -1,0 +1,333 @@
+"""Compiled in any order, way and part, a model gives the findings and the statistics that it gives uncompiled."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+
+import numscope
+from numscope.records.finding import Finding, Reason
+from tests.tape import line_of
+
+FAULTS = {0: "forward", 2: "backward", 4: "loss"}  # by call: in the one that compiles, too
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, planted: Tensor, breaks: bool = False) -> Tensor:
+        h = self.layer(x)
+        if breaks:
+            torch._dynamo.graph_break()
+        h = h + torch.log(h.square() + planted[0])  # the logarithm
+        return x + torch.tanh(h * planted[1]).square().sum(-1, keepdim=True).sqrt()  # the root
+
+
+class Model(nn.Module):
+    def __init__(self, breaks: bool = False) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.breaks = breaks
+
+    def forward(self, x: Tensor, planted: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x, planted, self.breaks)
+        return x
+
+
+def loss_of(y: Tensor, planted: Tensor) -> Tensor:
+    loss = y.square().mean()
+    return loss + torch.log(planted[2])  # the loss's logarithm
+
+
+def planted(fault: str | None) -> Tensor:
+    return torch.tensor([-1e6 if fault == "forward" else 1.0, 0.0 if fault == "backward" else 1.0, -1.0 if fault == "loss" else 1.0])
+
+
+class Run:
+    """One training of one model, with faults at some calls.
+
+    Args:
+        order: words, done one after the other: "watch", "watch compiled", "compile", "method", "parts", "parts' methods", "step".
+    """
+
+    def __init__(self, order: str, *, breaks: bool = False, rows: tuple[int, ...] = (3,), config: Any = None, **compiling: Any) -> None:
+        torch._dynamo.reset()
+        counters.clear()
+        torch.manual_seed(0)
+        self.model = Model(breaks)
+        self.call: Any = self.model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.update: Callable[[], object] = self.optimizer.step
+        self.around_backward: Callable[[], Any] = contextlib.nullcontext
+        self.loss_of = loss_of
+        self.scope: Any = None
+        self.numbers: dict[tuple[str, int], float] = {}
+        self.found: list[Finding] = []
+        self._rows, self._config, self._calls = rows, config, 0
+        self._compiling = {"backend": "eager", **compiling}
+        for word in order.split(", ") if order else ():
+            self.do(word)
+
+    def log_scalar(self, name: str, value: float, iteration: int, **_: Any) -> None:
+        self.numbers[name, iteration] = value
+
+    def do(self, word: str) -> None:
+        blocks = self.model.blocks
+        if word.startswith("watch"):
+            wanted = {} if self._config is None else {"config": self._config, "loggers": (self,), "default_logging": False}
+            self.scope = numscope.watch(self.call if word == "watch compiled" else self.model, **wanted)
+        elif word == "compile":
+            self.call = torch.compile(self.model, **self._compiling)
+        elif word == "method":
+            self.model.compile(**self._compiling)
+        elif word == "parts":
+            for i, block in enumerate(blocks):
+                blocks[i] = torch.compile(block, **self._compiling)  # type: ignore[assignment]
+        elif word == "parts' methods":
+            for block in blocks:
+                block.compile(**self._compiling)
+        else:
+            assert word == "step"
+            self.step(None)
+
+    def step(self, fault: str | None) -> None:
+        x = torch.randn(self._rows[self._calls % len(self._rows)], 4, generator=torch.Generator().manual_seed(self._calls))
+        self._calls += 1
+        try:
+            given = planted(fault)
+            loss = self.loss_of(self.call(x, given), given)
+            with self.around_backward():
+                loss.backward()
+            self.update()
+        except numscope.NonFiniteError as error:
+            self.found.append(error.finding)
+        self.optimizer.zero_grad()
+
+    def train(self, num: int = 6, faults: dict[int, str] = FAULTS) -> list[tuple[Any, ...]]:
+        """What is found, in numbers of calls since the training began."""
+        with contextlib.redirect_stderr(None):
+            first = self._calls - self.scope.batch
+            for call in range(self._calls, num):
+                self.step(faults.get(call))
+            assert not self.scope.fault
+            self.scope.close()
+        return [(f.batch + first, f.step + first, *described(f)) for f in self.found]
+
+
+def described(finding: Finding) -> tuple[Any, ...]:
+    culprit = finding.culprit
+    assert culprit is not None, finding.replay
+    return finding.phase, finding.site, finding.kind, culprit.op, culprit.module, culprit.file, culprit.line, culprit.reason
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+    torch._dynamo.reset()
+
+
+@functools.cache
+def eager(rows: tuple[int, ...], since: int) -> list[tuple[Any, ...]]:
+    found = Run("watch", rows=rows).train(faults={call: fault for call, fault in FAULTS.items() if call >= since})
+    lines = {"forward": "the logarithm", "backward": "the root", "loss": "the loss's logarithm"}
+    assert [one[-2] for one in found] == [line_of(lines[fault], __file__) for call, fault in FAULTS.items() if call >= since]
+    return found
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "compile, watch compiled",
+        "compile, watch",
+        "watch, compile",
+        "method, watch",
+        "watch, method",
+        "parts, watch",
+        "watch, parts",
+        "watch, parts' methods",
+        "watch, step, compile",
+        "watch, step, method",
+        "compile, step, watch",
+    ],
+)
+def test_findings_do_not_depend_on_the_order(order: str) -> None:
+    stepped = "step" in order
+    assert Run(order).train(faults={c: f for c, f in FAULTS.items() if c or not stepped}) == eager((3,), int(stepped))
+
+
+@pytest.mark.parametrize(
+    "compiling",
+    [
+        {"backend": "aot_eager", "fullgraph": True},
+        {"backend": "inductor"},
+        {"backend": "aot_eager", "dynamic": True, "rows": (3, 5, 2)},
+        {"rows": (3, 5, 3, 2)},
+        {"breaks": True},
+    ],
+    ids=["fullgraph", "inductor", "dynamic", "recompiled", "several graphs"],
+)
+def test_findings_do_not_depend_on_how_it_is_compiled(compiling: dict[str, Any]) -> None:
+    assert Run("watch, compile", **compiling).train() == eager(compiling.get("rows", (3,)), 0)
+
+
+def test_compiled_optimizer_is_heard_and_what_the_tool_does_at_its_step_is_not_compiled() -> None:
+    run = Run("watch")
+    run.update = torch.compile(run.optimizer.step, backend="eager")
+    expected = eager((3,), 0)
+    counters.clear()
+    assert run.train() == expected
+    assert counters["stats"]["unique_graphs"] == 1, "the update"
+
+
+@pytest.mark.parametrize("order", ["watch", "watch, compile"])
+def test_compiled_autograd_shows_gradients(order: str) -> None:
+    run = Run(order)
+    run.around_backward = lambda: torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager"))
+    assert run.train(3) == eager((3,), 0)[:2]
+
+
+# ---- statistics
+
+
+def wanted(start: int) -> dict[str, Any]:
+    tensors = ["activation", "gradient", "dgrad", "weight", "wgrad", "local_wgrad"]
+    asked = {"enabled": True, "stats": ["max", "l2_norm"], "tensors": tensors, "freq": 10, "start_step": start}
+    return {"s": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": asked}}
+
+
+@functools.cache
+def eager_numbers(start: int) -> dict[tuple[str, int], float]:
+    run = Run("watch", config=wanted(start))
+    assert run.train(100, {}) == []
+    return run.numbers
+
+
+@pytest.mark.parametrize(("order", "start"), [("watch, compile", 0), ("compile, watch", 5), ("watch, method", 5)])
+def test_schedule_compiles_nothing_again_and_statistics_are_those_of_eager(order: str, start: int) -> None:
+    expected = eager_numbers(start)
+    run = Run(order, config=wanted(start), backend="aot_eager")
+    assert run.train(100, {}) == []
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    assert run.numbers.keys() == expected.keys() and len({step for _, step in expected}) >= 9
+    assert all(run.numbers[key] == pytest.approx(value, rel=1e-4, abs=1e-6) for key, value in expected.items())
+
+
+class Pair(nn.Module):
+    def forward(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return pair[0] * pair[1], pair[1]
+
+
+def test_container_that_is_new_in_each_call_compiles_nothing_again() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    model = nn.ModuleDict({"layer": nn.Linear(4, 4), "pair": Pair()})
+    with numscope.watch(model):
+        model["pair"].compile(backend="eager")
+        for _ in range(4):
+            model["pair"]((model["layer"](torch.ones(2, 4)), torch.ones(4)))[0].sum().backward()
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+class Attention(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        probabilities = (x @ x.mT).softmax(-1)
+        return probabilities @ x, probabilities
+
+
+def test_attention_is_seen_in_a_graph() -> None:
+    class Logger:
+        def log_scalar(self, name: str, value: float, iteration: int, **_: Any) -> None:
+            found.append((name, iteration, pytest.approx(value)))
+
+    found: list[Any] = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), Attention())
+        asked = {"enabled": True, "stats": ["attention_entropy"], "tensors": ["attention"]}
+        config = {"s": {"enabled": True, "layers": {"layer_name_regex_pattern": "1", "containers": True}, "statistics": asked}}
+        with numscope.watch(model, on_nonfinite=None, config=config, loggers=(Logger(),), default_logging=False):
+            call = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model
+            call(torch.ones(2, 3, 4))[0].sum().backward()
+    assert len(found) % 2 == 0 and found[: len(found) // 2] == found[len(found) // 2 :]
+
+
+# ---- what eager does not show
+
+
+def test_operation_that_the_compiler_makes_wrong_is_named_with_its_line() -> None:
+    armed = False
+
+    def wrong(x: Tensor) -> Tensor:
+        return torch.log(-x.abs() - 1) if armed else torch.tanh(x)
+
+    def compiler(graph: Any, inputs: Any) -> Any:
+        tanh = [node for node in graph.graph.nodes if node.target is torch.tanh]
+        tanh[1].target = wrong  # the second block's
+        graph.recompile()
+        return graph
+
+    for order in ("watch, compile", "watch, method", "watch, parts"):
+        if order.endswith("parts"):  # each block is a graph
+            compiler = lambda graph, inputs, _of=compiler: graph if "log" not in str(graph.graph) else _one(graph, wrong)  # noqa: E731
+        armed = False
+        run = Run(order, backend=compiler)
+        with contextlib.redirect_stderr(None):
+            run.step(None)
+            armed = True
+            run.step(None)
+        (finding,) = run.found
+        culprit = finding.culprit
+        assert culprit is not None, finding.replay
+        assert (finding.step, culprit.op, culprit.reason) == (1, "torch.tanh", Reason.COMPILED)
+        assert culprit.module == ("blocks.0" if order.endswith("parts") else "blocks.1")
+        assert (culprit.file, culprit.line) == (__file__, line_of("the root", __file__))
+        run.scope.close()
+
+
+def _one(graph: Any, wrong: Any) -> Any:
+    for node in graph.graph.nodes:
+        if node.target is torch.tanh:
+            node.target = wrong
+    graph.recompile()
+    return graph
+
+
+def test_compiled_caller_and_compiled_loss_are_said_with_the_cure() -> None:
+    run = Run("watch")
+    run.call = torch.compile(lambda x, given: run.model(x, given), backend="eager")
+    with contextlib.redirect_stderr(None):
+        run.step(None)
+        run.step("forward")
+    run.scope.close()
+    (finding,) = run.found
+    assert (finding.step, finding.site.module) == (1, "blocks.0")
+    assert finding.replay == ("not reproduced: Model was called inside a compiled function. Compile the model itself, torch.compile(model)")
+
+    def hidden(graph: Any, inputs: Any) -> Any:  # as a fused kernel is
+        def call(*args: Any) -> Any:
+            with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+                return graph(*args)
+
+        return call
+
+    run = Run("watch")
+    run.loss_of = torch.compile(loss_of, backend=hidden)
+    with contextlib.redirect_stderr(None):
+        run.step("loss")
+    run.scope.close()
+    (finding,) = run.found
+    assert finding.replay.endswith("as by compiled code. Compute it outside torch.compile to have its operation named")
