@@ -231,14 +231,24 @@ class Pair(nn.Module):
         return pair[0] * pair[1], pair[1]
 
 
+class Passes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Pair()
+
+    def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
+        return self.inner(pair)[0]
+
+
 def test_container_that_is_new_in_each_call_compiles_nothing_again() -> None:
     torch._dynamo.reset()
     counters.clear()
-    model = nn.ModuleDict({"layer": nn.Linear(4, 4), "pair": Pair()})
+    model = nn.ModuleDict({"layer": nn.Linear(4, 4), "passes": Passes()})
     with numscope.watch(model):
-        model["pair"].compile(backend="eager")
-        for _ in range(4):
-            model["pair"]((model["layer"](torch.ones(2, 4)), torch.ones(4)))[0].sum().backward()
+        model["passes"].compile(backend="eager")
+        pairs = [(model["layer"](torch.ones(2, 4)), torch.ones(4)) for _ in range(4)]  # all at once: none has another's id
+        for pair in pairs:
+            model["passes"](pair).sum().backward()
     assert counters["stats"]["unique_graphs"] == 1
 
 
