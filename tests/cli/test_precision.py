@@ -244,6 +244,14 @@ def test_any_state_of_a_search_is_gone_on_with_or_refused(monkeypatch: pytest.Mo
         assert "state.json" in str(error) or "holds the trials of a search" in str(error)
 
 
+def test_state_whose_description_is_a_list_of_pairs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bisected(Planted(set()), monkeypatch)
+    path = Path("b.trials/state.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "about": [[None, False]]}))
+    with pytest.raises(NumscopeError, match="state.json"):
+        bisected(Planted(set()), monkeypatch)
+
+
 def test_another_searchs_trials_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bisected(Planted(set()), monkeypatch)
     with pytest.raises(numscope.UsageError) as caught:

@@ -157,7 +157,7 @@ class Book:
 
         try:
             known = read_json(folder / STATE)
-            version, theirs, trials = known["version"], dict(known["about"]), known["trials"]
+            version, theirs, trials = known["version"], {**known["about"]}, known["trials"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _unreadable(folder, str(error)) from None
         differ = [key for key in {**theirs, **self._about} if theirs.get(key) != self._about.get(key)]
