@@ -248,7 +248,7 @@ def test_state_whose_description_is_a_list_of_pairs_is_refused(monkeypatch: pyte
     bisected(Planted(set()), monkeypatch)
     path = Path("b.trials/state.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "about": [[None, False]]}))
-    with pytest.raises(NumscopeError, match="state.json"):
+    with pytest.raises(NumscopeError, match=r"state\.json"):
         bisected(Planted(set()), monkeypatch)
 
 
