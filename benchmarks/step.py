@@ -2,9 +2,9 @@
 
     ./dev bench step [--rounds N]
 
-Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. Each variant has a model of its own with the same weights, and is attached once, as a
-watch is used; in each round every model makes one step. Reported: median over rounds of (variant / bare), with the quartiles, and the
-spread of a second bare model as the noise floor.
+Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. In each round every variant is attached to the same model, runs a step to warm up and
+then one by the clock, and is detached: all of them see the same weights, caches and machine. Reported: median over rounds of
+(variant / bare), with the quartiles, and the bare step's own spread (a second bare step in each round) as the noise floor.
 
 Like for like with transformers' class means forward and weights alone, so there the gradients are left out.
 """
@@ -69,8 +69,7 @@ VARIANTS = {
 }
 
 
-def trained(dtype: torch.dtype) -> tuple[LlamaForCausalLM, Callable[[], float]]:
-    """A model, and what makes a step of it and says how many seconds it took."""
+def measure(dtype: torch.dtype, rounds: int) -> dict[str, Any]:
     model = build(dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ids = torch.randint(0, 8192, (4, 256), generator=torch.Generator().manual_seed(1))
@@ -83,27 +82,22 @@ def trained(dtype: torch.dtype) -> tuple[LlamaForCausalLM, Callable[[], float]]:
         optimizer.step()
         return time.perf_counter() - start
 
-    return model, step
+    def run(attach: Callable[[torch.nn.Module], contextlib.AbstractContextManager[Any]]) -> float:
+        with attach(model):
+            step()  # the first under a watch makes rows and caches that all later ones use
+            return step()
 
-
-def measure(dtype: torch.dtype, rounds: int) -> dict[str, Any]:
-    steps: dict[str, Callable[[], float]] = {}
+    for attach in (bare, *VARIANTS.values()):  # warm
+        run(attach)
     ratios: dict[str, list[float]] = {name: [] for name in VARIANTS}
     bare_s: list[float] = []
-    with contextlib.ExitStack() as attached:
-        for name, attach in {"": bare, **VARIANTS}.items():
-            model, steps[name] = trained(dtype)
-            attached.enter_context(attach(model))
-        for step in (*steps.values(), *steps.values()):  # the first make rows and caches that all later ones use
-            step()
-        names = list(steps)
-        for number in range(rounds):
-            gc.collect()
-            at = number % len(names)  # no variant is always the one after the collector
-            taken = {name: steps[name]() for name in names[at:] + names[:at]}
-            bare_s.append(taken.pop(""))
-            for name, seconds in taken.items():
-                ratios[name].append(seconds / bare_s[-1])
+    names = list(VARIANTS)
+    for number in range(rounds):
+        gc.collect()
+        base = run(bare)
+        bare_s.append(base)
+        for name in names[number % len(names) :] + names[: number % len(names)]:  # no variant is always the one after the collector
+            ratios[name].append(run(VARIANTS[name]) / base)
     result: dict[str, Any] = {"bare_s": statistics.median(bare_s), "rounds": rounds}
     for name, values in ratios.items():
         low, middle, high = statistics.quantiles(values, n=4)
