@@ -308,6 +308,33 @@ def test_operation_that_the_compiler_makes_wrong_is_named_with_its_line() -> Non
         run.scope.close()
 
 
+def test_memory_that_a_call_writes_is_as_it_was_after_its_graphs_were_looked_at() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self.unregistered = [torch.zeros(1)]
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.unregistered[0].add_(1)
+            return torch.tanh(self.fc(x))
+
+    armed = False
+
+    def wrong(x: Tensor) -> Tensor:
+        return torch.log(-x.abs() - 1) if armed else torch.tanh(x)
+
+    model = Counting()
+    call = torch.compile(model, backend=lambda graph, inputs: _one(graph, wrong))
+    with contextlib.redirect_stderr(None), numscope.watch(model, on_nonfinite="warn") as scope:
+        call(torch.ones(1, 2)).sum().backward()
+        armed = True
+        call(torch.ones(1, 2)).sum().backward()
+    (finding,) = scope.findings
+    assert finding.culprit is not None and finding.culprit.reason is Reason.COMPILED
+    assert model.unregistered[0].item() == 2
+
+
 def _one(graph: Any, wrong: Any) -> Any:
     for node in graph.graph.nodes:
         if node.target is torch.tanh:

@@ -22,7 +22,7 @@ from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.fork import in_child
-from numscope.replay.graph import HINT, Backend, backend_of, differing
+from numscope.replay.graph import HINT, backend_of, differing
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.reasons.case import widen
 from numscope.replay.tape import OpTape, graph
@@ -71,17 +71,11 @@ def replay_call(
 
     *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
-    done = None
     if ranks is None:
-        done = in_child(lambda: _replay(call, names, buffers, backward, None, lone=has_group()), not_reproduced)
-    if done is None or (done.status == COMMUNICATES and not spread()):  # it communicates with itself, for which a fork lacks the threads
-        done = _replay(call, names, buffers, backward, ranks, lone=ranks is None and spread())
-    if gave_bad and done.culprit is not None and done.culprit.phase is Phase.BACKWARD:
-        differs = Replay(None, FORWARD_FINITE)  # it went on from what this forward does not give
-    else:
-        differs = done
-    compiler = backend_of(call.module) if ranks is None and differs.status in (FINITE, FORWARD_FINITE) else None
-    return done if compiler is None else _compare(call, names, buffers, differs, compiler)
+        done = in_child(lambda: _replay(call, names, buffers, backward, None, gave_bad, lone=has_group()), not_reproduced)
+        if done is not None and (done.status != COMMUNICATES or spread()):
+            return done  # else it communicates with itself, for which a fork lacks the threads
+    return _replay(call, names, buffers, backward, ranks, gave_bad, lone=ranks is None and spread())
 
 
 def not_reproduced(why: str) -> Replay:
@@ -90,7 +84,7 @@ def not_reproduced(why: str) -> Replay:
 
 
 def _replay(
-    call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, backward: bool, ranks: Ranks | None, *, lone: bool
+    call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, backward: bool, ranks: Ranks | None, gave_bad: bool, *, lone: bool
 ) -> Replay:
     stale = any(tensor._version != version for tensor, version in call.versions)
     if _some(stale, ranks):
@@ -100,11 +94,11 @@ def _replay(
     spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
         with _as_it_began(call, names, buffers), eager():
-            return _placed(_run(_Stages(call, names, lone, ranks, spared), backward), call, names)
+            done = _placed(_run(_Stages(call, names, lone, ranks, spared), backward), call, names)
+        _put_back(spared)
+        return done if ranks is not None else _compared(call, names, buffers, done, gave_bad)
     finally:
-        for storage, content in spared.values():
-            if storage.nbytes() == content.nbytes():  # else it was freed, as what FSDP2 gathers is
-                storage.copy_(content)
+        _put_back(spared)
         if ranks is not None:
             for module in names:
                 if (reshard := getattr(module, "reshard", None)) is not None:
@@ -129,8 +123,20 @@ def _as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopi
         before.restore()
 
 
-def _compare(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, done: Replay, compiler: Backend) -> Replay:
-    """Of a compiled call that eager does without a fault: look for it in the graphs."""
+def _put_back(spared: Mapping[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
+    for storage, content in spared.values():
+        if storage.nbytes() == content.nbytes():  # else it was freed, as what FSDP2 gathers is
+            storage.copy_(content)
+
+
+def _compared(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, done: Replay, gave_bad: bool) -> Replay:
+    """Of a compiled call that eager has done without a fault: look for it in the graphs. What the call writes, the caller restores."""
+    found = done
+    if gave_bad and done.culprit is not None and done.culprit.phase is Phase.BACKWARD:
+        done = Replay(None, FORWARD_FINITE)  # it went on from what this forward does not give
+    compiler = backend_of(call.module) if done.status in (FINITE, FORWARD_FINITE) else None
+    if compiler is None:
+        return found
     with _as_it_began(call, names, buffers), _conditions(call), _untrained(names):
         try:
             culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, names)
