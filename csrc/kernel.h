@@ -105,14 +105,15 @@ struct Sums {
     void clear() { sum = abs_sum = square = cube = fourth = D{}; }
 
     // Without CENTERED the center is 0. With it abs_sum is left to the caller, who knows whether all elements have one sign.
-    template <bool CENTERED>
+    template <bool CENTERED, bool HIGH>
     inline __attribute__((always_inline)) void take(D x, D center) {
         const D y = CENTERED ? x - center : x;
         const D y2 = y * y;
         sum += y;
         if (!CENTERED) abs_sum += (D)((Q)x & Float64::ABS);
-        square += y2;
-        cube += y2 * y;  // becomes a fused multiply-add if the target has one
+        square += y2;  // becomes a fused multiply-add if the target has one, as the next do
+        if (!HIGH) return;
+        cube += y2 * y;
         fourth += y2 * y2;
     }
 
@@ -174,7 +175,7 @@ inline void fetch(const void* next, int64_t offset) {
 // A lane adds at most 32 squares before it starts again: the square of a float32 has 48 bits, so that many add up without rounding. The bits
 // lost by rounding would not be random: a square is 0 or 1 modulo 4, so it would always round down and make a variance too small by 1e-9 if
 // the mean is a thousand times the deviation.
-template <bool CENTERED, class T>
+template <bool CENTERED, bool HIGH, class T>
 inline Sums powers(const T* data, int64_t n, const void* next, double about) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
     const DoubleLanes center = DoubleLanes{} + about;
@@ -185,8 +186,8 @@ inline Sums powers(const T* data, int64_t n, const void* next, double about) {
     for (int64_t i = 0; i < n;) {
         const int64_t end = n - i < 64 * WIDTH ? n : i + 64 * WIDTH;
         for (; i < end; i += 2 * WIDTH) {
-            a.template take<CENTERED>(widen(data + i), center);
-            b.template take<CENTERED>(widen(data + i + WIDTH), center);
+            a.template take<CENTERED, HIGH>(widen(data + i), center);
+            b.template take<CENTERED, HIGH>(widen(data + i + WIDTH), center);
             fetch<2 * WIDTH * sizeof(T)>(next, i * sizeof(T));
         }
         squares += a.square + b.square;
@@ -196,13 +197,13 @@ inline Sums powers(const T* data, int64_t n, const void* next, double about) {
     a.square = squares;
     return a;
 }
-template <bool CENTERED>
+template <bool CENTERED, bool HIGH>
 inline Sums powers_of(const uint32_t* bits, int64_t n, const void* next, double center, Float32) {
-    return powers<CENTERED>(reinterpret_cast<const float*>(bits), n, next, center);
+    return powers<CENTERED, HIGH>(reinterpret_cast<const float*>(bits), n, next, center);
 }
-template <bool CENTERED>
+template <bool CENTERED, bool HIGH>
 inline Sums powers_of(const uint64_t* bits, int64_t n, const void* next, double center, Float64) {
-    return powers<CENTERED>(reinterpret_cast<const double*>(bits), n, next, center);
+    return powers<CENTERED, HIGH>(reinterpret_cast<const double*>(bits), n, next, center);
 }
 
 // A vector of 16-bit numbers as two vectors of float32; their order does not matter to a sum.
@@ -224,7 +225,7 @@ inline __attribute__((always_inline)) void to_float(const uint16_t* data, float*
 
 // 16-bit formats are converted to float32 in the first-level cache, from where widening to float64 needs no shuffle. Converting one vector
 // ahead overlaps the stores with the arithmetic. n must be a multiple of VECTOR_BYTES / 2.
-template <bool CENTERED, class Format>
+template <bool CENTERED, bool HIGH, class Format>
 inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, double about, Format format) {
     constexpr int WIDTH = VECTOR_BYTES / 8;
     const DoubleLanes center = DoubleLanes{} + about;
@@ -236,10 +237,10 @@ inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, double 
     for (int64_t i = 0; i < n; i += 4 * WIDTH) {
         const int64_t ahead = i + 4 * WIDTH;
         to_float(bits + (ahead < n ? ahead : i), buffer + ahead, format);
-        a.template take<CENTERED>(widen(buffer + i), center);
-        b.template take<CENTERED>(widen(buffer + i + WIDTH), center);
-        a.template take<CENTERED>(widen(buffer + i + 2 * WIDTH), center);
-        b.template take<CENTERED>(widen(buffer + i + 3 * WIDTH), center);
+        a.template take<CENTERED, HIGH>(widen(buffer + i), center);
+        b.template take<CENTERED, HIGH>(widen(buffer + i + WIDTH), center);
+        a.template take<CENTERED, HIGH>(widen(buffer + i + 2 * WIDTH), center);
+        b.template take<CENTERED, HIGH>(widen(buffer + i + 3 * WIDTH), center);
         fetch<8 * WIDTH>(next, i * 2);
     }
     a.join(b);
@@ -263,8 +264,10 @@ struct Chunk {
         totals.clear();
     }
 
-    Sums sums_of(const bits* data, int64_t n, const void* next) const {
-        return center_bits ? powers_of<true>(data, n, next, center, Format()) : powers_of<false>(data, n, next, 0.0, Format());
+    Sums sums_of(const bits* data, int64_t n, const void* next, int groups) const {
+        const bool high = groups & HIGHER;
+        if (center_bits) return high ? powers_of<true, true>(data, n, next, center, Format()) : powers_of<true, false>(data, n, next, center, Format());
+        return high ? powers_of<false, true>(data, n, next, 0.0, Format()) : powers_of<false, false>(data, n, next, 0.0, Format());
     }
 
     // Magnitudes one by one: of blocks with special values, or with both signs.
@@ -317,7 +320,7 @@ struct Chunk {
         block.num_below_normal = block.num_zero = typename Scan<Format>::U{};  // counted above
         seen.join(block);
         if (!(groups & MOMENTS)) return;
-        Sums powers = sums_of(sums, padded, data + n);
+        Sums powers = sums_of(sums, padded, data + n, groups);
         if (center_bits) {
             powers.abs_sum = DoubleLanes{};
             powers.abs_sum[0] = magnitudes(data, n);
@@ -344,7 +347,7 @@ struct Chunk {
         seen.join(block);
         num_finite += n;
         if (!(groups & MOMENTS)) return;
-        Sums powers = sums_of(data, n, data + n);
+        Sums powers = sums_of(data, n, data + n, groups);
         if (center_bits && block.has_negative() && block.has_positive()) {
             powers.abs_sum[0] = magnitudes(data, n);
         } else if (center_bits) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 
 namespace numscope {
 namespace {
@@ -27,6 +28,17 @@ const Kernels* best() {
 }
 
 const Kernels* chosen = best();
+
+void summarize_all(Dtype dtype, const void* data, int64_t n, int groups, Row& out) {
+    switch (dtype) {
+        case F32: return chosen->f32(data, n, groups, out);
+        case F64: return chosen->f64(data, n, groups, out);
+        case BF16: return chosen->bf16(data, n, groups, out);
+        case F16: return chosen->f16(data, n, groups, out);
+        case I64: case I32: case I16: case I8: case U8: case BOOL: return chunk_integers(dtype, data, n, groups, out);
+        default: return chunk_fp8(dtype, static_cast<const uint8_t*>(data), n, groups, out);
+    }
+}
 
 }  // namespace
 
@@ -56,14 +68,9 @@ const RoundKernel& round_kernel(Dtype dtype) {
 }
 
 void summarize_chunk(Dtype dtype, const void* data, int64_t n, int groups, Row& out) {
-    switch (dtype) {
-        case F32: return chosen->f32(data, n, groups, out);
-        case F64: return chosen->f64(data, n, groups, out);
-        case BF16: return chosen->bf16(data, n, groups, out);
-        case F16: return chosen->f16(data, n, groups, out);
-        case I64: case I32: case I16: case I8: case U8: case BOOL: return chunk_integers(dtype, data, n, groups, out);
-        default: return chunk_fp8(dtype, static_cast<const uint8_t*>(data), n, groups, out);
-    }
+    summarize_all(dtype, data, n, groups, out);
+    const bool without = (groups & MOMENTS) && !(groups & HIGHER) && out.numel > out.num_nan + out.num_pos_inf + out.num_neg_inf;
+    if (without) out.cube_sum = out.fourth_sum = std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace numscope

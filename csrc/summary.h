@@ -9,7 +9,7 @@ namespace numscope {
 struct Row {
     double numel, num_nan, num_pos_inf, num_neg_inf, num_zero, num_subnormal;
     double min, max, abs_min, abs_max;
-    double sum, abs_sum, square_sum, cube_sum, fourth_sum;  // of powers of x - center; abs_sum is that of |x|
+    double sum, abs_sum, square_sum, cube_sum, fourth_sum;  // of powers of x - center; abs_sum is that of |x|. NaN: not known
     double center;
 };
 static_assert(sizeof(Row) == 128, "a row is 16 doubles, two cache lines");
@@ -36,7 +36,8 @@ private:
 };
 
 enum Dtype : int { F32, F64, BF16, F16, E4M3FN, E5M2, E4M3FNUZ, E5M2FNUZ, I64, I32, I16, I8, U8, BOOL, NUM_DTYPES };
-enum Groups : int { HEALTH = 1, MOMENTS = 2 };  // health is always computed, because sums must know which elements are finite
+// Health is always computed, because sums must know which elements are finite; the third and fourth powers' come with the others.
+enum Groups : int { HEALTH = 1, MOMENTS = 2, HIGHER = 4 };
 
 // Elements per task. Chunks are merged in order, so sums do not depend on the number of threads.
 constexpr int64_t CHUNK = 65536;

@@ -27,6 +27,7 @@ HANG = "time.sleep(120)"
 
 _MAIN = "import os, signal, sys, time\n{prelude}\nfrom numscope.doctor.rank import main\nmain()\n"
 _OF_LAUNCHERS = re.compile(r"RANK$|WORLD_SIZE$|^(SLURM|OMPI|PMI|PMIX|TORCHELASTIC|NUMSCOPE|MASTER)_")
+VARIABLES = dict(os.environ)  # read once: pytest takes its own away after each test, while other threads start processes
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Ended:
 
 def environment(**more: str) -> dict[str, str]:
     """This process's, without what a launcher may have left in it."""
-    kept = {name: value for name, value in os.environ.items() if not _OF_LAUNCHERS.search(name)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (str(SRC), os.environ.get("PYTHONPATH", "")))), **more}
+    kept = {name: value for name, value in VARIABLES.items() if not _OF_LAUNCHERS.search(name)}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (str(SRC), VARIABLES.get("PYTHONPATH", "")))), **more}
 
 
 def free_port() -> int:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.doctor.fleet import VARIABLES
 from tests.warm import COLD
 
 _numbers = itertools.count()
@@ -96,7 +97,7 @@ class Host:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**VARIABLES, **(environment or {})},
             start_new_session=True,
         )
 

@@ -21,7 +21,7 @@ TENSORS = ["activation", "output", "gradient", "dgrad", "weight", "wgrad"]
 
 
 def config(freq: int = 1, tensors: list[str] = TENSORS) -> dict[str, Any]:
-    wanted = {"enabled": True, "stats": ["max", "mean", "num_nan"], "tensors": tensors, "freq": freq}
+    wanted = {"enabled": True, "stats": ["max", "mean", "kurtosis", "num_nan"], "tensors": tensors, "freq": freq}
     return {"all": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": wanted}}
 
 

@@ -64,7 +64,7 @@ def test_local_wgrad_is_that_of_each_backward_before_it_is_added() -> None:
 def test_local_wgrad_of_a_tied_weight_is_the_whole_gradient() -> None:
     net = Net(8)
     net.fc2.weight = net.fc1.weight
-    with watched(net, config("fc", ["local_wgrad", "wgrad"], ["l2_norm"])) as scope:
+    with watched(net, config("fc", ["local_wgrad", "wgrad"], ["kurtosis"])) as scope:
         train(net, torch.optim.SGD(net.parameters(), lr=0.1), 2, width=8)
     seen = by_tensor(scope.inspector.last)
     assert seen["fc1", "local_wgrad"].fields == seen["fc1", "wgrad"].fields == seen["fc2", "local_wgrad"].fields

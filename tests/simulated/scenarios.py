@@ -199,3 +199,79 @@ def a_kernel_that_fails_leaves_it_to_torch() -> None:
     bare, _ = train(False)
     watched, waited = train(True)
     assert all(map(torch.equal, bare, watched)) and waited == [["synchronizeStream"]] * 5
+
+
+SIX = ["min", "max", "mean", "std", "l1_norm", "l2_norm"]
+
+
+class Kept:
+    """A logger that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[int, str], float] = {}
+
+    def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
+        self.values[iteration, name] = value
+
+
+def asked(freq: int = 1) -> dict[str, Any]:
+    feature = {"enabled": True, "stats": SIX, "tensors": ["activation", "weight", "gradient"], "freq": freq}
+    return {"all": {"enabled": True, "layers": {"layer_name_regex_pattern": "lower.0|upper"}, "statistics": feature}}
+
+
+def statistics_are_the_hosts_and_wait_once_a_step() -> None:
+    expected = Kept()
+    train(True, devices=("cpu", "cpu"), on_nonfinite=None, config=asked(), loggers=(expected,))
+    bare, _ = train(False)
+    for kernel in (False, True):
+        if kernel:
+            accelerator.use_kernel()
+        found = Kept()
+        watched, waited = train(True, on_nonfinite=None, config=asked(), loggers=(found,))
+        assert all(map(torch.equal, bare, watched)), kernel
+        assert waited == [["synchronizeStream"]] * 5, (kernel, waited)
+        assert found.values.keys() == expected.values.keys() and len(found.values) == 5 * 2 * 3 * len(SIX)
+        wrong = {key: (value, expected.values[key]) for key, value in found.values.items() if abs(value - expected.values[key]) > 1e-5}
+        assert not wrong, (kernel, wrong)
+
+
+def a_step_off_the_schedule_launches_nothing_and_waits_for_nothing() -> None:
+    accelerator.use_kernel()
+    accelerator.launches.clear()
+    _, waited = train(True, on_nonfinite=None, config=asked(freq=4), loggers=(Kept(),))
+    assert [len(calls) for calls in waited] == [1, 0, 0, 0, 1], waited
+    train(True, steps=4, on_nonfinite=None, config=asked(freq=4), loggers=(Kept(),))
+    assert not accelerator.launches  # of the last step
+
+
+def statistics_beside_detection_read_nothing_twice() -> None:
+    accelerator.use_kernel()
+    bare, _ = train(False)
+    train(True)
+    alone = sum(accelerator.launches)
+    found = Kept()
+    watched, waited = train(True, config=asked(), loggers=(found,))
+    assert all(map(torch.equal, bare, watched)) and found.values
+    assert sum(accelerator.launches) == alone, (accelerator.launches, alone)
+    assert all(calls == ["synchronizeStream"] * len(calls) and len(calls) <= 2 for calls in waited), waited
+
+
+def a_sentinel_waits_at_most_once_a_step_and_finds_the_step() -> None:
+    accelerator.use_kernel()
+    bare, _ = train(False)
+    watched, waited = train(True, level="sentinel")
+    assert all(map(torch.equal, bare, watched))
+    assert all(calls in ([], ["synchronizeStream"]) for calls in waited), waited
+    torch.manual_seed(0)
+    model = Blocks()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    try:
+        with numscope.watch(model, level="sentinel", on_nonfinite="raise"):
+            for step, x in enumerate(batches(5)):
+                model.add = -1.0 if step == 2 else 0.1
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+        raise AssertionError("nothing found")
+    except numscope.NonFiniteError as error:
+        assert error.finding.step == 2, error.finding

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -210,9 +211,25 @@ def test_health_alone_leaves_the_sums_at_zero(backend: str, dtype: torch.dtype) 
     assert_same(observed(backend, x, Groups.HEALTH), summary_of(x), moments=False)
 
 
-def test_moments_bring_the_counts_that_they_need() -> None:
-    for backend in BACKENDS:
-        assert observed(backend, sample(100, torch.float32), Groups.MOMENTS) == observed(backend, sample(100, torch.float32), Groups.ALL)
+@each_backend
+@each_dtype
+@pytest.mark.parametrize("mean", [0.0, 40.0], ids=["about 0", "about an element"])
+def test_moments_without_the_higher_ones_leave_these_unknown(backend: str, dtype: torch.dtype, mean: float) -> None:
+    x = (torch.randn(70_003, generator=torch.Generator().manual_seed(0)) + mean).to(dtype)
+    x[3] = math.nan
+    twice = (x.float() * 2).to(dtype)
+    found, whole = observed(backend, x, Groups.MOMENTS), observed(backend, x)
+    assert math.isnan(found.dev_cube_sum) and math.isnan(found.dev_fourth_sum) and not math.isnan(whole.dev_cube_sum)
+    assert replace(found, dev_cube_sum=whole.dev_cube_sum, dev_fourth_sum=whole.dev_fourth_sum) == whole
+    assert found.skewness is None and found.kurtosis is None and found.std == whole.std
+    merged = found.merge(observed(backend, twice, Groups.MOMENTS))
+    assert merged.kurtosis is None and merged.std == pytest.approx(whole.merge(observed(backend, twice)).std)
+
+
+@each_backend
+def test_a_tensor_without_a_finite_element_leaves_no_sum_unknown(backend: str) -> None:
+    finite, none = sample(100, torch.float32), torch.full((5,), math.inf)
+    assert observed(backend, finite).merge(observed(backend, none, Groups.MOMENTS)).kurtosis == observed(backend, finite).kurtosis
 
 
 @needs_kernel

@@ -193,4 +193,4 @@ def test_merge_rows_agrees_with_merge(a: Summary, b: Summary) -> None:
 
 
 def test_groups_name_what_a_pass_computes() -> None:
-    assert Groups.HEALTH | Groups.MOMENTS == Groups.ALL == 3
+    assert Groups.HEALTH | Groups.MOMENTS | Groups.HIGHER == Groups.ALL == 7

@@ -78,6 +78,7 @@ class GivenTensors:
         if site is None or not any(inspection.collects_at(site, step, reduced=reduced) for reduced in (True, False)):
             return {}
         tally.reset()
+        tally.want(inspection.active(step).groups)
         tally.observe(site.index, tensor.detach())
         for name, first in site.statistics:
             cells = self._recorder.plugins.statistics[name].cells(tensor)

@@ -183,8 +183,7 @@ class Inspector(Reader):
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
-        if self._journal is not None:
-            self._journal.ledger.want(Groups.ALL if active.read else Groups.HEALTH)
+        self._tally.want(active.groups)
         wanted = self._inspection.hooks(active.read)
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
@@ -220,8 +219,9 @@ class Inspector(Reader):
     @guarded()
     def after_step(self, optimizer: Optimizer) -> None:
         if self._journal is not None:  # it reads the weights now, and the next step's are these
-            wanted = any(site.kind == "weight" for site in self._inspection.active(self._steps.number + 1).read)
-            self._journal.weights.ledger.groups = Groups.ALL if wanted else Groups.HEALTH
+            coming = self._inspection.active(self._steps.number + 1)
+            wanted = any(site.kind == "weight" for site in coming.read)
+            self._journal.weights.ledger.groups = coming.groups if wanted else Groups.HEALTH
         self._updates.after(optimizer, self._read)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
@@ -426,15 +426,15 @@ class Inspector(Reader):
         self._probe.disarm()
         self._own_calls.disarm()
         self._tally.reset()
+        self._tally.want(Groups.HEALTH)
         if self._journal is not None:
             self._journal.weights.ledger.groups = Groups.HEALTH
-            self.go_alone(Groups.HEALTH)
+            self.go_alone()
 
-    def go_alone(self, groups: Groups = Groups.ALL) -> None:
+    def go_alone(self) -> None:
         """Detection has ended and no longer resets the shared rows."""
         if self._journal is not None:
             self._journal.ledger.before_reset = None
-            self._journal.ledger.want(groups)
             self._journal = None
 
     def _put_back(self) -> None:

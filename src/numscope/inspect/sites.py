@@ -16,7 +16,7 @@ from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer
 from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
 from numscope.summary.extras import Extra, Layout
-from numscope.summary.state import Summary, fields_of
+from numscope.summary.state import Groups, Summary, fields_of
 from numscope.summary.statistics import STATISTICS, formula_of
 
 Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
@@ -69,11 +69,13 @@ class Active:
         sites: all that something is wanted of.
         read: of them, those whose tensor is to be read.
         counted: of them, those whose cast in a GEMM is to be counted.
+        groups: the fields of a summary that are to be computed of those that are read.
     """
 
     sites: tuple[Site, ...] = ()
     read: tuple[Site, ...] = ()
     counted: tuple[Site, ...] = ()
+    groups: Groups = Groups.HEALTH
 
 
 class Inspection:
@@ -97,6 +99,7 @@ class Inspection:
         kinds = {id(c): {extra.kind if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
         self._reading = {id(c) for c, _ in customs} | {key for key, found in kinds.items() if found != {"operand"}}
         self._counting = {key for key, found in kinds.items() if "operand" in found}
+        self._higher = {id(c) for c, _ in customs} | {id(c) for c, _ in collects if any(map(self._needs_higher, c.stats))}
         self._parts: tuple[Collect | PluginFeature, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
         self._active: dict[tuple[bool, ...], Active] = {}
         self._merges = any(collect.merge is not None for collect, _ in collects)
@@ -141,6 +144,9 @@ class Inspection:
             return custom.extra
         return STATISTICS[asked.statistic].extra(asked.options)
 
+    def _needs_higher(self, asked: StatRequest) -> bool:
+        return asked.statistic in self._plugins.statistics or STATISTICS[asked.statistic].higher
+
     def _formulas_of(self, collect: Collect) -> list[tuple[str, Formula]]:
         """What computes each statistic, by the name that it is asked by; the first of a name counts."""
         found: dict[str, Formula] = {}
@@ -158,10 +164,12 @@ class Inspection:
         if found is None:
             wanted = {id(part) for part, is_on in zip(self._parts, on, strict=True) if is_on}
             parts = {site.index: {id(part) for part in (*site.collects, *site.customs)} & wanted for site in self.sites}
+            read = tuple(site for site in self.sites if parts[site.index] & self._reading)
             found = self._active[on] = Active(
                 tuple(site for site in self.sites if parts[site.index]),
-                tuple(site for site in self.sites if parts[site.index] & self._reading),
+                read,
                 tuple(site for site in self.sites if parts[site.index] & self._counting and site.parameter in (None, "weight")),
+                Groups.ALL if wanted & self._higher else Groups.HEALTH | Groups.MOMENTS if read else Groups.HEALTH,
             )
         return found
 

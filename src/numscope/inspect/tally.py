@@ -81,6 +81,10 @@ class Tally:
         self._merged: dict[int, Seen] = {}
         self.unreadable: dict[int, str] = {}  # site → what stood there instead of a tensor with elements
 
+    def want(self, groups: Groups) -> None:
+        """Compute these fields from now on."""
+        self._ledger.want(groups)
+
     @property
     def anything(self) -> bool:
         """Whether the step showed anything yet."""
@@ -102,7 +106,7 @@ class Tally:
     def take(self, sites: Sequence[int], tensors: Sequence[Tensor], rows: Weights, parameters: Sequence[Tensor]) -> None:
         """``observe_many`` of parameters whose rows are kept; ``tensors``: this rank's parts of them."""
         with self._lock:
-            handles = self._ledger.take(rows.ledger, rows.current(parameters, Groups.ALL))
+            handles = self._ledger.take(rows.ledger, rows.current(parameters, self._ledger.groups))
             for site, tensor, handle in zip(sites, tensors, handles, strict=True):
                 self._add(site, tensor, handle)
 

@@ -276,7 +276,7 @@ class Ledger:
     def take(self, other: Ledger, handles: Sequence[int]) -> list[int]:
         """Copies rows of another ledger as observations of this one. *Cost:* one copy per device, no sync."""
         taken: list[int] = []
-        sources: dict[_Block, tuple[_Block, list[int], list[int]]] = {}
+        sources: dict[_Block, tuple[_Block, list[int]]] = {}
         dispatch.launch_waiting()
         with self:
             for handle in handles:
@@ -287,12 +287,12 @@ class Ledger:
                 block = self._block_of(source.device, len(handles))
                 assert block is not None
                 taken.append(self._add(block, dtype, shape))
-                _, there, here = sources.setdefault(source, (block, [], []))
-                there.append(row)
-                here.append(len(block.handles) - 1)
+                sources.setdefault(source, (block, []))[1].append(row)
             with _untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
-                for source, (block, there, here) in sources.items():
-                    block.rows[here] = source.rows[there]
+                for source, (block, rows) in sources.items():
+                    index = torch.tensor(rows, device="cpu").to(source.device, non_blocking=True)  # a list as an index would wait
+                    end = len(block.handles)
+                    torch.index_select(source.rows, 0, index, out=block.rows[end - len(rows) : end])
             self._num_past -= len(taken)
         return taken
 

@@ -95,7 +95,11 @@ def _merge_dense(values: Tensor, row: Tensor, groups: int) -> None:
         center = _center_of(exact)
         y = torch.where(finite, x - center, 0.0)
         square = y * y
-        sums = torch.stack([y.sum(), torch.where(finite, magnitude, 0.0).sum(), square.sum(), (square * y).sum(), (square * square).sum()])
+        if groups & Groups.HIGHER:
+            higher = [(square * y).sum(), (square * square).sum()]
+        else:
+            higher = [torch.where(finite.any(), math.nan, 0.0).to(torch.float64)] * 2
+        sums = torch.stack([y.sum(), torch.where(finite, magnitude, 0.0).sum(), square.sum(), *higher])
         _merge_sums(row, finite.sum().to(torch.float64), center, sums)
     row[0] += values.numel()
     row[1:6].add_(counts.to(torch.float64))

@@ -31,14 +31,16 @@ Place = tuple[int, ...]
 
 
 class Groups(IntFlag):
-    """Fields that a pass computes; fields of other groups keep their unit value.
+    """Fields that a pass computes.
 
-    Health is always computed: sums are over the finite elements, which a pass must know.
+    Health is always computed: sums are over the finite elements, which a pass must know. Without moments their fields keep their unit value;
+    moments without the higher ones leave nan in these.
     """
 
     HEALTH = 1  # counts and extrema
-    MOMENTS = 2  # sums of powers
-    ALL = 3
+    MOMENTS = 2  # sums of x, of its magnitude and square
+    HIGHER = 4  # with moments: sums of third and fourth powers
+    ALL = 7
 
 
 DERIVED = (

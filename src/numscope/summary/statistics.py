@@ -45,6 +45,7 @@ class Statistic:
         extra: the columns that it needs besides the summary, depending on its options; None: none.
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
         tensors: the tensors that it can be computed of; empty: any.
+        higher: whether it needs the sums of third and fourth powers, which are not computed otherwise.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Statistic:
     extra: Callable[[Options], Extra | None] = lambda options: None
     sql: str | None = None
     tensors: tuple[str, ...] = ()
+    higher: bool = False
 
 
 # ---- SQL: the same formulas over columns. min, max and sum are names of functions, so they are quoted.
@@ -189,8 +191,8 @@ def _exponents(summary: Summary, extras: Named) -> Value:
 # ---- the table
 
 
-def _simple(name: str, formula: str, unit: str, sql: str, of: str | None = None) -> Statistic:
-    return Statistic(name, formula, unit, lambda summary, extras: getattr(summary, of or name), sql=sql)
+def _simple(name: str, formula: str, unit: str, sql: str, of: str | None = None, higher: bool = False) -> Statistic:
+    return Statistic(name, formula, unit, lambda summary, extras: getattr(summary, of or name), sql=sql, higher=higher)
 
 
 def _casts(cast: PaperCast) -> list[Statistic]:
@@ -281,8 +283,8 @@ _LIST: list[Statistic] = [
             _where("abs_max > 0 AND abs_min > 0", "log2(abs_max) - log2(abs_min)")),
     _simple("abs_min", "smallest non-zero magnitude", "value", "abs_min"),
     _simple("rms", "sqrt(sum(x^2) / n)", "value", _where(f"{_HAS_MOMENTS} AND {_KNOWS_SQUARES}", f"sqrt(square_sum / {_N})")),
-    _simple("skewness", "mean((x - mean)^3) / std^3", "ratio", _SKEWNESS_SQL),
-    _simple("kurtosis", "mean((x - mean)^4) / std^4; 3 for a normal distribution", "ratio", _KURTOSIS_SQL),
+    _simple("skewness", "mean((x - mean)^3) / std^3", "ratio", _SKEWNESS_SQL, higher=True),
+    _simple("kurtosis", "mean((x - mean)^4) / std^4; 3 for a normal distribution", "ratio", _KURTOSIS_SQL, higher=True),
     _simple("num_nan", "elements that are nan", "count", "num_nan"),
     _simple("num_inf", "elements that are inf or -inf", "count", "num_pos_inf + num_neg_inf"),
     _simple("zero_pct", "100 × zeros / numel", "%", "100.0 * num_zero / nullif(numel, 0)"),
