@@ -74,8 +74,9 @@ struct Scan {
     bool has_below_normal() const { return any(num_below_normal); }
 };
 
-// n must be a multiple of Scan::WIDTH. Prefetches the next block if no sums do so meanwhile.
-template <class Format, bool COUNT, bool FETCH>
+// n must be a multiple of Scan::WIDTH. It prefetches; where sums follow, only the first half of the next block and they the second, so that memory
+// never rests. Sums of 16-bit numbers take so long that they fetch all of it. A prefetch never faults, even past the tensor's end.
+template <class Format, bool COUNT, bool ALONE>
 inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
     using S = Scan<Format>;
     S a, b;
@@ -85,10 +86,9 @@ inline Scan<Format> scan(const typename Format::bits* data, int64_t n) {
     for (; i + 2 * S::WIDTH <= n; i += 2 * S::WIDTH) {  // two chains hide the latency
         a.template take<COUNT>(load<typename S::U>(data + i));
         b.template take<COUNT>(load<typename S::U>(data + i + S::WIDTH));
-        if (FETCH) {
-            const char* ahead = reinterpret_cast<const char*>(data + i) + FETCH_AHEAD;
-            for (int line = 0; line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(ahead + line);
-        }
+        const char* here = reinterpret_cast<const char*>(data + i);
+        for (int line = 0; ALONE && line < 2 * VECTOR_BYTES; line += 64) __builtin_prefetch(here + FETCH_AHEAD + line);
+        if (!ALONE && sizeof(*data) > 2) __builtin_prefetch(reinterpret_cast<const char*>(data + n) + i * sizeof(*data) / 2);
     }
     if (i < n) a.template take<COUNT>(load<typename S::U>(data + i));
     a.join(b);
@@ -162,12 +162,9 @@ struct Totals {
     }
 };
 
-// Sums leave memory idle and scans wait for it, so the sums prefetch the next block. A prefetch never faults, even past the tensor's end.
-template <int BYTES>
-inline void fetch(const void* next, int64_t offset) {
-    const char* line = static_cast<const char*>(next) + offset;
-    __builtin_prefetch(line);
-    if (BYTES > 64) __builtin_prefetch(line + 64);
+// The second half of the next block of n bytes, while offset grows from 0 to n.
+inline void fetch(const void* next, int64_t n, int64_t offset) {
+    __builtin_prefetch(static_cast<const char*>(next) + n / 2 + offset / 2);
 }
 
 // n must be a multiple of VECTOR_BYTES / 4.
@@ -188,7 +185,7 @@ inline Sums powers(const T* data, int64_t n, const void* next, double about) {
         for (; i < end; i += 2 * WIDTH) {
             a.template take<CENTERED, HIGH>(widen(data + i), center);
             b.template take<CENTERED, HIGH>(widen(data + i + WIDTH), center);
-            fetch<2 * WIDTH * sizeof(T)>(next, i * sizeof(T));
+            fetch(next, n * sizeof(T), i * sizeof(T));
         }
         squares += a.square + b.square;
         a.square = b.square = DoubleLanes{};
@@ -241,7 +238,7 @@ inline Sums powers_of(const uint16_t* bits, int64_t n, const void* next, double 
         b.template take<CENTERED, HIGH>(widen(buffer + i + WIDTH), center);
         a.template take<CENTERED, HIGH>(widen(buffer + i + 2 * WIDTH), center);
         b.template take<CENTERED, HIGH>(widen(buffer + i + 3 * WIDTH), center);
-        fetch<8 * WIDTH>(next, i * 2);
+        __builtin_prefetch(static_cast<const char*>(next) + i * 2);
     }
     a.join(b);
     return a;
