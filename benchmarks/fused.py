@@ -92,7 +92,10 @@ def main() -> None:
             bases.append(base())
             found[name].append(100 * (step() / bases[-1] - 1))
     results = {name: statistics.quantiles(values, n=4) for name, values in found.items()}
-    lines = [f"{LAYERS} x (Linear {WIDTH}, GELU, LayerNorm), batch {BATCH}, float32. Bare step: {statistics.median(bases) * 1e3:.0f} ms.", ""]
+    lines = [
+        f"{LAYERS} x (Linear {WIDTH}, GELU, LayerNorm), batch {BATCH}, float32. Bare step: {statistics.median(bases) * 1e3:.0f} ms.",
+        "",
+    ]
     lines += ["| variant | added, % | quartiles |", "|---|---|---|"]
     lines += [f"| {name} | {middle:+.1f} | {low:+.1f} … {high:+.1f} |" for name, (low, middle, high) in results.items()]
     write("fused", {"machine": describe(), "results": results}, "Reductions fused by inductor", lines)

@@ -95,9 +95,9 @@ def line(row: dict[str, float | int | str]) -> str:
 
 def table(rows: list[dict[str, float | int | str]]) -> list[str]:
     return [
-        "Medians of interleaved calls, Python included. `moments` is health and all that mean, std and norms need, `full` also what skewness and",
-        "kurtosis need. Ratios say how many times as fast as the peer. Aimed at on tensors larger than the cache:",
-        f"{TARGETS['sum']} of torch.sum and {TARGETS['transformers']:.0f} times transformers' `get_abs_min_max` and `detect_overflow` for full,",
+        "Medians of interleaved calls, Python included. `moments` is health and all that mean, std and norms need, `full` also what",
+        "skewness and kurtosis need. Ratios say how many times as fast as the peer. Aimed at on tensors larger than the cache: for full",
+        f"{TARGETS['sum']} of torch.sum and {TARGETS['transformers']:.0f} times transformers' `get_abs_min_max` and `detect_overflow`,",
         f"{TARGETS['six']:.0f} times six torch statistics (min, max, mean, std, both norms) for moments.",
         "With two threads, torch's figures for 128 Ki to 8 Mi elements swing where something else holds a core: OpenMP waits for it.",
         "",

@@ -2,11 +2,11 @@
 
     ./dev bench step [--rounds N] [--steps N]
 
-Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. In each round every variant is attached once to the same model, runs a step to warm up and
-then ``--steps`` by the clock, and is detached: all of them see the same weights, caches, memory and machine, and a watch is measured as it is
-used, attached for many steps. Of a variant's steps in a round the fastest counts: what else the machine does can only add to a step.
-Reported: median over rounds of (variant / mean of the bare steps before and after), with the quartiles, and the same of a further bare
-variant as the noise floor.
+Llama, 8 layers, hidden 512, batch 4 x 256, AdamW. In each round every variant is attached once to the same model, runs a step to warm up
+and then ``--steps`` by the clock, and is detached: all of them see the same weights, caches, memory and machine, and a watch is measured
+as it is used, attached for many steps. Of a variant's steps in a round the fastest counts: what else the machine does can only add to a
+step. Reported: median over rounds of (variant / mean of the bare steps before and after), with the quartiles, and the same of a further
+bare variant as the noise floor.
 
 Like for like with transformers' class means forward and weights alone, so there the gradients are left out.
 """

@@ -281,6 +281,7 @@ class Detection(Reader):
             self.judge.before_step(self._see_gradients(mine), scaled=others)
         else:
             self.judge.before_step(self._see_gradients(None))
+        self.evidence.note()
         self.evidence.journal.ledger.look_again()
         for call in self.evidence.calls:
             call.gradients.clear()
@@ -309,6 +310,7 @@ class Detection(Reader):
             self._delivery.event(*self.events[-1])
         self._judged = True
         self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
+        self.evidence.note()
         self.evidence.journal.ledger.look_again()
 
     @guarded(NonFiniteError)
@@ -320,6 +322,8 @@ class Detection(Reader):
             if not self._judged:
                 self._judged = True
                 self.judge.end_of_step(self._see_gradients(None) if trained else (), alone=closing or not trained)
+                if trained:
+                    self.evidence.note()
         finally:
             if self._parameters.are_gathered or not self._steps.optimizers.any:
                 self.evidence.journal.weights.recheck()

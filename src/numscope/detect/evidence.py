@@ -12,6 +12,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
+from numscope.detect.history import History
 from numscope.detect.journal import Journal
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
@@ -38,6 +39,7 @@ class Evidence:
         roots: what backward was called on, as the tape saw it made.
         num_dropped: how many events came before a backward that found no gradients: ``zero_grad`` dropped what they led to.
         past: the tape's gradients at the step's begin, and how many they were.
+        history: what is kept of earlier steps, for a run's folder.
     """
 
     model: str
@@ -54,6 +56,7 @@ class Evidence:
     roots: list[State] = field(default_factory=list)
     num_dropped: int = 0
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
+    history: History | None = None
     _rates: WeakKeyDictionary[Optimizer, list[Any]] = field(default_factory=WeakKeyDictionary)  # of the last update, by group
 
     @classmethod
@@ -118,6 +121,13 @@ class Evidence:
         """Bring all rows to the host. *Cost:* nothing on CPU; elsewhere a sync a device."""
         self.journal.read()
         self.outside.ledger.read()
+
+    def note(self, finding: bool = False) -> None:
+        """The step's rows, which have been read, are history."""
+        if self.history is not None:
+            self.history.note(self.step, self.journal)
+            if finding:
+                self.history.found()
 
     def forget_rows(self) -> None:
         """The step is over; a further backward through its calls may follow."""

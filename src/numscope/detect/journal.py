@@ -114,6 +114,10 @@ class Journal:
         """All of them. *Cost:* 0.3 µs each."""
         return [Event(*event) for event in self._events]
 
+    def copied(self) -> list[tuple[Any, ...]]:
+        """What ``events`` is made of, for later."""
+        return self._events.copy()
+
     def event(self, index: int) -> Event:
         """One of them, by its place in the step."""
         return Event(*self._events[index])

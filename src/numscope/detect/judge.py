@@ -131,6 +131,7 @@ class Judge:
             self.victim = True
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
             self._delivery.finding(self.findings[-1])
+            self._evidence.note(finding=True)
 
     def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, discarded: bool = False) -> None:
         """Raise an alarm, or note what is contained.
@@ -306,6 +307,7 @@ class Judge:
             return
         self.findings.append(finding)
         self._delivery.finding(finding)
+        self._evidence.note(finding=True)
         if self._options.on_nonfinite == "raise":
             self._ranks.wait_for_report(finding.rank == self._evidence.rank)
             self._evidence.forget()

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
 from numscope.detect.detection import Detection
+from numscope.detect.history import History
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe import optimizer as optimizer_probe
@@ -84,6 +85,8 @@ class Scope:
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
+            if options.log_dir is not None and recorder is None and options.config is None:
+                self._detection.evidence.history = History(options.log_dir, rank(), class_name(self._model))
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         if recorder is not None or options.config is not None:
@@ -320,6 +323,11 @@ class Scope:
             self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch)
         except Exception as error:
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+        self._write_history()
+
+    def _write_history(self) -> None:
+        if self._detection is not None and self._detection.evidence.history is not None:
+            self._detection.evidence.history.write()
 
 
 def _write_all() -> None:
@@ -327,6 +335,7 @@ def _write_all() -> None:
     for scope in live():
         with contextlib.suppress(Exception):  # the other scopes' files
             scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch, ended=False)
+            scope._write_history()
             if scope.inspector is not None:
                 scope.inspector.recorder.close()
 

@@ -33,8 +33,8 @@ Place = tuple[int, ...]
 class Groups(IntFlag):
     """Fields that a pass computes.
 
-    Health is always computed: sums are over the finite elements, which a pass must know. Without moments their fields keep their unit value;
-    moments without the higher ones leave nan in these.
+    Health is always computed: sums are over the finite elements, which a pass must know. Without moments their fields keep their unit
+    value; moments without the higher ones leave nan in these.
     """
 
     HEALTH = 1  # counts and extrema

@@ -1,0 +1,146 @@
+"""What detection saw of a run that nobody prepared: in the run's folder, so that it can be looked at how a bad number grew.
+
+Of the last steps each is kept, of those before fewer the older they are, within bounds of steps and bytes. Nothing is computed for it:
+each step's rows are copied as they are, and made into observations when they are written, after a finding and at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from numscope.detect.journal import Event, Journal
+from numscope.records.observation import FIELDS, Observation
+from numscope.records.site import Phase
+from numscope.summary.ledger import Kept, Ledger
+from numscope.summary.state import fields_of, merge_rows
+
+NEAR, FAR = 16, 64  # steps kept: each of the last ones, and at most so many of those before
+NBYTES = 32 << 20  # of rows kept
+NUM_WRITES = 8  # after so many findings only the end is written
+
+_models: dict[tuple[str, int], Counter[str]] = {}  # of a folder and process: how many of each class have had a history
+
+log = logging.getLogger("numscope")
+
+
+class _Step(NamedTuple):
+    number: int
+    events: list[tuple[Any, ...]]
+    rows: dict[Ledger, Kept]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(kept.nbytes for kept in self.rows.values())
+
+
+class History:
+    """The rows of a model's steps, near ones and a few far ones.
+
+    Args:
+        folder: of the run.
+        rank: this process's.
+        model: its class, which stands for a layer without a name.
+
+    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists.
+    """
+
+    def __init__(self, folder: str, rank: int, model: str) -> None:
+        self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
+        models = _models.setdefault((os.path.realpath(folder), os.getpid()), Counter())
+        first = not models
+        models[model] += 1
+        number = models[model]
+        self._prefix = "" if first else f"{model}." if number == 1 else f"{model}_{number}."
+        self._near: list[_Step] = []
+        self._far: list[_Step] = []
+        self._stride = 1  # of the far steps, in steps that came to be far
+        self._num_past = 0
+        self._num_writes = 0
+        self._sink: Any = None
+
+    def note(self, step: int, journal: Journal) -> None:
+        """Keep a step as it has been read so far; what was kept of the same step before is replaced."""
+        if self._near and self._near[-1].number == step:
+            self._near.pop()
+        rows = {ledger: ledger.keep() for ledger in (journal.ledger, journal.weights.ledger)}
+        self._near.append(_Step(step, journal.copied(), rows))
+        if len(self._near) > NEAR:
+            self._pass_on()
+        while sum(one.nbytes for one in (*self._near, *self._far)) > NBYTES and len(self._near) > 1:
+            self._thin() if self._far else self._near.pop(0)
+
+    def _pass_on(self) -> None:
+        """The oldest of the near steps becomes a far one, or goes."""
+        oldest, self._num_past = self._near.pop(0), self._num_past + 1
+        if self._num_past % self._stride == 0:
+            self._far.append(oldest)
+        if len(self._far) > FAR:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Every other far step goes; the newest stays."""
+        self._far = self._far[-1::-2][::-1] if len(self._far) > 1 else []
+        self._stride *= 2
+
+    def found(self) -> None:
+        """There is a finding: write what led to it, since the run may be killed."""
+        self._num_writes += 1
+        if self._num_writes <= NUM_WRITES:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is kept, and keep it no longer. Never raises."""
+        steps, self._near, self._far = [*self._far, *self._near], [], []
+        if not steps:
+            return
+        try:
+            if self._sink is None:
+                from numscope.sinks.parquet import ParquetSink
+
+                self._sink = ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"})
+            for step in steps:
+                self._sink.write(list(self._observations(step)))
+            self._sink.write_part()
+        except ImportError:
+            log.warning("no history beside the findings: pyarrow is not installed. Install it: pip install 'numscope[runs]'.")
+        except OSError as error:
+            log.warning("no history beside the findings: %s can't be written: %s", self._folder, error)
+
+    def _observations(self, step: _Step) -> Iterator[Observation]:
+        """One for each tensor of each layer, its calls merged."""
+        found: dict[tuple[str, str], tuple[str, str, list[float], int]] = {}
+        for event in map(Event._make, step.events):
+            layer, cls = (event.entry.name or self._model, event.entry.cls) if event.entry.cls else ("loss", "loss")
+            layer = self._prefix + layer
+            for slot, ledger, handle in event.items:
+                if ledger is None:
+                    continue
+                key = layer, tensor_of(event.phase, slot)
+                dtype, row = step.rows[ledger].row(int(handle))
+                if key in found:
+                    _, _, before, calls = found[key]
+                    found[key] = cls, dtype, merge_rows(before, row), calls + 1
+                else:
+                    found[key] = cls, dtype, row, 1
+        for order, ((layer, tensor), (cls, dtype, row, calls)) in enumerate(found.items()):
+            fields = dict(zip(FIELDS, fields_of(row), strict=True))
+            yield Observation(step.number, layer, cls, tensor, dtype, order, self._rank, 1, calls, fields)
+
+
+def tensor_of(phase: Phase, slot: str) -> str:
+    """The name in statistics of what a journal calls by a slot: ``activation`` for ``input[0]``, ``wgrad[bias]`` for ``grad bias``."""
+    is_gradient = slot.startswith("grad ")
+    name, bracket, rest = slot.removeprefix("grad ").partition("[")
+    if name == "input":
+        kind = "dgrad" if is_gradient else "activation"
+    elif name == "output":
+        kind = "gradient" if is_gradient else "output"
+    elif phase is Phase.LOSS:
+        kind = "loss"
+    else:
+        return ("wgrad" if is_gradient else "weight") + ("" if name == "weight" else f"[{name}]")
+    return kind if not bracket or rest == "0]" else f"{kind}[{rest}"

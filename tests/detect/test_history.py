@@ -1,0 +1,188 @@
+"""A folder's history: of a run that nobody prepared, the steps that led to a finding, and fewer of those before."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import numscope
+from numscope.detect import history
+from numscope.detect.history import FAR, NEAR, History, tensor_of
+from numscope.detect.journal import Journal
+from numscope.probe.entry import Entry
+from numscope.records.site import Phase
+
+BY_SITE = """
+    SELECT step, layer, tensor, dtype, calls, numel, abs_max, num_nan + num_pos_inf + num_neg_inf AS num_bad, std
+    FROM stats ORDER BY step, ord
+"""
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).relu())
+
+
+def train(model: nn.Module, steps: int, grows: float = 1.0, micro_batches: int = 1) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for step in range(steps):
+        for _ in range(micro_batches):
+            model(torch.ones(3, 4) * grows**step).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_a_finding_leaves_the_steps_that_led_to_it(tmp_path: Path) -> None:
+    model = Net()
+    with pytest.raises(numscope.NonFiniteError) as caught, numscope.watch(model, log_dir=str(tmp_path)):
+        train(model, 60, grows=10.0)
+    step = caught.value.finding.step
+    frame = numscope.load(tmp_path, BY_SITE)
+    assert set(frame.step) == set(range(step + 1)) and step > NEAR
+    grown = frame[(frame.layer == "first") & (frame.tensor == "activation")]
+    assert list(grown.abs_max) == pytest.approx([10.0**s for s in range(step + 1)])
+    assert frame[frame.step < step].num_bad.sum() == 0 < frame[frame.step == step].num_bad.sum()
+    one = frame[frame.step == 3]
+    assert list(zip(one.layer, one.tensor, strict=True)) == [
+        *(("first", t) for t in ("weight", "weight[bias]", "activation", "output")),
+        *(("second", t) for t in ("weight", "weight[bias]", "activation", "output")),
+        *(("Net", t) for t in ("activation", "output")),
+        ("loss", "loss"),
+        *((layer, "gradient") for layer in ("second", "Net", "first")),
+        *((layer, t) for layer in ("first", "second") for t in ("wgrad", "wgrad[bias]")),
+    ]
+    assert set(frame.dtype) == {"float32"} and frame[frame.abs_max > 0]["std"].isna().all()  # detection computes no sums
+
+
+def test_calls_of_one_layer_are_merged(tmp_path: Path) -> None:
+    model = nn.Sequential(shared := nn.Linear(4, 4), nn.ReLU(), shared)
+    with numscope.watch(model, log_dir=str(tmp_path)):
+        train(model, 2)
+    frame = numscope.load(tmp_path, BY_SITE)
+    seen = frame[(frame.layer == "0") & (frame.tensor == "activation")]
+    assert list(seen.calls) == [2, 2] and list(seen.numel) == [24, 24] and min(seen.abs_max) >= 1
+
+
+def test_of_micro_batches_it_has_the_last(tmp_path: Path) -> None:
+    model = Net()
+    with numscope.watch(model, log_dir=str(tmp_path)):
+        train(model, 2, micro_batches=3)
+    frame = numscope.load(tmp_path, BY_SITE)
+    seen = frame[(frame.layer == "first") & (frame.tensor == "activation")]
+    assert list(seen.step) == [0, 1] and list(seen.calls) == [1, 1]
+
+
+def test_without_a_finding_the_folder_has_a_thinned_history(tmp_path: Path) -> None:
+    model = Net()
+    with numscope.watch(model, log_dir=str(tmp_path)):
+        train(model, 400)
+    steps = sorted(set(numscope.load(tmp_path, BY_SITE).step))
+    assert steps[-NEAR:] == list(range(400 - NEAR, 400))
+    gaps = {b - a for a, b in pairwise(steps)}
+    assert len(steps) <= NEAR + FAR and max(gaps) <= 8 and steps[0] < 16
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 3000))
+def test_it_keeps_a_bounded_number_of_steps_spread_over_the_run(count: int) -> None:
+    journal, kept = Journal(), History("unused", 0, "Net")
+    for step in range(count):
+        kept.note(step, journal)
+    steps = [one.number for one in (*kept._far, *kept._near)]
+    assert steps == sorted(set(steps)) and len(steps) <= NEAR + FAR
+    assert steps[-NEAR:] == list(range(max(0, count - NEAR), count))
+    assert max(b - a for a, b in pairwise([0, *steps])) <= max(1, 4 * count / FAR)
+
+
+def test_it_keeps_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "NBYTES", 10_000)
+    journal, kept = Journal(), History("unused", 0, "Net")
+    xs = [torch.ones(1) for _ in range(20)]
+    journal.add(Entry("a", "A"), Phase.FORWARD, {}, [(f"input[{i}]", x) for i, x in enumerate(xs)])
+    for step in range(100):
+        kept.note(step, journal)
+    steps = (*kept._far, *kept._near)
+    assert len(steps) > 1 and sum(one.nbytes for one in steps) <= 10_000 and steps[-1].number == 99
+
+
+def test_a_step_that_is_noted_again_replaces_itself() -> None:
+    journal, kept = Journal(), History("unused", 0, "Net")
+    for step in (0, 1, 1, 1):
+        kept.note(step, journal)
+    assert [one.number for one in kept._near] == [0, 1]
+
+
+def test_where_statistics_are_configured_they_are_the_history(tmp_path: Path) -> None:
+    wanted = {"enabled": True, "stats": ["max"], "tensors": ["output"]}
+    config = {"all": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": wanted}}
+    model = Net()
+    with numscope.watch(model, log_dir=str(tmp_path), config=config):
+        train(model, 3)
+    assert set(numscope.load(tmp_path, BY_SITE).tensor) == {"output"}
+
+
+def test_two_models_have_their_own_names(tmp_path: Path) -> None:
+    first, second = Net(), Net()
+    with numscope.watch(first, log_dir=str(tmp_path)), numscope.watch(second, log_dir=str(tmp_path)):
+        train(first, 2)
+        train(second, 2)
+    layers = set(numscope.load(tmp_path, BY_SITE).layer)
+    assert layers == {prefix + name for prefix in ("", "Net_2.") for name in ("first", "second", "Net", "loss")}
+
+
+def test_a_folder_that_can_not_be_written_to_is_said_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = Net()
+    with numscope.watch(model, log_dir=str(tmp_path / "log")):
+        train(model, 2)
+        (tmp_path / "log" / "statistics").write_text("in the way")
+    assert "no history beside the findings" in caplog.text
+
+
+def test_a_run_of_the_command_has_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nfrom torch import nn\nmodel = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(9):\n    x = torch.ones(2, 4) * (float('inf') if step == 7 else 1.0)\n"
+        "    model(x).mean().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+    )
+    command = [sys.executable, "-m", "numscope"]
+    run = [*command, "run", "--log-dir", "logs", "train.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stderr
+    asked = [*command, "stats", "logs", "SELECT DISTINCT step FROM stats ORDER BY step"]
+    shown = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert shown.stdout.split() == ["step", *map(str, range(8))], shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("phase", "slot", "tensor"),
+    [
+        (Phase.FORWARD, "input[0]", "activation"),
+        (Phase.FORWARD, "input[mask]", "activation[mask]"),
+        (Phase.FORWARD, "output", "output"),
+        (Phase.FORWARD, "output[logits]", "output[logits]"),
+        (Phase.FORWARD, "weight", "weight"),
+        (Phase.FORWARD, "bias", "weight[bias]"),
+        (Phase.BACKWARD, "grad output", "gradient"),
+        (Phase.BACKWARD, "grad output[1]", "gradient[1]"),
+        (Phase.BACKWARD, "grad weight", "wgrad"),
+        (Phase.BACKWARD, "grad bias", "wgrad[bias]"),
+        (Phase.LOSS, "loss", "loss"),
+        (Phase.LOSS, "loss[1]", "loss[1]"),
+        (Phase.OPTIMIZER, "first.weight", "weight[first.weight]"),
+    ],
+)
+def test_names(phase: Phase, slot: str, tensor: str) -> None:
+    assert tensor_of(phase, slot) == tensor
