@@ -244,7 +244,8 @@ def test_files_are_written_when_the_scope_closes(tmp_path: Any, capfd: Any) -> N
         optimizer.step()
     told = json.loads((tmp_path / "found.json").read_text())
     assert len(told["findings"]) == len(scope.findings) == 1
-    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == ["findings-rank0.json", "ranks", "report-rank0.txt"]
+    expected = ["findings-rank0.json", "ranks", "report-rank0.txt", "run.json", "statistics"]
+    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == expected
 
 
 def test_folder_that_can_not_be_written_is_said_and_stops_nothing(tmp_path: Any, caplog: Any) -> None:

@@ -170,7 +170,7 @@ class RandomState:
     def capture(cls, exact: bool = True) -> RandomState:
         """The state now; without ``exact`` one that a replay may begin from, at less cost."""
         devices: dict[int, Tensor] = {}
-        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
         return cls(torch.get_rng_state(), random.getstate(), _numpy_state(exact), devices)
 
