@@ -13,6 +13,7 @@ from numscope.cli.diff import diff
 from numscope.cli.doctor import doctor
 from numscope.cli.layers import layers
 from numscope.cli.precision import precision
+from numscope.cli.report import report
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
 from numscope.records.errors import NumscopeError, UsageError
@@ -28,7 +29,7 @@ def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
 
 
-for one in (diff, doctor, run, config, layers, precision, stats):
+for one in (diff, doctor, run, config, layers, precision, report, stats):
     numscope.add_command(one)
 
 

@@ -1,0 +1,160 @@
+"""All that a page shows of a run, as JSON; its long columns are packed (``columns.py``)."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from numscope.page.axis import Axis, make_axis
+from numscope.page.columns import as_float32, pack
+from numscope.page.health import FINE, Health, format_of_dtype, judge
+from numscope.page.histograms import Histograms, read_histograms
+from numscope.page.matrices import Matrices, SiteRow, read_matrices
+from numscope.page.places import LOSS, row_of
+from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded
+from numscope.page.sources import excerpts
+from numscope.records.errors import UsageError
+from numscope.records.finding import Finding, plain
+from numscope.records.formats import FORMATS
+from numscope.runs.query import VIEW, reading
+from numscope.version import __version__
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")
+MAX_DETECTION_COLUMNS = 1000  # of a run without statistics
+MAX_COMMAND = 20_000  # characters
+
+Payload = dict[str, Any]
+
+
+def payload_of(recorded: Recorded) -> Payload:
+    """What a page of the run shows.
+
+    Raises: UsageError where its statistics can't be read and it has no findings; where DuckDB is not installed although there are some.
+    """
+    steps = [finding.step for finding in recorded.findings]
+
+    def without_statistics(problem: str = "") -> Payload:
+        axis = make_axis(sorted({*range(recorded.num_steps), *steps}), MAX_DETECTION_COLUMNS, steps)
+        facts = _facts(recorded, {})
+        facts["problems"] = [*facts["problems"], *filter(None, [problem])]
+        return {**facts, **_axis(axis), "sites": [], "kinds": [], "columns": {}, "histograms": None, "loss": None}
+
+    def read(connection: DuckDBPyConnection) -> Payload:
+        matrices = read_matrices(connection, steps)
+        rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
+        health = judge(matrices)
+        return {
+            **_facts(recorded, rows),
+            **_axis(matrices.axis),
+            "sites": [_site(site, health[i]) for i, site in enumerate(matrices.sites)],
+            "numSites": matrices.num_sites,
+            "rounded": matrices.is_rounded,
+            "kinds": [{**plain(kind), "both": (kind.name, "min") in matrices.values and kind.both} for kind in matrices.kinds],
+            "columns": {f"{name} {extreme}": pack(matrix) for (name, extreme), matrix in matrices.values.items()},
+            "histograms": _histograms(read_histograms(connection)),
+            "loss": _loss(connection, matrices),
+        }
+
+    if recorded.run is None:
+        return without_statistics()
+    try:
+        return reading(recorded.run, read)
+    except UsageError as error:
+        if not recorded.watched:
+            raise
+        return without_statistics(f"No statistics could be read. {error}")
+
+
+def _axis(axis: Axis) -> Payload:
+    return {"first": axis.first, "last": axis.last, "numSteps": len(axis.steps)}
+
+
+def _site(site: SiteRow, health: Health) -> Payload:
+    told = {"layer": site.layer, "cls": site.cls, "tensor": site.tensor, "dtype": site.dtype, "numel": site.numel, "ranks": site.ranks}
+    form = format_of_dtype(site.dtype)
+    if form is not None:
+        told["format"] = form.name
+    return told if health.state == FINE else {**told, "health": health.state, "why": health.why}
+
+
+def _histograms(histograms: Histograms | None) -> Payload | None:
+    if histograms is None:
+        return None
+    return {
+        "first": histograms.first,
+        "last": histograms.last,
+        "sites": histograms.sites,
+        "lowest": histograms.lowest,
+        "bins": int(histograms.counts.shape[2]),
+        "counts": pack(histograms.counts),
+    }
+
+
+def _loss(connection: DuckDBPyConnection, matrices: Matrices) -> Payload | None:
+    """The largest and the smallest loss of each column; nan where it was not finite or is not known."""
+    import numpy as np
+
+    rows = connection.execute(
+        f'SELECT col, max("max"), min("min") FROM {VIEW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1 GROUP BY col', [LOSS]
+    ).fetchall()
+    if not rows:
+        return None
+    top, low = (np.full(len(matrices.axis), np.nan) for _ in range(2))
+    for column, most, least in rows:
+        top[column], low[column] = (np.nan if x is None else x for x in (most, least))
+    return {"max": pack(as_float32(top)), "min": pack(as_float32(low))}
+
+
+def _facts(recorded: Recorded, rows: dict[tuple[str, str], int]) -> Payload:
+    last = recorded.attempts[-1] if recorded.attempts else {}
+    return {
+        "format": 1,
+        "numscope": __version__,
+        "made": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "name": os.path.basename(recorded.path) or recorded.path,
+        "model": recorded.model,
+        "watched": recorded.watched,
+        "killed": recorded.killed,
+        "problems": recorded.problems,
+        "findings": [_finding(finding, row_of(finding, rows)) for finding in recorded.findings],
+        "numFindings": recorded.num_findings,
+        "events": [plain(event) for event in recorded.events],
+        "attempts": [{"attempt": one["attempt"], "started": str(one.get("started", ""))} for one in recorded.attempts],
+        "versions": {str(k): str(v) for k, v in _dict(last.get("versions")).items()},
+        "command": _command(last.get("command")),
+        "configured": bool(last.get("config")),
+        "formats": {name: _format(name) for name in SHOWN_FORMATS},
+        "sources": excerpts(recorded.findings),
+        "unobserved": [layer for layer, _ in recorded.layers if not any(layer == one for one, _ in rows)][:1000] if rows else [],
+    }
+
+
+def _finding(finding: Finding, row: int) -> Payload:
+    told: Payload = plain(finding)
+    told["row"] = row
+    told["frames"] = told["frames"][-MAX_FRAMES:]
+    if told["culprit"] is not None:
+        told["culprit"]["stack"] = told["culprit"]["stack"][-MAX_STACK:]
+    return told
+
+
+def _format(name: str) -> Payload:
+    form = FORMATS[name]
+    return {"label": form.name.removesuffix("fn"), "max": form.max, "minNormal": form.min_normal, "minSubnormal": form.min_subnormal,
+            "hasInf": form.has_inf}  # fmt: skip
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _command(words: Any) -> str:
+    """A command line that a shell reads; empty if none was stored."""
+    if isinstance(words, list) and words:
+        return shlex.join(map(str, words))[:MAX_COMMAND]
+    return words[:MAX_COMMAND] if isinstance(words, str) else ""

@@ -1,0 +1,159 @@
+"""What a run folder holds for a page: statistics, findings, attempts, and what could not be read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numscope.records.attempt import attempts
+from numscope.records.errors import UsageError
+from numscope.records.files import read_json
+from numscope.records.finding import Finding
+from numscope.runs.folder import Run, find_run
+from numscope.sinks.runfolder import STATISTICS, read_attempts
+
+MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
+MAX_STACK, MAX_FRAMES = 40, 60
+MAX_EVENTS = 2000
+LONGEST_NAME = 20_000
+
+_NAME = re.compile(r"findings-rank(\d+)(?:-(\d+))?\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at a step and is not a finding, such as a step that GradScaler skipped."""
+
+    step: int
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A run as its folder holds it.
+
+    Args:
+        path: the folder, absolute.
+        run: its statistics; None if there are none.
+        findings: those that escaped, then contained ones, each by step; at most ``MAX_FINDINGS``.
+        num_findings: how many there are.
+        events: by step.
+        num_steps: steps that detection counted, over all ranks and attempts.
+        model: classes of the watched models.
+        attempts: the entries of ``run.json``.
+        layers: layers that the ranks described: name, class.
+        watched: whether detection wrote findings files.
+        killed: names of findings files of processes that did not end by themselves.
+        problems: what could not be read, a sentence each.
+    """
+
+    path: str
+    run: Run | None
+    findings: tuple[Finding, ...]
+    num_findings: int
+    events: tuple[Event, ...]
+    num_steps: int
+    model: str
+    attempts: tuple[dict[str, Any], ...]
+    layers: tuple[tuple[str, str], ...]
+    watched: bool
+    killed: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorded:
+    """What a run's folder holds. A part that is damaged is left out and named in ``problems``.
+
+    Args:
+        folder: the ``log_dir`` of the run.
+        where: what messages call it.
+
+    Raises: UsageError where there is no folder, no run, or nothing in it yet.
+    """
+    path = os.path.abspath(os.fspath(folder))
+    names = sorted(filter(_NAME.fullmatch, os.listdir(path))) if os.path.isdir(path) else []
+    problems: list[str] = []
+    run = None
+    try:
+        run = find_run(folder, where)
+        problems += [f"{STATISTICS}/{name} is not a complete Parquet file and is left out." for name in run.broken]
+    except UsageError as error:
+        if not names:
+            raise
+        statistics = os.path.join(path, STATISTICS)
+        if os.path.islink(statistics) or (os.path.isdir(statistics) and any(name.endswith(".parquet") for name in os.listdir(statistics))):
+            problems.append(f"No statistics could be read. {error}")
+    files = list(_documents(path, names, problems))
+    findings = sorted((one for file in files for one in file.findings), key=lambda one: (one.contained, one.step, one.rank))
+    return Recorded(
+        path=path,
+        run=run,
+        findings=tuple(findings[:MAX_FINDINGS]),
+        num_findings=len(findings),
+        events=tuple(sorted((event for file in files for event in file.events), key=lambda event: event.step)[:MAX_EVENTS]),
+        num_steps=max((file.num_steps for file in files), default=0),
+        model=", ".join(dict.fromkeys(file.model for file in files if file.model)),
+        attempts=tuple(read_attempts(path)),
+        layers=tuple(_layers(path, problems)),
+        watched=bool(files),
+        killed=tuple(file.name for file in files if not file.ended),
+        problems=tuple(problems),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """One findings file."""
+
+    name: str
+    findings: list[Finding]
+    events: list[Event]
+    num_steps: int
+    model: str
+    ended: bool
+
+
+def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Document]:
+    for name in names:
+        try:
+            data = read_json(os.path.join(path, name))
+            meta = data["meta"]
+            rank = int(meta.get("rank", 0))
+            escaped, contained = _findings(data["findings"]), _findings(data["contained"])
+            events = [Event(int(step), rank, str(text)) for step, text in meta.get("events", [])]
+            yield _Document(
+                name, escaped + contained, events, int(meta.get("steps", 0)), str(meta.get("model", "")), bool(meta.get("ended", True))
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pydantic's errors are ValueErrors
+            problems.append(f"{name} could not be read and is left out: {_first_line(error)}")
+
+
+def _findings(data: Any) -> list[Finding]:
+    from pydantic import TypeAdapter
+
+    found = TypeAdapter(list[Finding]).validate_python(data)
+    for one in found:
+        if one.step < 0 or len(one.site.module) > LONGEST_NAME:
+            raise ValueError("a step below 0, or a name of more than 20,000 characters")
+    return found
+
+
+def _layers(path: str, problems: list[str]) -> Iterator[tuple[str, str]]:
+    seen: dict[tuple[str, str], None] = {}
+    for by_attempt in attempts(path).values():
+        file = by_attempt[max(by_attempt)]
+        try:
+            for layer in read_json(file)["layers"]:
+                seen[str(layer["name"]), str(layer["cls"])] = None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problems.append(f"ranks/{os.path.basename(file)} could not be read and is left out: {_first_line(error)}")
+    yield from seen
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,29 @@
+import { theme } from "./colors.js";
+
+// A chart on canvas; a click on it gives a column.
+export function chart(element, onColumn, width) {
+  const made = window.echarts.init(element, null, { renderer: "canvas" });
+  new ResizeObserver(() => made.resize()).observe(element);
+  made.getZr().on("click", (event) => {
+    const point = [event.offsetX, event.offsetY];
+    if (!made.containPixel("grid", point)) return;
+    onColumn(Math.max(0, Math.min(width - 1, Math.round(made.convertFromPixel("grid", point)[0]))));
+  });
+  return made;
+}
+
+// The plot stands below the map's columns: same left side, same right side.
+export function grid() {
+  const label = parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--label"));
+  return { left: label, right: 0, top: 8, bottom: 8 };
+}
+
+// Columns of steps, each in the middle of its stretch.
+export function axisOf(run, labels) {
+  return {
+    type: "value", min: -0.5, max: run.width - 0.5, interval: Math.max(1, Math.round(run.width / 6)), splitLine: { show: false },
+    axisTick: { show: false }, axisLine: { onZero: false, lineStyle: { color: theme("line") } },
+    axisLabel: { show: labels, color: theme("quiet"), showMinLabel: false, showMaxLabel: false, formatter: (column) => (run.first[Math.ceil(column)] ?? "").toLocaleString("en-US") },
+    name: labels ? "step" : "", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: theme("quiet") },
+  };
+}

@@ -1,0 +1,290 @@
+import { Scale, ramp, theme } from "./colors.js";
+import { el, fill, save, saveImage, visible } from "./dom.js";
+import { UNITS, steps, withUnit } from "./numbers.js";
+import { set, state } from "./state.js";
+import { buildTree, linesOf, matcher, openSome, openTo, setAll } from "./tree.js";
+
+const LINE = 18; // pixels
+const MOST_VISIBLE = 26; // lines; more are scrolled
+const MARKS = { bad: "✖", warn: "▲" };
+
+// Sites by steps: the module tree on the left, a statistic's history as colors beside it. What several steps or sites share is their worst.
+export class HeatMap {
+  constructor(pane, run) {
+    this.pane = pane;
+    this.run = run;
+    this.root = buildTree(run.sites);
+    openSome(this.root, MOST_VISIBLE);
+    this.merged = new Map(); // of modules: by statistic and path
+    this.lines = [];
+    this._build();
+  }
+
+  _build() {
+    const { run } = this;
+    const kinds = run.kinds.map((kind) => el("option", { value: kind.name }, `${kind.label} [${UNITS[kind.unit]}]`));
+    this.select = el("select", { id: "statistic", title: "the statistic that the colors show", onchange: () => set({ stat: this.select.value }) }, kinds);
+    this.search = el("input", {
+      type: "search", id: "search", placeholder: "search: name or /regex/", "aria-label": "search modules by name or regular expression",
+      oninput: () => set({ search: this.search.value }),
+    });
+    this.legend = el("div", { class: "legend" });
+    this.own = el("input", { type: "checkbox", id: "own", onchange: () => this.draw() });
+    this.info = el("div", { class: "hint", "aria-live": "polite" });
+    this.labels = el("div", { class: "labels" });
+    this.canvas = el("canvas", { class: "cells", tabindex: "0", role: "img", "aria-label": "map of sites by steps; arrow keys move" });
+    this.space = el("div", { class: "space" });
+    this.view = el("div", { class: "view", onscroll: () => this.draw() }, el("div", { class: "sticky" }, this.labels, this.canvas), this.space);
+    this.axis = el("div", { class: "axis" });
+    const several = run.first.length < run.numSteps;
+    fill(
+      this.pane,
+      el("h2", {}, "Map"),
+      el("p", { class: "explain" },
+        "Each line is a tensor of a layer, or all tensors of a folded module; each column a step",
+        several ? " or several steps, of which the worst is shown; near findings each step has its own. " : ". ",
+        el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; columns without a color were not recorded."),
+      el("div", { class: "tools" }, el("label", {}, "Statistic ", this.select), this.legend,
+        el("label", { title: "each line from light, its own smallest value, to dark, its own largest: shows how it moves" }, this.own, " each line by itself"), this.search,
+        el("button", { onclick: () => this._fold(true) }, "unfold all"), el("button", { onclick: () => this._fold(false) }, "fold all"),
+        el("button", { onclick: () => this._saveCsv(), title: "all sites and columns of this statistic" }, "CSV"),
+        el("button", { onclick: () => saveImage("numscope-map.png", this.canvas.toDataURL()) }, "PNG")),
+      this.view, this.axis, this.info,
+    );
+    this.canvas.addEventListener("mousemove", (event) => this._hover(event));
+    this.canvas.addEventListener("mouseleave", () => fill(this.info, this._hint()));
+    this.canvas.addEventListener("click", (event) => this._click(event));
+    fill(this.info, this._hint());
+  }
+
+  _hint() {
+    return "Click a cell for its tensor and step. Keys: ← → steps, ↑ ↓ lines, n p findings, / search, t theme.";
+  }
+
+  async update(changed) {
+    if (changed.includes("stat")) {
+      this.kind = this.run.kindOf.get(state.stat) ?? this.run.kinds[0];
+      this.select.value = this.kind.name;
+      [this.cells, this.bad] = [await this.run.cells(this.kind.name), await this.run.cells("num_nonfinite", "max")];
+      this.scale = new Scale(this.cells, this.kind);
+    }
+    if (changed.includes("theme") || changed.includes("stat")) {
+      this.colors = ramp();
+      this._legend();
+    }
+    if (changed.includes("layer")) openTo(this.root, state.layer);
+    if (changed.includes("search")) this.search.value = state.search;
+    if (changed.some((name) => ["search", "layer", "tensor"].includes(name))) this._lay();
+    if (changed.some((name) => ["layer", "tensor"].includes(name))) this._show();
+    this.draw();
+  }
+
+  _legend() {
+    const bar = el("canvas", { width: 128, height: 12, class: "ramp" });
+    const pen = bar.getContext("2d");
+    this.colors.forEach((color, i) => {
+      pen.fillStyle = color;
+      pen.fillRect(i / 2, 0, 1, 12);
+    });
+    const { low, high, isLog } = this.scale;
+    fill(this.legend, withUnit(low, this.kind.unit), bar, withUnit(high, this.kind.unit), el("small", {}, isLog ? " log scale" : ""));
+  }
+
+  _fold(open) {
+    setAll(this.root, open);
+    this._lay();
+    this.draw();
+  }
+
+  _lay() {
+    const { test, error } = matcher(state.search, this.run.sites);
+    this.search.setCustomValidity(error);
+    this.search.title = error;
+    this.lines = linesOf(this.root, test);
+    this.view.style.height = `${LINE * Math.max(1, Math.min(MOST_VISIBLE, this.lines.length))}px`;
+    this.space.style.height = `${LINE * this.lines.length}px`;
+    this.top = this.view.scrollTop;
+  }
+
+  // Scrolls to the selected line.
+  _show() {
+    const at = this.lines.findIndex((line) => this._isSelected(line));
+    const num = Math.min(MOST_VISIBLE, this.lines.length);
+    const first = this.view.scrollTop / LINE;
+    if (at >= 0 && (at < first || at >= first + num - 1)) this.view.scrollTop = LINE * Math.max(0, at - (num >> 1));
+  }
+
+  _isSelected(line) {
+    const site = this.run.sites[line.row];
+    return site !== undefined && site.layer === state.layer && site.tensor === state.tensor;
+  }
+
+  // The cells of a line and whether they are finite: a tensor's, or the worst of a module's.
+  _row(line) {
+    const { width } = this.run;
+    const part = (row) => [this.cells.subarray(row * width, (row + 1) * width), this.bad.subarray(row * width, (row + 1) * width)];
+    if (line.row >= 0) return part(line.row);
+    const key = `${this.kind.name} ${line.node.path}`;
+    if (!this.merged.has(key)) {
+      const worst = new Float32Array(width).fill(NaN);
+      const bad = new Float32Array(width).fill(NaN);
+      for (const row of line.node.below) {
+        const [cells, nonfinite] = part(row);
+        for (let i = 0; i < width; i++) {
+          if (isWorse(cells[i], worst[i], this.kind)) worst[i] = cells[i];
+          if (!(nonfinite[i] <= bad[i])) bad[i] = nonfinite[i] >= 0 ? nonfinite[i] : bad[i];
+        }
+      }
+      this.merged.set(key, [worst, bad]);
+    }
+    return this.merged.get(key);
+  }
+
+  draw() {
+    if (!this.cells || !this.lines) return;
+    const num = Math.min(MOST_VISIBLE, this.lines.length);
+    const first = Math.max(0, Math.min(this.lines.length - num, Math.round(this.view.scrollTop / LINE)));
+    this.first = first;
+    const shown = this.lines.slice(first, first + num);
+    fill(this.labels, shown.map((line) => this._label(line)));
+    const ratio = window.devicePixelRatio || 1;
+    const wide = this.canvas.clientWidth;
+    this.canvas.style.height = `${num * LINE}px`;
+    [this.canvas.width, this.canvas.height] = [Math.round(wide * ratio), Math.round(num * LINE * ratio)];
+    const pen = this.canvas.getContext("2d");
+    pen.scale(ratio, ratio);
+    const mark = theme("bad");
+    shown.forEach((line, i) => this._paint(pen, this._row(line), i * LINE, wide, mark));
+    this._cursor(pen, wide, num * LINE, shown);
+    this._ticks(wide);
+  }
+
+  // A pixel shows the worst of its columns, a column that is wider than a pixel all of it.
+  _paint(pen, [cells, bad], y, wide, mark) {
+    const { width } = this.run;
+    const num = Math.min(width, Math.floor(wide));
+    const scale = this.own.checked ? new Scale(cells, this.kind) : this.scale;
+    for (let k = 0; k < num; k++) {
+      const [from, to] = [Math.floor((k * width) / num), Math.floor(((k + 1) * width) / num)];
+      let worst = NaN;
+      let isBad = false;
+      for (let i = from; i < to; i++) {
+        if (isWorse(cells[i], worst, this.kind)) worst = cells[i];
+        isBad ||= bad[i] > 0;
+      }
+      if (!isBad && Number.isNaN(worst)) continue;
+      const [x, end] = [Math.round((k * wide) / num), Math.round(((k + 1) * wide) / num)];
+      pen.fillStyle = isBad ? mark : this.colors[Math.round(255 * scale.place(worst))];
+      pen.fillRect(x, y, end - x, LINE - 1);
+      if (isBad && end - x >= 9) {
+        pen.fillStyle = theme("ground");
+        pen.font = "11px sans-serif";
+        pen.textAlign = "center";
+        pen.fillText("✖", (x + end) / 2, y + LINE - 6);
+      }
+    }
+  }
+
+  _cursor(pen, wide, tall, shown) {
+    const column = this.run.columnOf(state.step);
+    const x = (column * wide) / this.run.width;
+    pen.strokeStyle = theme("text");
+    pen.lineWidth = 1.5;
+    pen.strokeRect(x, 0, Math.max(2, wide / this.run.width), tall - 1);
+    const at = shown.findIndex((line) => this._isSelected(line));
+    if (at >= 0) pen.strokeRect(0.5, at * LINE, wide - 1, LINE - 1);
+  }
+
+  _ticks(wide) {
+    const num = Math.max(2, Math.min(this.run.width, Math.floor(wide / 90)));
+    const columns = Array.from({ length: num }, (_, i) => Math.round((i * (this.run.width - 1)) / Math.max(1, num - 1)));
+    fill(this.axis, el("span", { class: "axis-name" }, "step"), [...new Set(columns)].map((column) =>
+      el("span", { class: "tick", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(column + 0.5) / this.run.width})` } },
+        this.run.first[column].toLocaleString("en-US"))));
+  }
+
+  _label(line) {
+    const { node } = line;
+    const site = this.run.sites[line.row];
+    const health = site ? site.health : node.health;
+    const name = site ? site.tensor : node.name;
+    const hasMore = !site && (node.children.size || node.rows.length);
+    const why = site ? site.why ?? "" : health ? "a tensor below is not well" : "";
+    return el("button", {
+      class: `label${this._isSelected(line) ? " selected" : ""}${site ? " tensor" : ""}`,
+      style: { paddingLeft: `${4 + 12 * line.depth}px`, height: `${LINE}px` },
+      title: `${visible(site ? `${site.layer} ${site.tensor}` : node.path)}${why ? `\n${why}` : ""}`,
+      "aria-expanded": hasMore ? String(node.open) : null,
+      onclick: () => (site ? set({ layer: site.layer, tensor: site.tensor }) : this._toggle(node)),
+    }, el("span", { class: "fold" }, hasMore ? (node.open ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name, 60)),
+    health ? el("span", { class: health }, MARKS[health]) : null);
+  }
+
+  _toggle(node) {
+    node.open = !node.open;
+    this._lay();
+    this.draw();
+  }
+
+  _at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const line = this.lines[this.first + Math.floor((event.clientY - box.top) / LINE)];
+    const column = Math.floor(((event.clientX - box.left) / box.width) * this.run.width);
+    return line && column >= 0 && column < this.run.width ? { line, column } : null;
+  }
+
+  _hover(event) {
+    const at = this._at(event);
+    if (!at) return;
+    const [cells, bad] = this._row(at.line);
+    const site = this.run.sites[at.line.row];
+    const name = site ? `${site.layer} ${site.tensor}` : `${at.line.node.path} (worst tensor)`;
+    const value = Number.isNaN(cells[at.column]) ? "not recorded" : withUnit(cells[at.column], this.kind.unit);
+    const worse = bad[at.column] > 0 ? `, ${withUnit(bad[at.column], "count")} nan or inf` : "";
+    fill(this.info, `${visible(name, 120)}, ${steps(this.run.first[at.column], this.run.last[at.column])}: ${this.kind.label} ${value}${worse}`);
+  }
+
+  // A cell of a module leads to the tensor that is worst in it.
+  _click(event) {
+    const at = this._at(event);
+    if (!at) return;
+    const rows = at.line.row >= 0 ? [at.line.row] : at.line.node.below;
+    const cell = (cells, row) => cells[row * this.run.width + at.column];
+    const worst = rows.reduce((a, b) => {
+      if (cell(this.bad, a) > 0 !== cell(this.bad, b) > 0) return cell(this.bad, a) > 0 ? a : b;
+      return cell(this.bad, a) > 0 || !isWorse(cell(this.cells, b), cell(this.cells, a), this.kind) ? a : b;
+    });
+    const { layer, tensor } = this.run.sites[worst];
+    set({ step: this.run.last[at.column], layer, tensor });
+  }
+
+  // The next line of a tensor, up or down.
+  move(by) {
+    const rows = this.lines.filter((line) => line.row >= 0);
+    const at = rows.findIndex((line) => this._isSelected(line));
+    const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+    if (next) set({ layer: this.run.sites[next.row].layer, tensor: this.run.sites[next.row].tensor });
+  }
+
+  _saveCsv() {
+    const { run } = this;
+    const head = ["layer", "tensor", "unit", ...run.first.map((first, i) => (first === run.last[i] ? first : `${first}-${run.last[i]}`))];
+    const rows = run.sites.map((site, row) => [site.layer, site.tensor, UNITS[this.kind.unit],
+      ...[...this.cells.subarray(row * run.width, (row + 1) * run.width)].map((x) => (Number.isNaN(x) ? "" : x))]);
+    save(`numscope-${this.kind.name}.csv`, "text/csv", csv([head, ...rows]));
+  }
+}
+
+function isWorse(x, than, kind) {
+  if (Number.isNaN(x)) return false;
+  return Number.isNaN(than) || (kind.worst === "max" ? x > than : x < than);
+}
+
+// Text that begins like a formula gets an apostrophe: spreadsheets run those of files that they open.
+export function csv(rows) {
+  const cell = (x) => {
+    const text = typeof x === "string" && /^[=+\-@\t\r]/.test(x) ? `'${x}` : String(x);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}

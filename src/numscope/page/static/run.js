@@ -1,0 +1,79 @@
+// A run as the page's data hold it. Its columns are unpacked when they are asked for.
+
+export class Run {
+  constructor(data) {
+    Object.assign(this, data);
+    this.width = data.first.length;
+    this.rows = new Map(data.sites.map((site, row) => [siteKey(site.layer, site.tensor), row]));
+    this.kindOf = new Map(data.kinds.map((kind) => [kind.name, kind]));
+    this._unpacked = new Map();
+  }
+
+  // A statistic's cells, sites × columns: the worst of each column's steps, or the other extreme. Null where the run has none.
+  async cells(name, extreme = this.kindOf.get(name)?.worst) {
+    return this._once(`${name} ${extreme}`, this.columns[`${name} ${extreme}`]);
+  }
+
+  async lossCells() {
+    if (!this.loss) return null;
+    return { max: await this._once("loss max", this.loss.max), min: await this._once("loss min", this.loss.min) };
+  }
+
+  async histogram(row, step) {
+    const given = this.histograms;
+    const place = given ? given.sites.indexOf(row) : -1;
+    if (place < 0) return null;
+    const counts = await this._once("histograms", given.counts);
+    const at = (stretch) => (place * given.first.length + stretch) * given.bins;
+    let best = -1;
+    for (let i = 0; i < given.first.length; i++) {
+      const holds = counts.subarray(at(i), at(i) + given.bins).some((x) => x > 0);
+      if (holds && (best < 0 || given.first[i] <= step)) best = i;
+    }
+    if (best < 0) return null;
+    return { first: given.first[best], last: given.last[best], lowest: given.lowest, counts: counts.subarray(at(best), at(best) + given.bins) };
+  }
+
+  // The column that holds a step, or the last one before it.
+  columnOf(step) {
+    let low = 0;
+    let high = this.width - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.first[middle] <= step) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  rowOf(layer, tensor) {
+    return this.rows.get(siteKey(layer, tensor)) ?? -1;
+  }
+
+  tensorsOf(layer) {
+    return this.sites.flatMap((site, row) => (site.layer === layer ? [row] : []));
+  }
+
+  _once(key, packed) {
+    if (packed === undefined) return null;
+    if (!this._unpacked.has(key)) this._unpacked.set(key, unpack(packed));
+    return this._unpacked.get(key);
+  }
+}
+
+function siteKey(layer, tensor) {
+  return `${layer}\n${tensor}`;
+}
+
+// Base64 of deflated float32 numbers, their bytes ordered by significance.
+export async function unpack(text) {
+  const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const length = planes.length / 4;
+  const bytes = new Uint8Array(planes.length);
+  for (let plane = 0; plane < 4; plane++) {
+    for (let i = 0, from = plane * length; i < length; i++) bytes[4 * i + plane] = planes[from + i];
+  }
+  return new Float32Array(bytes.buffer);
+}

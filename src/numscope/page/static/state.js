@@ -1,0 +1,29 @@
+// What the page shows: in the address, so that a link leads to the same view.
+
+const listeners = [];
+const NUMBERS = ["step", "finding", "run"];
+
+export const state = { run: 0, finding: -1, step: 0, layer: "", tensor: "", stat: "amax", search: "", theme: "" };
+
+export function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const [name, value] of given) {
+    if (!(name in state)) continue;
+    if (!NUMBERS.includes(name)) state[name] = value;
+    else if (/^-?\d{1,15}$/.test(value)) state[name] = Number(value);
+  }
+  return given;
+}
+
+export function set(changes) {
+  const changed = Object.keys(changes).filter((name) => state[name] !== changes[name]);
+  if (!changed.length) return;
+  Object.assign(state, changes);
+  const told = Object.entries(state).filter(([name, value]) => value !== "" && !(name === "run" && value === 0) && !(name === "finding" && value < 0));
+  history.replaceState(null, "", `#${new URLSearchParams(told)}`);
+  for (const listener of listeners) listener(changed);
+}
+
+export function onChange(listener) {
+  listeners.push(listener);
+}

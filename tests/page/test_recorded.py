@@ -1,0 +1,97 @@
+"""What a page reads of a run folder, whole, damaged or foreign."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numscope.page.recorded import read_recorded
+from numscope.records.errors import UsageError
+from tests.runs.tensors import two_layers, write
+
+FINDING: dict[str, Any] = {
+    "step": 2, "batch": 2, "phase": "forward", "rank": 0,
+    "site": {"module": "decoder.layers.1.mlp.fc1", "cls": "Linear", "phase": "forward", "slot": "output"},
+    "kind": "nan", "contained": False, "culprit": None, "replay": "not reproduced", "frames": [], "model": "Decoder", "numbers": None, "note": "",
+}  # fmt: skip
+
+
+def document(*findings: dict[str, Any], **meta: Any) -> str:
+    facts = {
+        "model": "Decoder",
+        "rank": 0,
+        "steps": 4,
+        "batches": 4,
+        "events": [[1, "GradScaler skipped the step"]],
+        "ended": True,
+        "attempt": 1,
+    }
+    return json.dumps({"schema_version": 1, "meta": facts | meta, "findings": findings, "contained": []})
+
+
+def test_a_folder_of_detection_alone_is_a_run(tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    found = read_recorded(tmp_path)
+    assert found.run is None
+    assert (found.num_findings, found.findings[0].site.module, found.num_steps, found.model) == (
+        1,
+        "decoder.layers.1.mlp.fc1",
+        4,
+        "Decoder",
+    )
+    assert [(event.step, event.text) for event in found.events] == [(1, "GradScaler skipped the step")]
+    assert found.problems == ()
+
+
+def test_findings_of_all_ranks_and_attempts_are_joined(tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document({**FINDING, "step": 3}, ended=False))
+    (tmp_path / "findings-rank1-2.json").write_text(document(FINDING, rank=1))
+    found = read_recorded(tmp_path)
+    assert [finding.step for finding in found.findings] == [2, 3]
+    assert found.killed == ("findings-rank0.json",)
+
+
+def test_keys_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document({**FINDING, "new": 1}))
+    assert read_recorded(tmp_path).num_findings == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"meta": {}}', document({**FINDING, "step": "two"}), document({**FINDING, "site": None}), document(events=[1]),
+             document({**FINDING, "kind": "sad"}), document({**FINDING, "frames": [{"module": 1}]}), document({**FINDING, "step": -1})],
+)  # fmt: skip
+def test_a_damaged_findings_file_is_named_and_left_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "findings-rank0.json").write_text(text)
+    (tmp_path / "findings-rank1.json").write_text(document(FINDING, rank=1))
+    found = read_recorded(tmp_path)
+    assert found.num_findings == 1
+    (problem,) = found.problems
+    assert problem.startswith("findings-rank0.json could not be read and is left out: ")
+
+
+def test_a_damaged_part_is_named_and_left_out(tmp_path: Path) -> None:
+    write(tmp_path, two_layers())
+    part = next((tmp_path / "statistics").iterdir())
+    part.write_bytes(part.read_bytes()[:-10])
+    found = read_recorded(tmp_path)
+    assert found.run is not None
+    assert found.problems == (f"statistics/{part.name} is not a complete Parquet file and is left out.",)
+
+
+def test_all_parts_damaged_leaves_the_findings(tmp_path: Path) -> None:
+    (tmp_path / "statistics").mkdir()
+    (tmp_path / "statistics" / "rank0-1-000000.parquet").write_bytes(b"PAR")
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    found = read_recorded(tmp_path)
+    assert (found.run, found.num_findings) == (None, 1)
+    assert found.problems[0].startswith("No statistics could be read. ")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^RUN: got '.*', expected a folder with run\.json and statistics/\*\.parquet in it\."):
+        read_recorded(tmp_path)
+    with pytest.raises(UsageError, match=r"^RUN: got '.*none', expected a run's folder"):
+        read_recorded(tmp_path / "none")
