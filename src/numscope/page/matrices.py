@@ -148,7 +148,7 @@ def _sites(connection: DuckDBPyConnection) -> tuple[tuple[SiteRow, ...], int]:
         FROM (FROM page_all ORDER BY bad > 0 DESC, amax DESC NULLS LAST, layer, tensor LIMIT {MAX_SITES})
     """)
     rows = connection.execute("SELECT layer, cls, tensor, dtype, numel, ranks FROM page_sites ORDER BY site").fetchall()
-    return tuple(SiteRow(*row[:4], numel=int(row[4]), ranks=int(row[5])) for row in rows), int(num_sites)
+    return tuple(SiteRow(*row[:4], int(row[4]), int(row[5])) for row in rows), int(num_sites)
 
 
 def _kinds(connection: DuckDBPyConnection) -> tuple[Kind, ...]:

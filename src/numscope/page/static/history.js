@@ -29,7 +29,7 @@ export class History {
     const bad = await of("num_nonfinite", "max");
     const known = lines.flatMap(([, cells]) => [...cells].filter((x) => x > 0));
     const limits = limitsOf(run.formats[site.format], known);
-    const all = [...known, ...limits.map((limit) => limit.yAxis)];
+    const all = [...known, ...limits.map((limit) => limit.value)];
     const low = 10 ** Math.floor(Math.log10(Math.min(...all, 1e30)));
     const high = 10 ** Math.ceil(Math.log10(Math.max(...all, Number.MIN_VALUE * 1e10)) + 0.01);
     const series = lines.map(([name, cells, color, width, type]) => ({
@@ -41,16 +41,20 @@ export class History {
       itemStyle: { color: theme("bad") }, data: Array.from(bad, (x, i) => [i, x]).filter(([, x]) => x > 0).map(([i, x]) => ({ value: [i, high], num: x })),
       markLine: { ...cursor(run) },
     });
-    series[0].markLine = { silent: true, symbol: "none", animation: false, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
-      label: { position: "insideStartTop", color: theme("warn"), formatter: (at) => at.name, fontSize: 11 }, data: limits };
+    for (const { value, name } of limits) {
+      series.push({
+        name, type: "line", animation: false, silent: true, symbolSize: 0.1, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
+        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [4, -13], color: theme("warn"), fontSize: 11 } }, [run.width - 0.5, value]],
+      });
+    }
     this.chart.setOption({
       grid: { left: 62, right: 12, top: 12, bottom: 34 },
       xAxis: axisOf(run, true),
       yAxis: { type: "log", min: low, max: high, axisLabel: { color: theme("quiet"), formatter: (x) => digits(x) }, splitNumber: 5,
         splitLine: { lineStyle: { color: theme("line") } }, name: "magnitude (the tensor's unit)", nameLocation: "middle", nameGap: 48, nameTextStyle: { color: theme("quiet") } },
       tooltip: { trigger: "axis", renderMode: "richText", formatter: (at) => {
-        const column = at[0].axisValue;
-        const told = at.filter((one) => one.seriesType === "line").map((one) => `${one.seriesName} ${digits(one.data[1])}`);
+        const column = Math.round(at[0].axisValue);
+        const told = at.filter((one) => lines.some(([name]) => name === one.seriesName)).map((one) => `${one.seriesName} ${digits(one.data[1])}`);
         const worse = bad[column] > 0 ? [`${digits(bad[column])} elements nan or inf`] : [];
         return [steps(run.first[column], run.last[column]), ...told, ...worse].join("\n");
       } },
@@ -72,5 +76,5 @@ function limitsOf(format, known) {
     [format.minNormal, `${format.label} subnormal below ${digits(format.minNormal)}`],
     [format.minSubnormal, `${format.label} zero below ${digits(format.minSubnormal)}`],
   ];
-  return limits.filter(([x]) => x < high * 1e6 && x > low / 1e4).map(([yAxis, name]) => ({ yAxis, name }));
+  return limits.filter(([x]) => x < high * 1e6 && x > low / 1e4).map(([value, name]) => ({ value, name }));
 }

@@ -16,13 +16,17 @@ function setTheme() {
   document.documentElement.classList.toggle("dark", dark);
 }
 
+function time(text) {
+  return `${visible(text.slice(0, 19).replace("T", " "))} UTC`;
+}
+
 function head() {
-  const facts = [run.model ? visible(run.model, 120) : "", count(run.numSteps, "step"), run.sites.length ? count(run.numSites, "tensor") : "", run.attempts.length > 1 ? count(run.attempts.length, "attempt") : ""];
+  const facts = [run.model ? visible(run.model, 120) : "", count(run.numSteps, "recorded step"), run.sites.length ? count(run.numSites, "tensor") : "", run.attempts.length > 1 ? count(run.attempts.length, "attempt") : ""];
   fill(pane("head"), el("h1", {}, el("span", { class: "brand" }, "numscope "), visible(run.name, 120)), el("span", { class: "facts" }, facts.filter(Boolean).join(" · ")),
     el("button", { onclick: toggleTheme, title: "light or dark (t)" }, "◐ theme"));
-  const started = run.attempts.length ? `, started ${run.attempts[run.attempts.length - 1].started.slice(0, 19).replace("T", " ")} UTC` : "";
+  const started = run.attempts.length ? `; the run was started on ${time(run.attempts[run.attempts.length - 1].started)}` : "";
   const left = run.sites.length < run.numSites ? ` Of ${run.numSites.toLocaleString("en-US")} tensors the ${run.sites.length.toLocaleString("en-US")} with the largest numbers are shown.` : "";
-  fill(pane("foot"), `Made by numscope ${run.numscope} on ${run.made.replace("T", " ")}${started}.`, left, run.rounded ? " Numbers are right to four digits." : "",
+  fill(pane("foot"), `Made by numscope ${run.numscope} on ${time(run.made)}${started}.`, left, run.rounded ? " Numbers are right to four digits." : "",
     run.unobserved.length ? el("details", {}, el("summary", {}, `${count(run.unobserved.length, "layer")} without statistics`), run.unobserved.map((name) => el("div", {}, visible(name, 200)))) : null);
 }
 

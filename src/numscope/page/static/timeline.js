@@ -37,7 +37,7 @@ export class Timeline {
         style: { left: `calc(var(--label) + (100% - var(--label)) * ${(column + 0.5) / run.width})` },
         onclick: () => set(one.i >= 0 ? goTo(run, one.i) : { step: one.step }),
       }, one.mark);
-    }), el("span", { class: "lane-name" }, `${count(run.numSteps, "step")}, shown: ${steps(run.first[run.columnOf(state.step)], run.last[run.columnOf(state.step)])}`),
+    }), el("span", { class: "lane-name" }, `${count(run.numSteps, "recorded step")}; shown: ${steps(run.first[run.columnOf(state.step)], run.last[run.columnOf(state.step)])}`),
     el("span", { class: "cursor", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(run.columnOf(state.step) + 0.5) / run.width})` } }));
     if (this.chart) this._draw();
   }

@@ -1,0 +1,236 @@
+"""The page in a real browser: from an alarm to its line, what hostile names do, keys, addresses."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from numscope.page.document import render
+from numscope.page.payload import payload_of
+from numscope.page.recorded import read_recorded
+from numscope.summary.extras import EXPONENTS, format_extra
+from tests.page.browser import CHROMIUM, Tab, browse
+from tests.page.test_recorded import FINDING, document
+from tests.runs.tensors import Place, two_layers, write
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
+
+SCRIPT = """\
+import torch
+from torch import nn
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 1)
+
+    def forward(self, x):
+        score = self.head(torch.relu(self.up(x)))
+        return torch.sqrt(score)  # the line at fault
+
+
+torch.manual_seed(0)
+model = Scorer()
+with torch.no_grad():
+    model.head.bias.fill_(2.0)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+for step in range(60):
+    loss = model(torch.rand(16, 8)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LINE = 1 + SCRIPT.split("\n").index("        return torch.sqrt(score)  # the line at fault")
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Tab]:
+    with browse() as tab:
+        yield tab
+
+
+@pytest.fixture(autouse=True)
+def no_complaints(tab: Tab) -> Iterator[None]:
+    tab.complaints.clear()
+    tab.requests.clear()
+    yield
+    assert tab.complaints == []
+    assert [request for request in tab.requests if not request.startswith("file:")] == []
+
+
+def make(folder: Path) -> Path:
+    page = folder / "report.html"
+    page.write_text(render([payload_of(read_recorded(folder))], folder.name), encoding="utf-8")
+    return page
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a run that stopped at a finding, made by the command."""
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "train.py").write_text(SCRIPT)
+    ran = subprocess.run(
+        [sys.executable, "-m", "numscope", "run", "--log-dir", "logs", "train.py"], cwd=folder, capture_output=True, text=True
+    )
+    assert ran.returncode == 3, ran.stderr
+    made = subprocess.run([sys.executable, "-m", "numscope", "report", "logs"], cwd=folder, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    page = folder / "logs" / "report.html"
+    assert made.stdout.strip() == page.as_uri()
+    return page
+
+
+def test_from_the_alarm_to_its_line(tab: Tab, failing: Path) -> None:
+    tab.open(failing, "#finding=-1")
+    assert "Choose a finding" in tab.text("#culprit")
+    tab.click("#findings .finding")
+    line = tab.text("#culprit .culprit-line")
+    assert re.fullmatch(rf"➤ {LINE}\s+return torch\.sqrt\(score\)  # the line at fault\s*", line), line
+    assert "aten.sqrt" in tab.text("#culprit .headline")
+    assert "neighbors were read when this page was made" in tab.text("#culprit")
+    assert "numscope run --log-dir logs train.py" in tab.text("#culprit .command")
+    finding = json.loads(failing.with_name("findings-rank0.json").read_text())["findings"][0]
+    assert tab.js("new URLSearchParams(location.hash.slice(1)).get('step')") == str(finding["step"])
+
+
+def test_the_line_stays_where_the_script_is_gone(tab: Tab, failing: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    text = failing.with_name("findings-rank0.json").read_text().replace("train.py", "gone.py")
+    (folder / "findings-rank0.json").write_text(text)
+    tab.open(make(folder))
+    assert "return torch.sqrt(score)" in tab.text("#culprit .culprit-line")
+    assert "the file was not there or had changed" in tab.text("#culprit")
+    assert "watched for bad numbers only" in tab.text("#site")
+    assert tab.js("document.getElementById('map').hidden")
+    assert tab.js("document.querySelectorAll('#timeline .mark.bad').length") == 1
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("watched")
+    write(folder, two_layers(12), (EXPONENTS, format_extra("e4m3")))
+    (folder / "findings-rank0.json").write_text(document(FINDING))
+    return make(folder)
+
+
+def test_a_cell_leads_to_its_tensor_and_step(tab: Tab, watched: Path) -> None:
+    tab.open(watched, "#finding=-1&step=0&search=" + "%2Ffc1%20grad%2F")
+    assert tab.js("document.querySelectorAll('#map .label.tensor').length") == 2
+    lines = tab.js("document.querySelectorAll('#map .label').length")
+    tab.click("#map canvas.cells", x=2.5 / 12, y=(lines - 0.5) / lines)
+    told = dict(tab.js("[...new URLSearchParams(location.hash.slice(1))]"))
+    assert (told["layer"], told["tensor"], told["step"]) == ("decoder.layers.1.mlp.fc1", "gradient", "2")
+    assert tab.text("#site .site-name").startswith("decoder.layers.1.mlp.fc1")
+    assert "nan or inf elements, first at step 2" in tab.text("#site")
+
+
+def test_numbers_of_the_page_are_those_of_the_run(tab: Tab, watched: Path) -> None:
+    seen = two_layers(12)
+    value = next(
+        value for place, value in seen.items() if (place.step, place.layer, place.tensor) == (5, "decoder.layers.0.mlp.fc2", "weight")
+    )
+    tab.open(watched, "#step=5&layer=decoder.layers.0.mlp.fc2&tensor=weight")
+    cells = tab.js(
+        "Object.fromEntries([...document.querySelectorAll('#site table.numbers tr')].map((row) => [...row.children].map((c) => c.innerText)))"
+    )
+    assert float(cells["largest magnitude (amax)"].replace(",", "")) == pytest.approx(value.abs().max().item(), rel=1e-3)
+    assert cells["zeros"] == f"{float(f'{100 * (value == 0).double().mean().item():.4g}'):g} %"
+    bars = tab.js(
+        "[...document.querySelectorAll('#site .bar')].map((bar) => Number(/: ([\\d.e-]+) %/.exec(bar.title)[1])).reduce((a, b) => a + b)"
+    )
+    assert bars == pytest.approx(100 * (value != 0).double().mean().item(), abs=0.1)
+
+
+def test_formats_tell_what_would_be_lost(tab: Tab, tmp_path: Path) -> None:
+    value = torch.cat([torch.full((50,), 1.0), torch.full((30,), 1000.0), torch.full((20,), 2.0**-12)])
+    write(tmp_path, {Place(0, "a", "Linear", "output"): value}, (EXPONENTS,))
+    tab.open(make(tmp_path))
+    verdicts = tab.js(
+        "[...document.querySelectorAll('#site .format-line')].map((row) => [row.children[0].innerText, row.children[2].innerText])"
+    )
+    assert dict(verdicts) | {
+        "fp32": "fits",
+        "bf16": "fits",
+        "fp16": "fits",
+        "e4m3": "30 % saturate, 20 % become zero",
+        "e5m2": "fits",
+    } == dict(verdicts)
+
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>document.title='owned'</script>",
+    "\"quotes' & <b>bold</b>",
+    "a\u202egnp.exe",
+    "x" * 10_000,
+)
+
+
+def test_hostile_names_are_text(tab: Tab, tmp_path: Path) -> None:
+    value = torch.tensor([1.0, float("nan")])
+    write(tmp_path, {Place(0, name, name, "output"): value for name in HOSTILE})
+    stack = [[name, 1, name, name] for name in HOSTILE]
+    operand = {"name": HOSTILE[0], "numbers": None, "value": HOSTILE[1]}
+    findings = [
+        FINDING | {
+            "step": 0, "site": {"module": name, "cls": name, "phase": "forward", "slot": "output"}, "model": name, "note": name, "replay": name,
+            "culprit": {"op": name, "phase": "forward", "module": name, "file": name, "line": 3, "code": name, "reason": "unknown", "detail": name,
+                        "advice": name, "inputs": [operand], "outputs": [operand], "stack": stack},
+            "frames": [{"module": name, "cls": name, "phase": "forward", "lines": [{"slot": name, "numbers": None, "note": name}]}] * 2,
+        }
+        for name in HOSTILE
+    ]  # fmt: skip
+    (tmp_path / "findings-rank0.json").write_text(document(*findings, model=HOSTILE[1], events=[[0, HOSTILE[0]]]))
+    tab.open(make(tmp_path))
+    for i in range(1, len(HOSTILE) + 1):
+        tab.click(f"#findings li:nth-child({i}) .finding")
+        assert tab.js("document.querySelectorAll('img, b b, main script').length") == 0
+        assert tab.js("document.title") == tmp_path.name
+    assert "<img src=x onerror=alert(1)>" in tab.text("#findings")
+    assert "\\u202e" in tab.text("#findings")
+    assert "\u202e" not in tab.text("body")
+    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_keys_move_through_steps_lines_and_findings(tab: Tab, watched: Path) -> None:
+    tab.open(watched, "#step=5&layer=decoder.layers.0.mlp.fc1&tensor=activation")
+    told = "new URLSearchParams(location.hash.slice(1))"
+    tab.key("ArrowRight")
+    assert tab.js(f"{told}.get('step')") == "6"
+    tab.key("ArrowDown")
+    assert tab.js(f"{told}.get('tensor')") != "activation"
+    tab.key("n")
+    assert tab.js(f"{told}.get('finding')") == "0"
+    tab.key("/")
+    assert tab.js("document.activeElement.id") == "search"
+    tab.js("document.activeElement.blur()")
+    before = tab.js("getComputedStyle(document.body).backgroundColor")
+    tab.key("t")
+    assert tab.js("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_an_address_shows_the_same_view_again(tab: Tab, watched: Path) -> None:
+    tab.open(watched)
+    tab.js("document.getElementById('statistic').value = 'rms'; document.getElementById('statistic').dispatchEvent(new Event('change'))")
+    tab.settle()
+    address = tab.js("location.hash")
+    shown = tab.text("body")
+    tab.open(watched, address)
+    assert tab.js("document.getElementById('statistic').value") == "rms"
+    assert tab.text("body") == shown
+
+
+def test_an_address_of_nonsense_does_no_harm(tab: Tab, watched: Path) -> None:
+    for address in ("#step=-5", "#step=99999999999", "#finding=77", "#stat=nothing&layer=none&tensor=x", "#%E0%A4%A", "#run=9"):
+        tab.open(watched, address)
+        assert tab.text("#map")
