@@ -13,10 +13,10 @@ from torch import nn
 
 import numscope
 from numscope.detect import history
-from numscope.detect.history import FAR, NEAR, History, tensor_of
+from numscope.detect.history import FAR, NEAR, History
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
-from numscope.records.site import Phase
+from numscope.records.site import Phase, tensor_of
 
 BY_SITE = """
     SELECT step, layer, tensor, dtype, calls, numel, abs_max, num_nan + num_pos_inf + num_neg_inf AS num_bad, std

@@ -50,7 +50,7 @@ def test_hostile_names_make_no_element(name: str) -> None:
         (tag, sorted(attributes)) for tag, attributes, _ in elements(plain)
     ]
     (data,) = (text for _, attributes, text in elements(page) if attributes.get("id") == "data")
-    assert json.loads(data) == [{"name": name}]
+    assert json.loads(data) == {"runs": [{"name": name}], "comparison": None}
 
 
 def test_policy_allows_the_files_own_scripts_and_nothing_else() -> None:

@@ -183,9 +183,10 @@ def test_hostile_names_are_text(tab: Tab, tmp_path: Path) -> None:
     operand = {"name": HOSTILE[0], "numbers": None, "value": HOSTILE[1]}
     findings = [
         FINDING | {
-            "step": 0, "site": {"module": name, "cls": name, "phase": "forward", "slot": "output"}, "model": name, "note": name, "replay": name,
-            "culprit": {"op": name, "phase": "forward", "module": name, "file": name, "line": 3, "code": name, "reason": "unknown", "detail": name,
-                        "advice": name, "inputs": [operand], "outputs": [operand], "stack": stack},
+            "step": 0, "site": {"module": name, "cls": name, "phase": "forward", "slot": "output"}, "model": name, "note": name,
+            "replay": name,
+            "culprit": {"op": name, "phase": "forward", "module": name, "file": name, "line": 3, "code": name, "reason": "unknown",
+                        "detail": name, "advice": name, "inputs": [operand], "outputs": [operand], "stack": stack},
             "frames": [{"module": name, "cls": name, "phase": "forward", "lines": [{"slot": name, "numbers": None, "note": name}]}] * 2,
         }
         for name in HOSTILE

@@ -15,7 +15,8 @@ from tests.runs.tensors import two_layers, write
 FINDING: dict[str, Any] = {
     "step": 2, "batch": 2, "phase": "forward", "rank": 0,
     "site": {"module": "decoder.layers.1.mlp.fc1", "cls": "Linear", "phase": "forward", "slot": "output"},
-    "kind": "nan", "contained": False, "culprit": None, "replay": "not reproduced", "frames": [], "model": "Decoder", "numbers": None, "note": "",
+    "kind": "nan", "contained": False, "culprit": None, "replay": "not reproduced", "frames": [], "model": "Decoder",
+    "numbers": None, "note": "",
 }  # fmt: skip
 
 

@@ -4,32 +4,59 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 
+if TYPE_CHECKING:
+    from numscope.page.recorded import Recorded
+
 DEFAULT_NAME = "report.html"
+SUMMARY_NAME = "summary"
 
 
 @click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
 @click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{DEFAULT_NAME}).")
+@click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
+@click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
 @click.argument("run", metavar="RUN")
-def report(run: str, output: str | None) -> None:
+def report(run: str, output: str | None, other: str | None, summary: bool) -> None:
     """Make one HTML file of a run: findings, their lines of code, and every tensor's history. It opens in a browser, without a network.
 
     RUN is the run's log_dir.
     """
+    from numscope.page.comparison import comparison_of
+    from numscope.page.digest import digests
     from numscope.page.document import render
     from numscope.page.payload import payload_of
+
+    if summary and other is not None:
+        raise UsageError("--compare: given with --summary, expected one of them.")
+    recorded = _read(run, "RUN")
+    if summary:
+        stem = output.removesuffix(".json").removesuffix(".md") if output else os.path.join(recorded.path, SUMMARY_NAME)
+        for suffix, text in zip((".json", ".md"), digests(recorded), strict=True):
+            _write(stem + suffix, text)
+        return
+    path, title = output or os.path.join(recorded.path, DEFAULT_NAME), f"numscope: {os.path.basename(recorded.path)}"
+    if other is None:
+        _write(path, render([payload_of(recorded)], title))
+        return
+    second = _read(other, "--compare")
+    _write(path, render([payload_of(recorded), payload_of(second)], title, comparison_of(recorded, second)))
+
+
+def _read(folder: str, where: str) -> Recorded:
+    """A run, with its problems on stderr."""
     from numscope.page.recorded import read_recorded
 
-    recorded = read_recorded(run)
+    recorded = read_recorded(folder, where)
     for problem in recorded.problems:
         click.echo(f"numscope report: {escape(problem)}", err=True)
-    page = render([payload_of(recorded)], f"numscope: {os.path.basename(recorded.path)}")
-    _write(output or os.path.join(recorded.path, DEFAULT_NAME), page)
+    return recorded
 
 
 def _write(path: str, text: str) -> None:

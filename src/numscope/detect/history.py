@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from numscope.detect.journal import Event, Journal
 from numscope.records.observation import FIELDS, Observation
-from numscope.records.site import Phase
+from numscope.records.site import tensor_of
 from numscope.summary.ledger import Kept, Ledger
 from numscope.summary.state import fields_of, merge_rows
 
@@ -129,18 +129,3 @@ class History:
         for order, ((layer, tensor), (cls, dtype, row, calls)) in enumerate(found.items()):
             fields = dict(zip(FIELDS, fields_of(row), strict=True))
             yield Observation(step.number, layer, cls, tensor, dtype, order, self._rank, 1, calls, fields)
-
-
-def tensor_of(phase: Phase, slot: str) -> str:
-    """The name in statistics of what a journal calls by a slot: ``activation`` for ``input[0]``, ``wgrad[bias]`` for ``grad bias``."""
-    is_gradient = slot.startswith("grad ")
-    name, bracket, rest = slot.removeprefix("grad ").partition("[")
-    if name == "input":
-        kind = "dgrad" if is_gradient else "activation"
-    elif name == "output":
-        kind = "gradient" if is_gradient else "output"
-    elif phase is Phase.LOSS:
-        kind = "loss"
-    else:
-        return ("wgrad" if is_gradient else "weight") + ("" if name == "weight" else f"[{name}]")
-    return kind if not bracket or rest == "0]" else f"{kind}[{rest}"

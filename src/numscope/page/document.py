@@ -19,12 +19,13 @@ _IMPORT = re.compile(r"""^import \{[^}]*\} from "\./([\w.-]+)";\n""", re.MULTILI
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) )", re.MULTILINE)
 
 
-def render(payloads: Sequence[Any], title: str) -> str:
-    """The page of one or more runs.
+def render(payloads: Sequence[Any], title: str, comparison: Any = None) -> str:
+    """The page of a run, or of two.
 
     Args:
-        payloads: what each run's pane shows (``payload.py``), JSON-ready.
+        payloads: what the panes show of each run (``payload.py``), JSON-ready.
         title: of the page, text.
+        comparison: of two runs (``comparison.py``), JSON-ready; None: there is one.
     """
     style = _static("style.css")
     scripts = [_static(name) for name in LIBRARIES]
@@ -38,7 +39,7 @@ def render(payloads: Sequence[Any], title: str) -> str:
         "title": html.escape(title),
         "style": f"<style>{style}</style>",
         "libraries": "".join(f"<script>{script}</script>\n" for script in scripts),
-        "data": f'<script type="application/json" id="data">{as_script_data(payloads)}</script>',
+        "data": f'<script type="application/json" id="data">{as_script_data({"runs": payloads, "comparison": comparison})}</script>',
         "module": f'<script type="module">{module}</script>',
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _static("page.html"))

@@ -53,15 +53,17 @@ def _judge(matrices: Matrices, site: int) -> Health:
     known = np.flatnonzero(~np.isnan(amax))
     picked = known[np.unique(np.linspace(0, len(known) - 1, 16).astype(int))] if len(known) else known
     trend = tuple(float(amax[i]) for i in picked)
+    form = format_of_dtype(matrices.sites[site].dtype)
+    top = int(np.nanargmax(amax)) if len(known) else 0
+    share = float(amax[top]) / form.max if form is not None and len(known) else 0.0
     nonfinite = np.nan_to_num(values["num_nonfinite", "max"][site])
     if nonfinite.any():
         first = int(np.flatnonzero(nonfinite)[0])
-        return Health(BAD, f"{int(nonfinite.max()):,} nan or inf elements, first at step {axis.first[first]}.", 1e6 - first, trend)
+        return Health(
+            BAD, f"{int(nonfinite.max()):,} nan or inf elements, first at step {axis.first[first]}.", 1e6 - first + share / 2, trend
+        )
     if not len(known):
         return Health(FINE, "", 0.0, trend)
-    form = format_of_dtype(matrices.sites[site].dtype)
-    top = int(np.nanargmax(amax))
-    share = float(amax[top]) / form.max if form is not None else 0.0
     if form is not None and share >= NEAR_LIMIT:
         return Health(
             WARN,

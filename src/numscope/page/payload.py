@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from numscope.page.axis import Axis, make_axis
@@ -13,12 +14,11 @@ from numscope.page.health import FINE, Health, format_of_dtype, judge
 from numscope.page.histograms import Histograms, read_histograms
 from numscope.page.matrices import Matrices, SiteRow, read_matrices
 from numscope.page.places import LOSS, row_of
-from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded
+from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded, read_statistics
 from numscope.page.sources import excerpts
-from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
-from numscope.runs.query import VIEW, reading
+from numscope.runs.query import VIEW
 from numscope.version import __version__
 
 if TYPE_CHECKING:
@@ -38,18 +38,12 @@ def payload_of(recorded: Recorded) -> Payload:
     """
     steps = [finding.step for finding in recorded.findings]
 
-    def without_statistics(problem: str = "") -> Payload:
-        axis = make_axis(sorted({*range(recorded.num_steps), *steps}), MAX_DETECTION_COLUMNS, steps)
-        facts = _facts(recorded, {})
-        facts["problems"] = [*facts["problems"], *filter(None, [problem])]
-        return {**facts, **_axis(axis), "sites": [], "kinds": [], "columns": {}, "histograms": None, "loss": None}
-
     def read(connection: DuckDBPyConnection) -> Payload:
         matrices = read_matrices(connection, steps)
         rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
         health = judge(matrices)
         return {
-            **_facts(recorded, rows),
+            **_facts(recorded, rows, recorded.problems),
             **_axis(matrices.axis),
             "sites": [_site(site, health[i]) for i, site in enumerate(matrices.sites)],
             "numSites": matrices.num_sites,
@@ -60,14 +54,12 @@ def payload_of(recorded: Recorded) -> Payload:
             "loss": _loss(connection, matrices),
         }
 
-    if recorded.run is None:
-        return without_statistics()
-    try:
-        return reading(recorded.run, read)
-    except UsageError as error:
-        if not recorded.watched:
-            raise
-        return without_statistics(f"No statistics could be read. {error}")
+    told, problems = read_statistics(recorded, read)
+    if told is not None:
+        return told
+    axis = make_axis(sorted({*range(recorded.num_steps), *steps}), MAX_DETECTION_COLUMNS, steps)
+    nothing = {"sites": [], "numSites": 0, "rounded": False, "kinds": [], "columns": {}, "histograms": None, "loss": None}
+    return {**_facts(recorded, {}, problems), **_axis(axis), **nothing}
 
 
 def _axis(axis: Axis) -> Payload:
@@ -110,7 +102,7 @@ def _loss(connection: DuckDBPyConnection, matrices: Matrices) -> Payload | None:
     return {"max": pack(as_float32(top)), "min": pack(as_float32(low))}
 
 
-def _facts(recorded: Recorded, rows: dict[tuple[str, str], int]) -> Payload:
+def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:
     last = recorded.attempts[-1] if recorded.attempts else {}
     return {
         "format": 1,
@@ -120,13 +112,13 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int]) -> Payload:
         "model": recorded.model,
         "watched": recorded.watched,
         "killed": recorded.killed,
-        "problems": recorded.problems,
+        "problems": problems,
         "findings": [_finding(finding, row_of(finding, rows)) for finding in recorded.findings],
         "numFindings": recorded.num_findings,
         "events": [plain(event) for event in recorded.events],
         "attempts": [{"attempt": one["attempt"], "started": str(one.get("started", ""))} for one in recorded.attempts],
         "versions": {str(k): str(v) for k, v in _dict(last.get("versions")).items()},
-        "command": _command(last.get("command")),
+        "command": command_of(last.get("command")),
         "configured": bool(last.get("config")),
         "formats": {name: _format(name) for name in SHOWN_FORMATS},
         "sources": excerpts(recorded.findings),
@@ -153,7 +145,7 @@ def _dict(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _command(words: Any) -> str:
+def command_of(words: Any) -> str:
     """A command line that a shell reads; empty if none was stored."""
     if isinstance(words, list) and words:
         return shlex.join(map(str, words))[:MAX_COMMAND]

@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from numscope.records.finding import Finding
-from numscope.records.site import Phase, Site
+from numscope.records.site import Phase, Site, tensor_of
 
 LOSS = "loss"
-
-
-def tensor_of(phase: Phase, slot: str) -> str:
-    """The name in statistics of a slot: ``activation`` for ``input[0]``, ``wgrad[bias]`` for ``grad bias``."""
-    is_gradient = slot.startswith("grad ")
-    name, bracket, rest = slot.removeprefix("grad ").partition("[")
-    if name == "input":
-        kind = "dgrad" if is_gradient else "activation"
-    elif name == "output":
-        kind = "gradient" if is_gradient else "output"
-    elif phase is Phase.LOSS:
-        kind = LOSS
-    else:
-        return ("wgrad" if is_gradient else "weight") + ("" if name == "weight" else f"[{name}]")
-    return kind if not bracket or rest == "0]" else f"{kind}[{rest}"
 
 
 def layer_of(site: Site, model: str) -> str:

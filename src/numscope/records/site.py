@@ -39,6 +39,21 @@ class Site:
         return f"{name} ({self.cls}) {self.slot}" if self.cls else f"{name} {self.slot}"
 
 
+def tensor_of(phase: Phase, slot: str) -> str:
+    """The name in statistics of a site's slot: ``activation`` for ``input[0]``, ``wgrad[bias]`` for ``grad bias``."""
+    is_gradient = slot.startswith("grad ")
+    name, bracket, rest = slot.removeprefix("grad ").partition("[")
+    if name == "input":
+        kind = "dgrad" if is_gradient else "activation"
+    elif name == "output":
+        kind = "gradient" if is_gradient else "output"
+    elif phase is Phase.LOSS:
+        kind = "loss"
+    else:
+        return ("wgrad" if is_gradient else "weight") + ("" if name == "weight" else f"[{name}]")
+    return kind if not bracket or rest == "0]" else f"{kind}[{rest}"
+
+
 # Containers around a model, whose attribute names are not part of a module's name.
 # Each is (segment, names of the wrapper classes that own it): a user's own submodule called "module" keeps its name.
 WRAPPER_SEGMENTS: dict[str, frozenset[str]] = {

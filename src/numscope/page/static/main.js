@@ -1,3 +1,4 @@
+import { Compare } from "./compare.js";
 import { CulpritPane } from "./culprit.js";
 import { el, fill, visible } from "./dom.js";
 import { Findings } from "./findings.js";
@@ -8,7 +9,9 @@ import { SitePane } from "./site.js";
 import { onChange, readAddress, set, state } from "./state.js";
 import { Timeline, goTo } from "./timeline.js";
 
-const run = new Run(JSON.parse(document.getElementById("data").textContent)[0]);
+const { runs, comparison } = JSON.parse(document.getElementById("data").textContent);
+const given = readAddress();
+const run = new Run(runs[state.run] ?? runs[0]);
 const pane = (name) => document.getElementById(name);
 
 function setTheme() {
@@ -35,7 +38,7 @@ function toggleTheme() {
 }
 
 // What a page shows that was opened without an address: its first finding, or its last step and worst tensor.
-function begin(given) {
+function begin() {
   const changes = {};
   if (!given.has("finding") && run.findings.length) Object.assign(changes, goTo(run, 0));
   else if (!given.has("finding")) changes.step = run.last[run.width - 1] ?? 0;
@@ -74,11 +77,13 @@ function keys(event) {
 }
 
 async function start() {
-  begin(readAddress());
+  begin();
   setTheme();
   head();
   if (run.width) panes.push(new Timeline(pane("timeline"), run));
   else pane("timeline").hidden = true;
+  if (comparison) panes.push(new Compare(pane("compare"), runs, comparison));
+  else pane("compare").hidden = true;
   panes.unshift(new Findings(pane("findings"), run));
   if (run.sites.length) panes.push(new HeatMap(pane("map"), run));
   else pane("map").hidden = true;
@@ -87,8 +92,7 @@ async function start() {
   await update(ALL);
   onChange(update);
   addEventListener("hashchange", () => {
-    const given = readAddress();
-    update([...given.keys()].filter((name) => name in state));
+    update([...readAddress().keys()].filter((name) => name in state));
   });
   addEventListener("keydown", keys);
   addEventListener("resize", () => update(["theme"]));

@@ -87,6 +87,7 @@ export class HeatMap {
       pen.fillRect(i / 2, 0, 1, 12);
     });
     const { low, high, isLog } = this.scale;
+    this.legend.dataset.of = this.kind.name;
     fill(this.legend, withUnit(low, this.kind.unit), bar, withUnit(high, this.kind.unit), el("small", {}, isLog ? " log scale" : ""));
   }
 

@@ -1,0 +1,141 @@
+"""A run in at most 64 KB: findings, the worst sites with their trends, and what was not watched; as JSON and as Markdown."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+
+from numscope.page.digest_text import Digest, markdown
+from numscope.page.health import BAD, FINE, WARN, judge
+from numscope.page.matrices import MAX_SITES, Matrices, read_matrices
+from numscope.page.payload import command_of
+from numscope.page.recorded import Recorded, read_statistics
+from numscope.records.finding import Culprit, Finding, Numbers, Operand
+from numscope.records.words import count, escape
+
+MAX_BYTES = 64_000  # of each of the two
+MAX_TEXT = 400  # characters of a name or sentence
+MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, sites, layers and problems listed: the most that fit
+
+
+def digests(recorded: Recorded) -> tuple[str, str]:
+    """The digest of a run: JSON, and Markdown. Each has at most ``MAX_BYTES`` bytes, whatever the run.
+
+    Raises: UsageError where its statistics can't be read and it has no findings.
+    """
+    steps = [finding.step for finding in recorded.findings]
+    matrices, problems = read_statistics(recorded, lambda connection: read_matrices(connection, steps))
+    for most in MOST:
+        digest = _digest(recorded, matrices, problems, most)
+        texts = json.dumps(digest, indent=1, allow_nan=False) + "\n", "\n".join(markdown(digest)) + "\n"
+        if all(len(text.encode()) <= MAX_BYTES for text in texts):
+            return texts
+    raise AssertionError("a digest of one finding and one site is too long")
+
+
+def _digest(recorded: Recorded, matrices: Matrices | None, problems: Sequence[str], most: int) -> Digest:
+    last = recorded.attempts[-1] if recorded.attempts else {}
+    versions = last.get("versions")
+    return {
+        "format": 1,
+        "run": _text(os.path.basename(recorded.path)),
+        "model": _text(recorded.model),
+        "command": _text(command_of(last.get("command")), 2000),
+        "versions": {_text(k, 40): _text(v, 60) for k, v in list(versions.items())[:8]} if isinstance(versions, dict) else {},
+        "attempts": len(recorded.attempts),
+        "num_steps": recorded.num_steps,
+        "ended": not recorded.killed,
+        "num_findings": recorded.num_findings,
+        "findings": [_finding(finding, matrices) for finding in recorded.findings[:most]],
+        "num_events": len(recorded.events),
+        "events": [{"step": event.step, "rank": event.rank, "text": _text(event.text)} for event in recorded.events[:most]],
+        "statistics": _statistics(matrices, most),
+        "not_watched": [_text(one) for one in _not_watched(recorded, matrices, most)],
+        "problems": [_text(one) for one in problems[:most]],
+    }
+
+
+def _finding(finding: Finding, matrices: Matrices | None) -> Digest:
+    c = finding.culprit
+    return {
+        "step": finding.step, "rank": finding.rank, "kind": finding.kind.value, "contained": finding.contained,
+        "phase": finding.phase.value, "site": _text(str(finding.site)), "numbers": _numbers(finding.numbers), "note": _text(finding.note),
+        "culprit": None if c is None else _culprit(c), "replay": _text(finding.replay),
+    }  # fmt: skip
+
+
+def _culprit(c: Culprit) -> Digest:
+    return {
+        "op": _text(c.op), "phase": c.phase.value, "module": _text(c.module), "file": _text(c.file), "line": c.line, "code": _text(c.code),
+        "reason": c.reason.value, "detail": _text(c.detail), "advice": _text(c.advice),
+        "inputs": [_operand(one) for one in c.inputs[:6]], "outputs": [_operand(one) for one in c.outputs[:3]],
+        "called_from": [f"{_text(file, 200)}:{line} in {_text(function, 80)}" for file, line, function, _ in c.stack[::-1][:6]],
+    }  # fmt: skip
+
+
+def _operand(operand: Operand) -> str:
+    return f"{_text(operand.name, 60)}: {_numbers(operand.numbers) or _text(operand.value, 100)}"
+
+
+def _numbers(n: Numbers | None) -> str:
+    if n is None:
+        return ""
+    bad = ", ".join(f"{number} {what}" for number, what in ((n.num_nan, "nan"), (n.num_pos_inf, "inf"), (n.num_neg_inf, "-inf")) if number)
+    extent = "no finite number" if n.abs_max is None else f"largest magnitude {n.abs_max:.6g}"
+    shape = "x".join(map(str, n.shape[:12])) or "scalar"
+    return f"{_text(n.dtype, 40)} {shape}, {extent}" + (f", {bad}" if bad else "")
+
+
+def _statistics(matrices: Matrices | None, most: int) -> Digest | None:
+    if matrices is None:
+        return None
+    health = judge(matrices)
+    worst = sorted((i for i, one in enumerate(health) if one.state != FINE), key=lambda i: -health[i].score)
+    bad = [i for i in worst if health[i].state == BAD]
+    warned = [i for i in worst if health[i].state == WARN]
+    sites = []
+    for i in [*bad[: most - min(len(warned), most // 3)], *warned[: most // 3]]:  # what is about to be bad stands beside what is
+        site, one = matrices.sites[i], health[i]
+        sites.append(
+            {"layer": _text(site.layer, 200), "tensor": _text(site.tensor, 60), "dtype": _text(site.dtype, 40),
+             "state": one.state, "why": one.why, "amax_trend": [float(f"{x:.4g}") for x in one.trend if x is not None]}
+        )  # fmt: skip
+    return {
+        "num_sites": matrices.num_sites,
+        "num_bad_or_near": len(worst),
+        "num_recorded_steps": len(matrices.axis.steps),
+        "first_step": matrices.axis.first[0],
+        "last_step": matrices.axis.last[-1],
+        "statistics": [kind.name for kind in matrices.kinds],
+        "worst_sites": sites,
+    }
+
+
+def _not_watched(recorded: Recorded, matrices: Matrices | None, most: int) -> Iterator[str]:
+    if not recorded.watched:
+        yield "Bad numbers: the folder has no findings file, so detection was off or wrote elsewhere."
+    if matrices is None:
+        yield "Statistics of tensors: the run wrote none."
+        return
+    have = {kind.name for kind in matrices.kinds}
+    if "rms" not in have:
+        yield "Sums (rms, mean, norms, kurtosis): only counts and extrema were kept."
+    elif "kurtosis" not in have:
+        yield "Kurtosis: it was not asked for, or every tensor is constant."
+    steps = matrices.axis.steps
+    if steps and len(steps) < steps[-1] - steps[0] + 1:
+        between = steps[-1] - steps[0] + 1
+        yield f"{between - len(steps):,} of {between:,} steps between {steps[0]} and {steps[-1]}: statistics were not kept there."
+    if matrices.num_sites > MAX_SITES:
+        yield f"{matrices.num_sites - MAX_SITES:,} tensors with smaller numbers are not looked at here."
+    seen = {site.layer for site in matrices.sites}
+    missing = [name for name, _ in recorded.layers if name not in seen]
+    if missing:
+        yield f"{count(len(missing), 'layer')} without statistics: {', '.join(name[:80] for name in missing[: min(most, 8)])}."
+
+
+def _text(value: object, most: int = MAX_TEXT) -> str:
+    """Text from a run: printable, and of bounded length."""
+    text = escape(str(value))
+    return text if len(text) <= most else f"{text[: most * 2 // 3]} … {text[-most // 4 :]}"

@@ -1,0 +1,73 @@
+"""A digest as Markdown, in which names from models and files are shown as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numscope.records.words import count
+
+Digest = dict[str, Any]
+
+
+def markdown(digest: Digest) -> Iterator[str]:
+    """The lines of a digest (``digest.py``)."""
+    yield f"# numscope: {_md(digest['run'])}"
+    yield ""
+    ended = "" if digest["ended"] else "; it did not end by itself"
+    yield f"{_md(digest['model'] or 'A run')}, {count(digest['num_steps'], 'step')}, {count(digest['attempts'], 'attempt')}{ended}."
+    if digest["command"]:
+        yield f"\nCommand: {_code(digest['command'])}"
+    yield f"\n## {count(digest['num_findings'], 'finding')}\n"
+    for finding in digest["findings"]:
+        yield from _finding_lines(finding)
+    if digest["num_findings"] > len(digest["findings"]):
+        yield f"- {digest['num_findings'] - len(digest['findings'])} more"
+    if digest["events"]:
+        yield f"\n## {count(digest['num_events'], 'event')}\n"
+        yield from (f"- step {event['step']}, rank {event['rank']}: {_md(event['text'])}" for event in digest["events"])
+    statistics = digest["statistics"]
+    if statistics is not None:
+        steps = f"steps {statistics['first_step']} to {statistics['last_step']}"
+        yield f"\n## Worst of {count(statistics['num_sites'], 'tensor')}, {steps}\n"
+        yield "| layer | tensor | dtype | state | why | largest magnitude, first to last |\n|---|---|---|---|---|---|"
+        for site in statistics["worst_sites"]:
+            trend = " ".join(f"{x:.3g}" for x in site["amax_trend"])
+            cells = (_code(site["layer"]), _md(site["tensor"]), _md(site["dtype"]), site["state"], _md(site["why"]), trend)
+            yield f"| {' | '.join(cells)} |"
+    yield "\n## Not watched\n"
+    yield from (f"- {_md(one)}" for one in digest["not_watched"] or ["Nothing that this digest knows of."])
+    if digest["problems"]:
+        yield "\n## Problems\n"
+        yield from (f"- {_md(one)}" for one in digest["problems"])
+
+
+def _finding_lines(finding: Digest) -> Iterator[str]:
+    contained = " (contained)" if finding["contained"] else ""
+    when = f"at step {finding['step']}, rank {finding['rank']}"
+    yield f"- **{finding['kind']}**{contained} {when}, in {_code(finding['site'])} ({finding['phase']})"
+    if finding["numbers"]:
+        yield f"  - what: {_md(finding['numbers'])}"
+    if finding["note"]:
+        yield f"  - note: {_md(finding['note'])}"
+    culprit = finding["culprit"]
+    if culprit is None:
+        yield f"  - no operation found: {_md(finding['replay'])}"
+        return
+    line = f"{culprit['file']}:{culprit['line']}"
+    yield f"  - operation: {_code(culprit['op'])} ({culprit['phase']}) at {_code(line)}: {_code(culprit['code'])}"
+    yield f"  - reason: {culprit['reason']}. {_md(culprit['detail'])}"
+    if culprit["advice"]:
+        yield f"  - advice: {_md(culprit['advice'])}"
+    yield from (f"  - input {_md(one)}" for one in culprit["inputs"])
+    yield from (f"  - output {_md(one)}" for one in culprit["outputs"])
+
+
+def _md(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~$&!" else c for c in text)
+
+
+def _code(text: str) -> str:
+    """Text as code; a table's cell ends at no bar in it."""
+    return f"`{text.replace('`', chr(0x2019)).replace('|', chr(0xA6))}`" if text else ""

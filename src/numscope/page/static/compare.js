@@ -1,0 +1,52 @@
+import { code, el, fill, visible } from "./dom.js";
+import { count, digits } from "./numbers.js";
+import { set, state } from "./state.js";
+
+// Two runs: where they begin to differ, and which settings are not the same.
+export class Compare {
+  constructor(pane, runs, comparison) {
+    this.pane = pane;
+    this.runs = runs;
+    this.told = comparison;
+  }
+
+  update() {
+    const { told, runs } = this;
+    const names = runs.map((run) => visible(run.name, 60));
+    fill(this.pane, el("h2", {}, "Compare"),
+      el("p", { class: "explain" }, "A is ", el("b", {}, names[0]), ", B is ", el("b", {}, names[1]), ". The panes below show ",
+        el("select", { id: "which", "aria-label": "run shown", onchange: (event) => this._switch(Number(event.target.value)) },
+          names.map((name, i) => el("option", { value: i, selected: i === state.run }, `${"AB"[i]}: ${name}`)))),
+      told.problem ? el("p", { class: "problem" }, "▲ Their numbers can't be compared. ", visible(told.problem, 400)) : this._numbers(),
+      told.settings.length ? this._settings() : el("p", { class: "explain" }, "No recorded setting differs."));
+  }
+
+  _switch(run) {
+    set({ run, finding: -1 });
+    location.reload();
+  }
+
+  _numbers() {
+    const { told } = this;
+    if (!told.first) {
+      return el("p", {}, el("b", {}, "The runs agree"), ` over ${count(told.num_steps, "common step")}`, told.first_unequal ? " within the rounding of their dtypes." : ", bit for bit.");
+    }
+    const { first } = told;
+    const worst = first.measures.find((one) => one.statistic === first.worst);
+    const step = (one) => (one.step_a === one.step_b ? `step ${one.step_a}` : `step ${one.step_a} of A, ${one.step_b} of B`);
+    const number = (value) => (typeof value === "number" ? digits(value) : String(value ?? "–"));
+    return el("div", {},
+      el("p", {}, "First divergence: ", el("button", { id: "first-divergence", onclick: () => set({ step: state.run ? first.step_b : first.step_a, layer: state.run ? first.layer_b : first.layer_a, tensor: first.tensor }) },
+        `${visible(first.layer_a, 100)} ${visible(first.tensor, 40)}, ${step(first)}`),
+      first.nonfinite_in ? ` is not finite in ${first.nonfinite_in.toUpperCase()} alone.` : worst ? `: ${first.worst} is ${number(worst.a)} in A and ${number(worst.b)} in B.` : ""),
+      el("p", { class: "explain" }, `${count(told.num_diverging_steps, "step")} of ${told.num_steps.toLocaleString("en-US")} diverge by more than their dtypes round. ${count(told.only[0], "tensor")} only in A, ${told.only[1].toLocaleString("en-US")} only in B.`),
+      told.modules.length ? [el("h3", {}, "Drift by module"), el("table", { class: "numbers" },
+        el("tr", {}, ["module", "direction", "step", "adds (bits)"].map((name) => el("th", {}, name))),
+        told.modules.map((one) => el("tr", {}, el("td", {}, visible(one.layer_a, 100)), el("td", {}, one.direction), el("td", { class: "num" }, one.step_a.toLocaleString("en-US")), el("td", { class: "num" }, digits(one.bits)))))] : null);
+  }
+
+  _settings() {
+    return [el("h3", {}, "Settings that differ"), el("table", { class: "numbers settings" }, el("tr", {}, ["setting", "A", "B"].map((name) => el("th", {}, name))),
+      this.told.settings.map((row) => el("tr", {}, el("td", {}, visible(row[0], 100)), row.slice(1).map((value) => el("td", {}, el("pre", {}, code(value || "–")))))))];
+  }
+}
