@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from numscope.page.comparison import comparison_of
 from numscope.page.document import render
 from numscope.page.payload import payload_of
 from numscope.page.recorded import read_recorded
@@ -140,9 +141,8 @@ def test_numbers_of_the_page_are_those_of_the_run(tab: Tab, watched: Path) -> No
         value for place, value in seen.items() if (place.step, place.layer, place.tensor) == (5, "decoder.layers.0.mlp.fc2", "weight")
     )
     tab.open(watched, "#step=5&layer=decoder.layers.0.mlp.fc2&tensor=weight")
-    cells = tab.js(
-        "Object.fromEntries([...document.querySelectorAll('#site table.numbers tr')].map((row) => [...row.children].map((c) => c.innerText)))"
-    )
+    rows = "[...document.querySelectorAll('#site table.numbers tr')]"
+    cells = tab.js(f"Object.fromEntries({rows}.map((row) => [...row.children].map((cell) => cell.innerText)))")
     assert float(cells["largest magnitude (amax)"].replace(",", "")) == pytest.approx(value.abs().max().item(), rel=1e-3)
     assert cells["zeros"] == f"{float(f'{100 * (value == 0).double().mean().item():.4g}'):g} %"
     bars = tab.js(
@@ -235,3 +235,22 @@ def test_an_address_of_nonsense_does_no_harm(tab: Tab, watched: Path) -> None:
     for address in ("#step=-5", "#step=99999999999", "#finding=77", "#stat=nothing&layer=none&tensor=x", "#%E0%A4%A", "#run=9"):
         tab.open(watched, address)
         assert tab.text("#map")
+
+
+def test_two_runs_are_compared(tab: Tab, tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, scale in zip(folders, (1.0, 3.0), strict=True):
+        values = {Place(step, "fc", "Linear", "output"): torch.arange(1.0, 9.0) * (scale if step == 4 else 1.0) for step in range(6)}
+        write(folder, values)
+    a, b = (read_recorded(folder) for folder in folders)
+    page = tmp_path / "both.html"
+    page.write_text(render([payload_of(a), payload_of(b)], "both", comparison_of(a, b)), encoding="utf-8")
+    tab.open(page)
+    assert "fc output, step 4" in tab.text("#compare")
+    assert "1 step of 6 diverge" in tab.text("#compare")
+    tab.click("#first-divergence")
+    assert "All numbers, step 4" in tab.text("#site")
+    assert "8 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())
+    tab.js("(() => { const which = document.getElementById('which'); which.value = '1'; which.dispatchEvent(new Event('change')); })()")
+    tab.wait("document.querySelector('#head h1')?.innerText === 'numscope b' && document.documentElement.dataset.ready")
+    assert "24 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())

@@ -17,6 +17,7 @@ MAX_SITES = 5000
 EXACT_CELLS = 1_400_000  # of all matrices together: so many are kept as they are
 ROUNDED_CELLS = 2_400_000  # otherwise so many, rounded: about 8 MB in a page
 MAX_STATISTICS = 14
+MAX_TRIED = 100  # steps
 
 FINITE = "numel - num_nan - num_pos_inf - num_neg_inf"
 
@@ -72,9 +73,6 @@ KINDS = (
     Kind("attention_max", "largest attention", "ratio"),
     Kind("spectral_norm", "largest singular value", "value"),
     Kind("stable_rank", "stable rank", "ratio", "min"),
-    Kind("dynamic_range", "dynamic range", "log2"),
-    Kind("std", "standard deviation", "value"),
-    Kind("l2_norm", "l2 norm", "value"),
 )
 
 
@@ -119,12 +117,12 @@ def read_matrices(connection: DuckDBPyConnection, findings: Sequence[int]) -> Ma
             there.
         findings: steps with findings: around them each step has its own column.
 
-    *Cost:* one pass over the run's rows in DuckDB: 10 million take about half a minute.
+    *Cost:* one pass over the run's rows in DuckDB: 10 million take about a minute on one core.
     """
     sites, num_sites = _sites(connection)
     recorded = [step for (step,) in connection.execute(f"SELECT DISTINCT step FROM {VIEW}").fetchall()]
     steps = sorted({*recorded, *findings})
-    kinds = _kinds(connection)
+    kinds = _kinds(connection, sorted(recorded))
     planes = len(kinds) + sum(kind.both for kind in kinds)
     cells = max(1, len(sites) * planes)
     is_rounded = cells * len(steps) > EXACT_CELLS
@@ -151,14 +149,18 @@ def _sites(connection: DuckDBPyConnection) -> tuple[tuple[SiteRow, ...], int]:
     return tuple(SiteRow(*row[:4], int(row[4]), int(row[5])) for row in rows), int(num_sites)
 
 
-def _kinds(connection: DuckDBPyConnection) -> tuple[Kind, ...]:
-    """The statistics of which the run has any number that tells something."""
+def _kinds(connection: DuckDBPyConnection, steps: Sequence[int]) -> tuple[Kind, ...]:
+    """The statistics of which the run has any number that tells something. Those that cost more than a count are tried at some steps."""
     columns = columns_of(connection, VIEW)
     known = [kind for kind in KINDS if kind.sql or kind.name in columns]
-    told = ", ".join(f"max({_sql(kind)}) IS NOT NULL AND (max({_sql(kind)}) <> 0 OR min({_sql(kind)}) <> 0)" for kind in known)
-    (row,) = connection.execute(f"SELECT {told} FROM {VIEW}").fetchall()
-    always = ("amax", "num_nonfinite")
-    return tuple(kind for kind, there in zip(known, row, strict=True) if there or kind.name in always)[:MAX_STATISTICS]
+    counts = [kind for kind in known if kind.unit in ("%", "count")]
+    tried = sorted({steps[i * (len(steps) - 1) // MAX_TRIED] for i in range(MAX_TRIED + 1)}) if steps else []
+    there = {"amax", "num_nonfinite"}
+    for kinds, where in ((counts, ""), ([kind for kind in known if kind not in counts], f"WHERE step IN ({', '.join(map(str, tried))})")):
+        told = ", ".join(f"max({_sql(kind)}) <> 0 OR min({_sql(kind)}) <> 0" for kind in kinds)
+        (row,) = connection.execute(f"SELECT {told} FROM {VIEW} {where}").fetchall()
+        there |= {kind.name for kind, has in zip(kinds, row, strict=True) if has}
+    return tuple(kind for kind in known if kind.name in there)[:MAX_STATISTICS]
 
 
 def _sql(kind: Kind) -> str:

@@ -5,6 +5,7 @@ import { set, state } from "./state.js";
 // Two runs: where they begin to differ, and which settings are not the same.
 export class Compare {
   constructor(pane, runs, comparison) {
+    this.cares = ["theme"];
     this.pane = pane;
     this.runs = runs;
     this.told = comparison;

@@ -8,6 +8,7 @@ const MOST_BESIDE = 5; // producers, victims
 // What made the first bad number: the operation, its line, its inputs; what came before it and what it spoiled.
 export class CulpritPane {
   constructor(pane, run) {
+    this.cares = ["finding", "theme"];
     this.pane = pane;
     this.run = run;
     this.sources = new Map(run.sources.map((source) => [`${source.file}\n${source.line}`, source]));

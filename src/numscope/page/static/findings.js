@@ -8,6 +8,7 @@ const WORDS = { nan: "nan", inf: "inf", scaler_skips: "skipped steps", dead_grad
 // The alarms of a run, each with its line: a click goes to its step, tensor and culprit.
 export class Findings {
   constructor(pane, run) {
+    this.cares = ["finding", "theme"];
     this.pane = pane;
     this.run = run;
   }

@@ -48,6 +48,7 @@ export class History {
       });
     }
     this.chart.setOption({
+      animation: false,
       grid: { left: 62, right: 12, top: 12, bottom: 34 },
       xAxis: axisOf(run, true),
       yAxis: { type: "log", min: low, max: high, axisLabel: { color: theme("quiet"), formatter: (x) => digits(x) }, splitNumber: 5,

@@ -57,7 +57,7 @@ const ALL = Object.keys(state);
 async function update(changed) {
   if (changed.includes("theme")) setTheme();
   const everything = changed.includes("theme") ? ALL : changed;
-  await Promise.all(panes.map((one) => one.update(everything)));
+  await Promise.all(panes.filter((one) => one.cares.some((name) => everything.includes(name))).map((one) => one.update(everything)));
 }
 
 function keys(event) {

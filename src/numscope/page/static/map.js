@@ -11,6 +11,7 @@ const MARKS = { bad: "✖", warn: "▲" };
 // Sites by steps: the module tree on the left, a statistic's history as colors beside it. What several steps or sites share is their worst.
 export class HeatMap {
   constructor(pane, run) {
+    this.cares = ["step", "layer", "tensor", "stat", "search", "theme"];
     this.pane = pane;
     this.run = run;
     this.root = buildTree(run.sites);

@@ -65,9 +65,17 @@ function siteKey(layer, tensor) {
   return `${layer}\n${tensor}`;
 }
 
+function bytesOf(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const decoded = atob(text);
+  const bytes = new Uint8Array(decoded.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = decoded.charCodeAt(i);
+  return bytes;
+}
+
 // Base64 of deflated float32 numbers, their bytes ordered by significance.
 export async function unpack(text) {
-  const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const packed = bytesOf(text);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const planes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = planes.length / 4;

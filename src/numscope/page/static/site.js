@@ -11,6 +11,7 @@ const BACKWARD = ["gradient", "dgrad", "wgrad"];
 // A tensor: how it grew, which format would hold it, all its numbers at the step; its gradient beside it.
 export class SitePane {
   constructor(pane, run) {
+    this.cares = ["step", "layer", "tensor", "theme"];
     this.pane = pane;
     this.run = run;
     this.charts = [new History(run), new History(run)];

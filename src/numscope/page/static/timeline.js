@@ -9,6 +9,7 @@ const MOST_MARKS = 300;
 // Steps with findings and events, and the loss below them.
 export class Timeline {
   constructor(pane, run) {
+    this.cares = ["step", "finding", "theme"];
     this.pane = pane;
     this.run = run;
     this.lane = el("div", { class: "lane" });
@@ -51,6 +52,7 @@ export class Timeline {
     if (run.first.length < run.numSteps) series.push(line("smallest loss", loss.min, 0.7));
     series[0].markLine = cursor(run);
     this.chart.setOption({
+      animation: false,
       grid: grid(),
       xAxis: axisOf(run, false),
       yAxis: { type: "value", scale: true, name: "loss", nameLocation: "middle", nameGap: 44, nameTextStyle: { color: theme("quiet") },

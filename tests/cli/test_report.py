@@ -1,0 +1,87 @@
+"""``numscope report``, run as a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.page.test_recorded import FINDING, document
+from tests.runs.tensors import two_layers, write
+from tests.warm import COLD
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run")
+    write(made, two_layers())
+    (made / "findings-rank0.json").write_text(document(FINDING))
+    return made
+
+
+def report(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "numscope", "report", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def test_page_is_written_into_the_run_and_its_link_printed(folder: Path) -> None:
+    done = report(folder)
+    page = folder / "report.html"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{page.as_uri()}\n", "")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_page_is_written_where_asked(folder: Path, tmp_path: Path) -> None:
+    assert report(folder, "-o", "there.html", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "there.html").exists()
+
+
+def test_summary_is_written_as_json_and_markdown(folder: Path, tmp_path: Path) -> None:
+    done = report(folder, "--summary", "-o", tmp_path / "short.md")
+    assert done.stdout.split() == [(tmp_path / name).as_uri() for name in ("short.json", "short.md")]
+    assert json.loads((tmp_path / "short.json").read_text())["num_findings"] == 1
+
+
+def test_second_run_is_shown_too(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "b", two_layers(seed=1))
+    done = report(folder, "--compare", tmp_path / "b", "-o", tmp_path / "both.html")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["none"], "RUN: got 'none', expected a run's folder: the log_dir that it was given. There is nothing of that name."),
+        (["RUN", "--compare", "none"], "--compare: got 'none', expected a run's folder: the log_dir that it was given."),
+        (["RUN", "--compare", "RUN", "--summary"], "--compare: given with --summary, expected one of them."),
+        (["RUN", "-o", "FOLDER"], "a folder, expected a file. Did you mean"),
+        (["RUN", "-o", "FOLDER/none/report.html"], "expected a file that can be written: No such file or directory."),
+    ],
+)
+def test_wrong_usage_is_told(folder: Path, tmp_path: Path, words: list[str], message: str) -> None:
+    done = report(*(word.replace("RUN", str(folder)).replace("FOLDER", str(tmp_path)) for word in words), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.startswith("numscope report: ")
+
+
+def test_problems_of_a_run_are_told(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    (tmp_path / "findings-rank1.json").write_text("{")
+    done = report(tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.startswith("numscope report: findings-rank1.json could not be read and is left out: ")
+
+
+def test_report_loads_no_torch(folder: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from numscope.cli.command import main\n"
+        f"sys.argv = ['numscope', 'report', {str(folder)!r}, '-o', {str(tmp_path / 'a.html')!r}]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    done = subprocess.run([COLD, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

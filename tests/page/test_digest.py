@@ -1,0 +1,74 @@
+"""A run in 64 KB."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from numscope.page.digest import MAX_BYTES, digests
+from numscope.page.recorded import read_recorded
+from tests.page.test_recorded import FINDING, document
+from tests.runs.tensors import Place, two_layers, write
+
+
+def test_digest_has_findings_worst_sites_and_what_was_not_watched(tmp_path: Path) -> None:
+    write(tmp_path, two_layers())
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    text, markdown = digests(read_recorded(tmp_path))
+    digest = json.loads(text)
+    assert [finding["step"] for finding in digest["findings"]] == [2]
+    worst = digest["statistics"]["worst_sites"]
+    assert {site["tensor"] for site in worst if site["state"] == "bad"} == {"gradient"}
+    assert all(len(site["amax_trend"]) == 4 for site in worst)
+    assert "- **nan** at step 2, rank 0, in `decoder.layers.1.mlp.fc1 (Linear) output` (forward)" in markdown
+    assert "first at step 2." in markdown
+
+
+def test_sites_near_their_limit_stand_beside_bad_ones(tmp_path: Path) -> None:
+    bad = {Place(0, f"bad{i}", "Linear", "output"): torch.tensor([1.0, float("nan")]) for i in range(60)}
+    write(tmp_path, bad | {Place(0, "near", "Linear", "output"): torch.tensor([60000.0], dtype=torch.float16)})
+    text, _ = digests(read_recorded(tmp_path))
+    worst = json.loads(text)["statistics"]["worst_sites"]
+    assert [(site["layer"], site["state"]) for site in worst if site["state"] != "bad"] == [("near", "warn")]
+    assert worst[-1]["why"] == "Reached 6e+04 at step 0: 91.6 % of fp16's 65504."
+
+
+def test_digest_of_the_largest_run_is_small(tmp_path: Path) -> None:
+    name = "\N{SNOWMAN}\\`|" * 1000
+    operand = {"name": name, "numbers": None, "value": name}
+    culprit = {
+        "op": name, "phase": "forward", "module": name, "file": name, "line": 1, "code": name, "reason": "unknown", "detail": name,
+        "advice": name, "inputs": [operand] * 20, "outputs": [operand] * 20, "stack": [[name, 1, name, name]] * 50,
+    }  # fmt: skip
+    finding = FINDING | {"culprit": culprit, "note": name, "replay": name, "site": FINDING["site"] | {"slot": name}}
+    (tmp_path / "findings-rank0.json").write_text(document(*[finding] * 30, model=name, events=[[0, name]] * 500))
+    write(tmp_path, {Place(0, f"{name[:90]}{i}", "A", "output"): torch.tensor([float("inf"), 1.0]) for i in range(100)})
+    recorded = read_recorded(tmp_path)
+    assert recorded.num_findings == 30
+    for text in digests(recorded):
+        assert 2000 < len(text.encode()) <= MAX_BYTES
+
+
+def test_names_are_text_in_markdown(tmp_path: Path) -> None:
+    name = "a`b|c<img src=x>\n# d\u202e"
+    write(tmp_path, {Place(0, name, "A", "output"): torch.tensor([float("nan")])})
+    _, markdown = digests(read_recorded(tmp_path))
+    assert "| `a\N{RIGHT SINGLE QUOTATION MARK}b\N{BROKEN BAR}c<img src=x>\\n# d\\u202e` | output |" in markdown
+
+
+def test_what_was_not_watched_is_told(tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document())
+    text, markdown = digests(read_recorded(tmp_path))
+    assert json.loads(text)["not_watched"] == ["Statistics of tensors: the run wrote none."]
+    assert "- Statistics of tensors: the run wrote none." in markdown
+
+
+@pytest.mark.parametrize("most_steps", [1, 8])
+def test_steps_without_statistics_are_told(tmp_path: Path, most_steps: int) -> None:
+    write(tmp_path, {Place(step * 10, "a", "A", "output"): torch.ones(4) for step in range(most_steps)})
+    told = json.loads(digests(read_recorded(tmp_path))[0])["not_watched"]
+    gaps = [one for one in told if one.endswith("statistics were not kept there.")]
+    assert gaps == ([] if most_steps == 1 else ["63 of 71 steps between 0 and 70: statistics were not kept there."])
