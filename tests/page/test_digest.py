@@ -41,7 +41,7 @@ def test_digest_of_the_largest_run_is_small(tmp_path: Path) -> None:
     operand = {"name": name, "numbers": None, "value": name}
     culprit = {
         "op": name, "phase": "forward", "module": name, "file": name, "line": 1, "code": name, "reason": "unknown", "detail": name,
-        "advice": name, "inputs": [operand] * 20, "outputs": [operand] * 20, "stack": [[name, 1, name, name]] * 50,
+        "advice": name, "inputs": [operand] * 8, "outputs": [operand] * 8, "stack": [[name, 1, name, name]] * 10,
     }  # fmt: skip
     finding = FINDING | {"culprit": culprit, "note": name, "replay": name, "site": FINDING["site"] | {"slot": name}}
     (tmp_path / "findings-rank0.json").write_text(document(*[finding] * 30, model=name, events=[[0, name]] * 500))

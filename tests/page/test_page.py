@@ -254,3 +254,18 @@ def test_two_runs_are_compared(tab: Tab, tmp_path: Path) -> None:
     tab.js("(() => { const which = document.getElementById('which'); which.value = '1'; which.dispatchEvent(new Event('change')); })()")
     tab.wait("document.querySelector('#head h1')?.innerText === 'numscope b' && document.documentElement.dataset.ready")
     assert "24 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())
+
+
+def test_the_odd_rank_is_named(tab: Tab, tmp_path: Path) -> None:
+    values = {Place(step, "fc", "Linear", "output", rank): torch.tensor([1.0 + rank / 100]) for step in range(3) for rank in range(4)}
+    values[Place(1, "fc", "Linear", "output", 2)] = torch.tensor([50.0])
+    values[Place(2, "fc", "Linear", "output", 3)] = torch.tensor([float("nan")])
+    write(tmp_path, values)
+    page = make(tmp_path)
+    expected = (
+        "the ranks agree within a factor of 2; the median is 1.02.",
+        "rank 2 stands apart: 50, where the median of the ranks is 1.02.",
+    )
+    for step, told in enumerate((*expected, "not finite on rank 3.")):
+        tab.open(page, f"#step={step}&layer=fc&tensor=output")
+        assert tab.text("#odd-rank") == f"step {step}: {told}"

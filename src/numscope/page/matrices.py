@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MAX_SITES = 5000
-EXACT_CELLS = 1_400_000  # of all matrices together: so many are kept as they are
-ROUNDED_CELLS = 2_400_000  # otherwise so many, rounded: about 8 MB in a page
+EXACT_CELLS = 1_000_000  # of all matrices together: so many are kept as they are
+ROUNDED_CELLS = 1_800_000  # otherwise so many, rounded: about 4 MB in a page
 MAX_STATISTICS = 14
 MAX_TRIED = 100  # steps
 

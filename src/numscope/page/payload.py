@@ -14,6 +14,7 @@ from numscope.page.health import FINE, Health, format_of_dtype, judge
 from numscope.page.histograms import Histograms, read_histograms
 from numscope.page.matrices import Matrices, SiteRow, read_matrices
 from numscope.page.places import LOSS, row_of
+from numscope.page.ranks import Ranks, read_ranks
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded, read_statistics
 from numscope.page.sources import excerpts
 from numscope.records.finding import Finding, plain
@@ -52,13 +53,14 @@ def payload_of(recorded: Recorded) -> Payload:
             "columns": {f"{name} {extreme}": pack(matrix) for (name, extreme), matrix in matrices.values.items()},
             "histograms": _histograms(read_histograms(connection)),
             "loss": _loss(connection, matrices),
+            "ranks": _ranks(read_ranks(connection)),
         }
 
     told, problems = read_statistics(recorded, read)
     if told is not None:
         return told
     axis = make_axis(sorted({*range(recorded.num_steps), *steps}), MAX_DETECTION_COLUMNS, steps)
-    nothing = {"sites": [], "numSites": 0, "rounded": False, "kinds": [], "columns": {}, "histograms": None, "loss": None}
+    nothing = {"sites": [], "numSites": 0, "rounded": False, "kinds": [], "columns": {}, "histograms": None, "loss": None, "ranks": None}
     return {**_facts(recorded, {}, problems), **_axis(axis), **nothing}
 
 
@@ -85,6 +87,12 @@ def _histograms(histograms: Histograms | None) -> Payload | None:
         "bins": int(histograms.counts.shape[2]),
         "counts": pack(histograms.counts),
     }
+
+
+def _ranks(ranks: Ranks | None) -> Payload | None:
+    if ranks is None:
+        return None
+    return {"ranks": ranks.ranks, "sites": ranks.sites, "first": ranks.first, "last": ranks.last, "amax": pack(ranks.amax)}
 
 
 def _loss(connection: DuckDBPyConnection, matrices: Matrices) -> Payload | None:

@@ -3,7 +3,10 @@ import { theme } from "./colors.js";
 // A chart on canvas; a click on it gives a column.
 export function chart(element, onColumn, width) {
   const made = window.echarts.init(element, null, { renderer: "canvas" });
-  new ResizeObserver(() => made.resize()).observe(element);
+  new ResizeObserver(() => {
+    const [wide, tall] = [element.clientWidth, element.clientHeight];
+    if (wide && tall && (wide !== made.getWidth() || tall !== made.getHeight())) made.resize(); // not where it was only moved
+  }).observe(element);
   made.getZr().on("click", (event) => {
     const point = [event.offsetX, event.offsetY];
     if (!made.containPixel("grid", point)) return;

@@ -27,7 +27,7 @@ export class CulpritPane {
       el("h2", {}, "Culprit"),
       culprit ? this._head(finding, culprit) : el("p", {}, "The operation is not known: ", visible(finding.replay, 400), finding.note ? ` ${visible(finding.note, 600)}` : "", ". The frames below end at the first bad value."),
       culprit ? this._source(culprit) : null,
-      culprit ? [el("h3", {}, "Its operands"), operands(culprit)] : null,
+      culprit ? [el("h3", {}, "Its operands"), operands(culprit), el("p", { class: "explain" }, "Magnitudes of finite elements, in the tensor's unit; numbers of elements that are nan or inf.")] : null,
       el("h3", {}, "Before and after"),
       el("p", { class: "explain" }, "Left: the calls that came before it, oldest first. Right: tensors that were not finite in the same step."),
       this._graph(finding, victims),
@@ -51,7 +51,7 @@ export class CulpritPane {
   _source(culprit) {
     if (!culprit.file) return el("p", { class: "explain" }, "The line is not known.");
     const source = this.sources.get(`${culprit.file}\n${culprit.line}`);
-    const title = el("p", { class: "file" }, el("b", { title: visible(culprit.file, 2000) }, `${visible(culprit.file, 160)}:${culprit.line}`), culprit.phase === "backward" ? " (the forward line that it is the gradient of)" : "");
+    const title = el("p", { class: "file" }, el("b", { title: visible(culprit.file, 2000) }, `${visible(shortName(culprit.file), 160)}:${culprit.line}`), culprit.phase === "backward" ? " (the forward line that it is the gradient of)" : "");
     const lines = source ? source.lines.map((text, i) => this._codeLine(source.first + i, text, source.first + i === culprit.line)) : [this._codeLine(culprit.line, culprit.code, true)];
     const note = source ? "The line is the one that the run recorded; its neighbors were read when this page was made."
       : "Only this line was recorded with the run: when this page was made, the file was not there or had changed.";
@@ -84,7 +84,7 @@ export class CulpritPane {
   _graph(finding, victims) {
     const { culprit, site } = finding;
     const before = finding.frames.slice(0, -1).slice(-MOST_BESIDE);
-    const box = (title, text, kind, onclick) => el(onclick ? "button" : "div", { class: `box ${kind}`, onclick: onclick ?? (() => {}) }, el("b", { title: visible(title, 2000) }, visible(title, 60)), el("small", {}, text));
+    const box = (title, text, kind, onclick) => el(onclick ? "button" : "div", { class: `box ${kind}`, onclick: onclick ?? (() => {}) }, el("b", { title: visible(title, 2000) }, breakable(visible(title, 80))), el("small", {}, text));
     const nameOf = (at) => at.module || at.cls || at.phase;
     const results = (frame) => frame.lines.filter((line) => line.numbers).slice(-1).map((line) => `${line.slot}: ${rangeOf(line.numbers)}`).join("");
     const more = victims.length - MOST_BESIDE;
@@ -105,6 +105,18 @@ export class CulpritPane {
   }
 }
 
+// A file of a package by its place there, another one by its last folders.
+function shortName(file) {
+  const [, ofPackage] = /[\\/](?:site|dist)-packages[\\/](.*)/.exec(file) ?? [];
+  const parts = file.split(/[\\/]/);
+  return ofPackage ?? (parts.length > 4 ? `…/${parts.slice(-3).join("/")}` : file);
+}
+
+// A dotted name that may break after each dot.
+function breakable(name) {
+  return name.split(/(?<=\.)/).flatMap((part) => [part, el("wbr")]);
+}
+
 function rangeOf(numbers) {
   const num = numbers.num_nan + numbers.num_pos_inf + numbers.num_neg_inf;
   const range = numbers.abs_max === null ? "no finite number" : `|x| ${digits(number(numbers.abs_min))} to ${digits(number(numbers.abs_max))}`;
@@ -121,6 +133,6 @@ function cells(numbers) {
 function operands(culprit) {
   const row = (operand, isOutput) => el("tr", {}, el("td", {}, isOutput ? "➜ " : "", visible(operand.name || (isOutput ? "output" : "input"), 60)),
     operand.numbers ? cells(operand.numbers) : el("td", { colspan: "6" }, el("code", {}, visible(operand.value, 200))));
-  return el("table", { class: "numbers" }, el("thead", {}, el("tr", {}, ["operand", "dtype", "shape", "smallest |x| > 0", "largest |x|", "nan (elements)", "inf (elements)"].map((name) => el("th", {}, name)))),
+  return el("table", { class: "numbers" }, el("thead", {}, el("tr", {}, ["operand", "dtype", "shape", "min |x| > 0", "max |x|", "nan", "inf"].map((name) => el("th", {}, name)))),
     el("tbody", {}, culprit.inputs.map((one) => row(one, false)), culprit.outputs.map((one) => row(one, true))));
 }

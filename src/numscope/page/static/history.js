@@ -41,10 +41,10 @@ export class History {
       itemStyle: { color: theme("bad") }, data: Array.from(bad, (x, i) => [i, x]).filter(([, x]) => x > 0).map(([i, x]) => ({ value: [i, high], num: x })),
       markLine: { ...cursor(run) },
     });
-    for (const { value, name } of limits) {
+    for (const { value, name, isTop } of limits) {
       series.push({
         name, type: "line", animation: false, silent: true, symbolSize: 0.1, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
-        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [4, -13], color: theme("warn"), fontSize: 11 } }, [run.width - 0.5, value]],
+        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [4, isTop ? 3 : -13], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [run.width - 0.5, value]],
       });
     }
     this.chart.setOption({
@@ -60,7 +60,7 @@ export class History {
         return [steps(run.first[column], run.last[column]), ...told, ...worse].join("\n");
       } },
       series,
-    }, true);
+    }, { replaceMerge: ["series"] });
   }
 
   image() {
@@ -77,5 +77,5 @@ function limitsOf(format, known) {
     [format.minNormal, `${format.label} subnormal below ${digits(format.minNormal)}`],
     [format.minSubnormal, `${format.label} zero below ${digits(format.minSubnormal)}`],
   ];
-  return limits.filter(([x]) => x < high * 1e6 && x > low / 1e4).map(([value, name]) => ({ value, name }));
+  return limits.filter(([x]) => x < high * 1e6 && x > low / 1e4).map(([value, name]) => ({ value, name, isTop: value === format.max }));
 }

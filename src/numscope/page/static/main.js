@@ -96,7 +96,7 @@ async function start() {
   });
   addEventListener("keydown", keys);
   addEventListener("resize", () => update(["theme"]));
-  document.documentElement.dataset.ready = String(Math.round(performance.now()));
+  requestAnimationFrame(() => setTimeout(() => (document.documentElement.dataset.ready = String(Math.round(performance.now()))))); // drawn
 }
 
 start();

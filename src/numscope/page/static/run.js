@@ -19,6 +19,10 @@ export class Run {
     return { max: await this._once("loss max", this.loss.max), min: await this._once("loss min", this.loss.min) };
   }
 
+  async rankCells() {
+    return this._once("ranks", this.ranks.amax);
+  }
+
   async histogram(row, step) {
     const given = this.histograms;
     const place = given ? given.sites.indexOf(row) : -1;

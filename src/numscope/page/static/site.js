@@ -3,6 +3,7 @@ import { formatsView } from "./formats.js";
 import { History } from "./history.js";
 import { csv } from "./map.js";
 import { UNITS, count, steps, withUnit } from "./numbers.js";
+import { ranksView } from "./ranks.js";
 import { set, state } from "./state.js";
 
 const OPPOSITE = { output: "gradient", gradient: "output", activation: "dgrad", dgrad: "activation", weight: "wgrad", wgrad: "weight" };
@@ -33,6 +34,7 @@ export class SitePane {
     const column = run.columnOf(state.step);
     const numbers = await this._numbers(row, column);
     const histogram = await run.histogram(row, state.step);
+    const ranks = await ranksView(run, row, state.step);
     if (turn !== this.turn) return; // another tensor was chosen meanwhile
     const other = this._opposite(site);
     const shown = other < 0 ? [row] : BACKWARD.includes(site.tensor.split("[")[0]) ? [other, row] : [row, other];
@@ -45,6 +47,7 @@ export class SitePane {
         el("span", { class: "key smallest" }), " smallest non-zero magnitude ", el("span", { class: "key limit" }), " limit of the dtype ", el("b", { class: "bad" }, "✖"), " nan or inf"),
       el("div", { class: "pair" }, shown.map((one, i) => el("figure", {}, el("figcaption", {}, visible(run.sites[one].tensor, 40), el("small", {}, ` ${run.sites[one].dtype}`)), this.charts[i].plot))),
       formatsView(run, histogram, [value("abs_min"), value("amax")], site),
+      ranks,
       el("h3", {}, `All numbers, ${steps(run.first[column], run.last[column])}`),
       el("table", { class: "numbers" }, numbers.map(({ kind, value: x }) => el("tr", {}, el("td", {}, kind.label), el("td", { class: "num" }, withUnit(x, kind.unit)), el("td", { class: "quiet" }, UNITS[kind.unit])))),
       el("div", { class: "tools" }, el("button", { onclick: () => this._save(row, "csv") }, "CSV"), el("button", { onclick: () => this._save(row, "json") }, "JSON"),

@@ -60,7 +60,7 @@ export class Timeline {
       tooltip: { trigger: "axis", renderMode: "richText", formatter: (at) => `${steps(run.first[at[0].dataIndex], run.last[at[0].dataIndex])}\n${at.map((one) =>
         `${one.seriesName} ${one.data[1] ?? "not finite or not recorded"}`).join("\n")}` },
       series,
-    }, true);
+    }, { replaceMerge: ["series"] });
   }
 }
 

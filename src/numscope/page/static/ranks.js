@@ -1,0 +1,56 @@
+import { Scale, ramp, theme } from "./colors.js";
+import { el } from "./dom.js";
+import { digits, steps } from "./numbers.js";
+import { set } from "./state.js";
+
+const RANK_LINE = 14; // pixels
+const MOST_TALL = 16; // ranks; lines of more are thinner
+const ODD = 2; // times the median, or its half
+
+// One tensor on all ranks: a line each, and which of them stands apart at the step.
+export async function ranksView(run, row, step) {
+  const given = run.ranks;
+  const place = given ? given.sites.indexOf(row) : -1;
+  if (place < 0) return null;
+  const all = await run.rankCells();
+  const [lines, width] = [given.ranks.length, given.first.length];
+  const cells = all.subarray(place * lines * width, (place + 1) * lines * width);
+  let stretch = 0;
+  while (stretch + 1 < width && given.first[stretch + 1] <= step) stretch++;
+  const values = given.ranks.map((rank, i) => ({ rank, value: cells[i * width + stretch] })).filter(({ value }) => !Number.isNaN(value));
+  const canvas = paintRanks(cells, lines, width, stretch);
+  canvas.addEventListener("click", (event) => {
+    const box = canvas.getBoundingClientRect();
+    set({ step: given.last[Math.min(width - 1, Math.floor(((event.clientX - box.left) / box.width) * width))] });
+  });
+  return el("div", {}, el("h3", {}, `${lines} ranks`),
+    el("p", { class: "explain" }, `Largest magnitude (the tensor's unit), a line for each rank from ${given.ranks[0]} to ${given.ranks[lines - 1]}; orange is nan or inf.`),
+    el("p", { id: "odd-rank" }, `${steps(given.first[stretch], given.last[stretch])}: ${oddOneOut(values)}`), canvas);
+}
+
+export function oddOneOut(values) {
+  const bad = values.filter(({ value }) => value === Infinity);
+  if (bad.length) return `not finite on ${bad.length === values.length ? "all ranks" : `rank ${bad.slice(0, 8).map(({ rank }) => rank).join(", ")}${bad.length > 8 ? " and more" : ""}`}.`;
+  const sorted = values.map(({ value }) => value).sort((a, b) => a - b);
+  if (!sorted.length) return "nothing recorded.";
+  const median = sorted[sorted.length >> 1];
+  const apart = ({ value }) => (value > 0 && median > 0 ? Math.abs(Math.log(value / median)) : value === median ? 0 : Infinity);
+  const odd = values.reduce((a, b) => (apart(b) > apart(a) ? b : a));
+  if (apart(odd) < Math.log(ODD)) return `the ranks agree within a factor of ${ODD}; the median is ${digits(median)}.`;
+  return `rank ${odd.rank} stands apart: ${digits(odd.value)}, where the median of the ranks is ${digits(median)}.`;
+}
+
+function paintRanks(cells, lines, width, stretch) {
+  const tall = lines <= MOST_TALL ? RANK_LINE : Math.max(1, Math.floor((MOST_TALL * RANK_LINE) / lines));
+  const canvas = el("canvas", { width: width * 8, height: lines * tall, class: "rank-cells", role: "img", "aria-label": "largest magnitude by rank and step" });
+  const pen = canvas.getContext("2d");
+  const [scale, colors] = [new Scale(cells, { unit: "value" }), ramp()];
+  cells.forEach((x, i) => {
+    if (Number.isNaN(x)) return;
+    pen.fillStyle = x === Infinity ? theme("bad") : colors[Math.round(255 * scale.place(x))];
+    pen.fillRect((i % width) * 8, Math.floor(i / width) * tall, 8, tall > 2 ? tall - 1 : tall);
+  });
+  pen.strokeStyle = theme("text");
+  pen.strokeRect(stretch * 8 + 0.5, 0.5, 7, lines * tall - 1);
+  return canvas;
+}
