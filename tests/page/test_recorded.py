@@ -62,7 +62,8 @@ def test_keys_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"meta": {}}', document({**FINDING, "step": "two"}), document({**FINDING, "site": None}), document(events=[1]),
-             document({**FINDING, "kind": "sad"}), document({**FINDING, "frames": [{"module": 1}]}), document({**FINDING, "step": -1})],
+             document({**FINDING, "kind": "sad"}), document({**FINDING, "frames": [{"module": 1}]}), document({**FINDING, "step": -1}),
+             document({**FINDING, "step": 1 << 60}), document().replace('"steps": 4', '"steps": 1e400')],
 )  # fmt: skip
 def test_a_damaged_findings_file_is_named_and_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "findings-rank0.json").write_text(text)

@@ -146,7 +146,8 @@ def _sites(connection: DuckDBPyConnection) -> tuple[tuple[SiteRow, ...], int]:
         FROM (FROM page_all ORDER BY bad > 0 DESC, amax DESC NULLS LAST, layer, tensor LIMIT {MAX_SITES})
     """)
     rows = connection.execute("SELECT layer, cls, tensor, dtype, numel, ranks FROM page_sites ORDER BY site").fetchall()
-    return tuple(SiteRow(*row[:4], int(row[4]), int(row[5])) for row in rows), int(num_sites)
+    sites = (SiteRow(layer, cls, tensor, dtype, int(numel), int(ranks)) for layer, cls, tensor, dtype, numel, ranks in rows)
+    return tuple(sites), int(num_sites)
 
 
 def _kinds(connection: DuckDBPyConnection, steps: Sequence[int]) -> tuple[Kind, ...]:
@@ -156,7 +157,10 @@ def _kinds(connection: DuckDBPyConnection, steps: Sequence[int]) -> tuple[Kind, 
     counts = [kind for kind in known if kind.unit in ("%", "count")]
     tried = sorted({steps[i * (len(steps) - 1) // MAX_TRIED] for i in range(MAX_TRIED + 1)}) if steps else []
     there = {"amax", "num_nonfinite"}
-    for kinds, where in ((counts, ""), ([kind for kind in known if kind not in counts], f"WHERE step IN ({', '.join(map(str, tried))})")):
+    for kinds, where in (
+        (counts, ""),
+        ([kind for kind in known if kind not in counts], f"WHERE step IN ({', '.join(map(str, tried)) or 'NULL'})"),
+    ):
         told = ", ".join(f"max({_sql(kind)}) <> 0 OR min({_sql(kind)}) <> 0" for kind in kinds)
         (row,) = connection.execute(f"SELECT {told} FROM {VIEW} {where}").fetchall()
         there |= {kind.name for kind, has in zip(kinds, row, strict=True) if has}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")
 MAX_DETECTION_COLUMNS = 1000  # of a run without statistics
 MAX_COMMAND = 20_000  # characters
+NUM_DETAILED, FEW_FRAMES = 20, 6  # findings with all their frames, and frames of those behind them
 
 Payload = dict[str, Any]
 
@@ -59,7 +60,9 @@ def payload_of(recorded: Recorded) -> Payload:
     told, problems = read_statistics(recorded, read)
     if told is not None:
         return told
-    axis = make_axis(sorted({*range(recorded.num_steps), *steps}), MAX_DETECTION_COLUMNS, steps)
+    shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
+    spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
+    axis = make_axis(sorted({*spread, *steps}), MAX_DETECTION_COLUMNS + len(steps))
     nothing = {"sites": [], "numSites": 0, "rounded": False, "kinds": [], "columns": {}, "histograms": None, "loss": None, "ranks": None}
     return {**_facts(recorded, {}, problems), **_axis(axis), **nothing}
 
@@ -121,7 +124,10 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
         "watched": recorded.watched,
         "killed": recorded.killed,
         "problems": problems,
-        "findings": [_finding(finding, row_of(finding, rows)) for finding in recorded.findings],
+        "findings": [
+            _finding(finding, row_of(finding, rows), MAX_FRAMES if i < NUM_DETAILED else FEW_FRAMES)
+            for i, finding in enumerate(recorded.findings)
+        ],
         "numFindings": recorded.num_findings,
         "events": [plain(event) for event in recorded.events],
         "attempts": [{"attempt": one["attempt"], "started": str(one.get("started", ""))} for one in recorded.attempts],
@@ -134,10 +140,10 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
     }
 
 
-def _finding(finding: Finding, row: int) -> Payload:
+def _finding(finding: Finding, row: int, num_frames: int) -> Payload:
     told: Payload = plain(finding)
     told["row"] = row
-    told["frames"] = told["frames"][-MAX_FRAMES:]
+    told["frames"] = told["frames"][-num_frames:]
     if told["culprit"] is not None:
         told["culprit"]["stack"] = told["culprit"]["stack"][-MAX_STACK:]
     return told

@@ -57,7 +57,7 @@ def read_ranks(connection: DuckDBPyConnection) -> Ranks | None:
     connection.execute("CREATE TEMP TABLE page_ranks (rank BIGINT, line INTEGER)")
     connection.execute("INSERT INTO page_ranks SELECT unnest(?), unnest(?)", [ranks, list(range(len(ranks)))])
     found = connection.execute(f"""
-        SELECT place, line, stretch, max(abs_max) AS amax, max(num_nan + num_pos_inf + num_neg_inf) > 0 AS bad
+        SELECT page_rank_sites.place AS place, line, stretch, max(abs_max) AS amax, max(num_nan + num_pos_inf + num_neg_inf) > 0 AS bad
         FROM {rows} JOIN page_rank_sites USING (site) JOIN page_ranks USING (rank) JOIN page_rank_steps USING (step) GROUP BY ALL
     """).fetchnumpy()
     amax = np.full((len(sites), len(ranks), num), np.nan, dtype=np.float32)

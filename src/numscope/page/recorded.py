@@ -25,6 +25,7 @@ MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding m
 MAX_STACK, MAX_FRAMES = 40, 60
 MAX_EVENTS = 2000
 LONGEST_NAME = 20_000
+MAX_STEP = 1 << 53  # what JavaScript counts exactly
 
 _NAME = re.compile(r"findings-rank(\d+)(?:-(\d+))?\.json")
 
@@ -149,7 +150,7 @@ def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Do
             yield _Document(
                 name, escaped + contained, events, int(meta.get("steps", 0)), str(meta.get("model", "")), bool(meta.get("ended", True))
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pydantic's errors are ValueErrors
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:  # pydantic's errors are ValueErrors
             problems.append(f"{name} could not be read and is left out: {_first_line(error)}")
 
 
@@ -158,8 +159,8 @@ def _findings(data: Any) -> list[Finding]:
 
     found = TypeAdapter(list[Finding]).validate_python(data)
     for one in found:
-        if one.step < 0 or len(one.site.module) > LONGEST_NAME:
-            raise ValueError("a step below 0, or a name of more than 20,000 characters")
+        if not 0 <= one.step <= MAX_STEP or len(one.site.module) > LONGEST_NAME:
+            raise ValueError("a step below 0 or above 2^53, or a name of more than 20,000 characters")
     return found
 
 

@@ -218,7 +218,7 @@ export class HeatMap {
       title: `${visible(site ? `${site.layer} ${site.tensor}` : node.path)}${why ? `\n${why}` : ""}`,
       "aria-expanded": hasMore ? String(node.open) : null,
       onclick: () => (site ? set({ layer: site.layer, tensor: site.tensor }) : this._toggle(node)),
-    }, el("span", { class: "fold" }, hasMore ? (node.open ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name, 60)),
+    }, el("span", { class: "fold" }, hasMore ? (node.open ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name || "(no name)", 60)),
     health ? el("span", { class: health }, MARKS[health]) : null);
   }
 
