@@ -264,7 +264,7 @@ def test_the_odd_rank_is_named(tab: Tab, tmp_path: Path) -> None:
     page = make(tmp_path)
     expected = (
         "the ranks agree within a factor of 2; the median is 1.02.",
-        "rank 2 stands apart: 50, where the median of the ranks is 1.02.",
+        "rank 2 stands apart: 50, where the median of the ranks is 1.03.",
     )
     for step, told in enumerate((*expected, "not finite on rank 3.")):
         tab.open(page, f"#step={step}&layer=fc&tensor=output")

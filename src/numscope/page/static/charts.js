@@ -2,7 +2,7 @@ import { theme } from "./colors.js";
 
 // A chart on canvas; a click on it gives a column.
 export function chart(element, onColumn, width) {
-  const made = window.echarts.init(element, null, { renderer: "canvas" });
+  const made = window.echarts.init(element, null, { renderer: "canvas", width: element.clientWidth || 400, height: element.clientHeight || 250 });
   new ResizeObserver(() => {
     const [wide, tall] = [element.clientWidth, element.clientHeight];
     if (wide && tall && (wide !== made.getWidth() || tall !== made.getHeight())) made.resize(); // not where it was only moved

@@ -18,7 +18,7 @@ export class CulpritPane {
     const { run } = this;
     const finding = run.findings[state.finding];
     if (!finding) {
-      fill(this.pane, el("h2", {}, "Culprit"), el("p", { class: "explain" }, run.findings.length ? "Choose a finding above." : "Nothing to explain: the run has no findings."));
+      fill(this.pane, el("h2", {}, "Culprit"), el("p", { class: "explain" }, "Choose a finding above."));
       return;
     }
     const { culprit } = finding;

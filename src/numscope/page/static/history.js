@@ -14,6 +14,7 @@ export class History {
 
   async draw(row) {
     const { run } = this;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
     this.chart ??= chart(this.plot, (column) => set({ step: run.last[column] }), run.width);
     const of = async (name, extreme) => {
       const cells = await run.cells(name, extreme);
@@ -27,6 +28,7 @@ export class History {
       ["smallest non-zero magnitude", await of("abs_min", "min"), theme("third"), 1.5, "dotted"],
     ].filter(([, cells]) => cells && cells.some((x) => x > 0) && cells !== undefined);
     const bad = await of("num_nonfinite", "max");
+    if (turn !== this.turn) return; // another tensor was chosen meanwhile
     const known = lines.flatMap(([, cells]) => [...cells].filter((x) => x > 0));
     const limits = limitsOf(run.formats[site.format], known);
     const all = [...known, ...limits.map((limit) => limit.value)];

@@ -42,7 +42,7 @@ export function oddOneOut(values) {
 
 function paintRanks(cells, lines, width, stretch) {
   const tall = lines <= MOST_TALL ? RANK_LINE : Math.max(1, Math.floor((MOST_TALL * RANK_LINE) / lines));
-  const canvas = el("canvas", { width: width * 8, height: lines * tall, class: "rank-cells", role: "img", "aria-label": "largest magnitude by rank and step" });
+  const canvas = el("canvas", { width: width * 8, height: lines * tall, class: "rank-cells", style: { height: `${lines * tall}px` }, role: "img", "aria-label": "largest magnitude by rank and step" });
   const pen = canvas.getContext("2d");
   const [scale, colors] = [new Scale(cells, { unit: "value" }), ramp()];
   cells.forEach((x, i) => {

@@ -20,6 +20,13 @@ export class SitePane {
     fill(pane, el("h2", {}, "Tensor"), this.body);
   }
 
+  // The second chart, before a click needs it: the first drawing of a chart takes the longest.
+  start() {
+    const [row] = this.run.sites.keys();
+    const warm = () => this.charts[1].turn ?? this.charts[1].draw(row);
+    if (row !== undefined) (window.requestIdleCallback ?? setTimeout)(warm);
+  }
+
   async update() {
     const { run } = this;
     const row = run.rowOf(state.layer, state.tensor);

@@ -15,8 +15,8 @@ export class Timeline {
     this.lane = el("div", { class: "lane" });
     this.plot = el("div", { class: "plot loss" });
     const recorded = run.loss ? "" : " The run did not record its loss.";
-    const marks = ["✖ finding", run.events.length ? "◆ event" : "", run.attempts.length > 1 ? "⟳ restart" : ""].filter(Boolean).join(", ");
-    fill(pane, el("h2", {}, "Timeline"), el("p", { class: "explain" }, `${marks}. Click to go to a step.${recorded}`), this.lane, run.loss ? this.plot : null);
+    const marks = [run.findings.length ? "✖ finding" : "", run.events.length ? "◆ event" : "", run.attempts.length > 1 ? "⟳ restart" : ""].filter(Boolean).join(", ");
+    fill(pane, el("h2", {}, "Timeline"), el("p", { class: "explain" }, `${marks ? `${marks}. ` : ""}Click to go to a step.${recorded}`), this.lane, run.loss ? this.plot : null);
   }
 
   async start() {
