@@ -269,3 +269,34 @@ def test_the_odd_rank_is_named(tab: Tab, tmp_path: Path) -> None:
     for step, told in enumerate((*expected, "not finite on rank 3.")):
         tab.open(page, f"#step={step}&layer=fc&tensor=output")
         assert tab.text("#odd-rank") == f"step {step}: {told}"
+
+
+def saved(tab: Tab, selector: str, label: str) -> str:
+    """What a button would save as a file."""
+    tab.js("window.blobs = []; URL.createObjectURL = (blob) => { window.blobs.push(blob); return '#saved'; }")
+    tab.js("HTMLAnchorElement.prototype.click = () => {}")
+    tab.js(f"[...document.querySelectorAll('{selector} button')].find((one) => one.innerText === '{label}').click()")
+    tab.wait("window.blobs.length")
+    return str(tab.js("window.blobs[0].text()"))
+
+
+def test_numbers_are_saved_as_csv_and_json(tab: Tab, tmp_path: Path) -> None:
+    write(tmp_path, {Place(step, "=cmd()", 'a"b', "output"): torch.tensor([2.0**step, 0.5]) for step in range(3)})
+    tab.open(make(tmp_path))
+    head, row = saved(tab, "#map", "CSV").split("\r\n")[:2]
+    assert head == "layer,tensor,unit,0,1,2"
+    assert row == "'=cmd(),output,the tensor's unit,1,2,4"
+    lines = saved(tab, "#site", "CSV").split("\r\n")
+    assert lines[0].startswith("first_step,last_step,amax [the tensor's unit],num_nonfinite [elements],")
+    assert lines[3].startswith("2,2,4,0,")
+    told = json.loads(saved(tab, "#site", "JSON"))
+    assert (told["layer"], told["first_step"]) == ("=cmd()", [0, 1, 2])
+    assert told["statistics"]["amax"] == {"unit": "the tensor's unit", "values": [1, 2, 4]}
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 800), (3000, 1200)])
+def test_nothing_sticks_out_of_a_narrow_or_wide_window(tab: Tab, watched: Path, width: int, height: int) -> None:
+    tab.size(width, height)
+    tab.open(watched)
+    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+    tab.size(1440, 1000)
