@@ -300,3 +300,14 @@ def test_nothing_sticks_out_of_a_narrow_or_wide_window(tab: Tab, watched: Path, 
     tab.open(watched)
     assert tab.js("document.documentElement.scrollWidth <= innerWidth")
     tab.size(1440, 1000)
+
+
+def test_events_and_restarts_stand_in_the_timeline(tab: Tab, tmp_path: Path) -> None:
+    for start in (0, 3):
+        write(tmp_path, {Place(start + step, "a", "A", "output"): torch.ones(2) for step in range(4)})
+    (tmp_path / "findings-rank0.json").write_text(document())
+    tab.open(make(tmp_path))
+    titles = tab.js("[...document.querySelectorAll('#timeline .mark')].map((mark) => mark.title)")
+    assert titles == ["step 3: restart: attempt 2 of the run begins", "step 1, rank 0: GradScaler skipped the step"]
+    tab.click("#timeline .mark.event")
+    assert tab.js("new URLSearchParams(location.hash.slice(1)).get('step')") == "1"

@@ -55,6 +55,7 @@ def payload_of(recorded: Recorded) -> Payload:
             "histograms": _histograms(read_histograms(connection)),
             "loss": _loss(connection, matrices),
             "ranks": _ranks(read_ranks(connection)),
+            "restarts": _restarts(connection),
         }
 
     told, problems = read_statistics(recorded, read)
@@ -63,8 +64,24 @@ def payload_of(recorded: Recorded) -> Payload:
     shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
     spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
     axis = make_axis(sorted({*spread, *steps}), MAX_DETECTION_COLUMNS + len(steps))
-    nothing = {"sites": [], "numSites": 0, "rounded": False, "kinds": [], "columns": {}, "histograms": None, "loss": None, "ranks": None}
+    nothing = {
+        "sites": [],
+        "numSites": 0,
+        "rounded": False,
+        "kinds": [],
+        "columns": {},
+        "histograms": None,
+        "loss": None,
+        "ranks": None,
+        "restarts": [],
+    }
     return {**_facts(recorded, {}, problems), **_axis(axis), **nothing}
+
+
+def _restarts(connection: DuckDBPyConnection) -> list[Payload]:
+    """The first step of each attempt but the first."""
+    rows = connection.execute(f"SELECT attempt, min(step) AS step FROM {VIEW} GROUP BY attempt ORDER BY attempt").fetchall()[1:]
+    return [{"step": step, "text": f"restart: attempt {attempt} of the run begins"} for attempt, step in rows]
 
 
 def _axis(axis: Axis) -> Payload:

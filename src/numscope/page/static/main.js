@@ -80,7 +80,7 @@ async function start() {
   begin();
   setTheme();
   head();
-  const hasTimes = run.width && (run.loss || run.findings.length || run.events.length);
+  const hasTimes = run.width && (run.loss || run.findings.length || run.events.length || run.restarts.length);
   if (hasTimes) panes.push(new Timeline(pane("timeline"), run));
   else pane("timeline").hidden = true;
   if (comparison) panes.push(new Compare(pane("compare"), runs, comparison));

@@ -15,7 +15,7 @@ export class Timeline {
     this.lane = el("div", { class: "lane" });
     this.plot = el("div", { class: "plot loss" });
     const recorded = run.loss ? "" : " The run did not record its loss.";
-    const marks = [run.findings.length ? "✖ finding" : "", run.events.length ? "◆ event" : "", run.attempts.length > 1 ? "⟳ restart" : ""].filter(Boolean).join(", ");
+    const marks = [run.findings.length ? "✖ finding" : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
     fill(pane, el("h2", {}, "Timeline"), el("p", { class: "explain" }, `${marks ? `${marks}. ` : ""}Click to go to a step.${recorded}`), this.lane, run.loss ? this.plot : null);
   }
 
@@ -31,7 +31,8 @@ export class Timeline {
     const findings = run.findings.map((finding, i) => ({ step: finding.step, i, mark: "✖", kind: finding.contained ? "contained" : "bad",
       title: `step ${finding.step}: ${finding.kind}${finding.contained ? " (contained)" : ""} in ${visible(finding.site.module || finding.site.cls || "loss", 80)}` }));
     const events = run.events.map((event) => ({ step: event.step, i: -1, mark: "◆", kind: "event", title: `step ${event.step}, rank ${event.rank}: ${visible(event.text)}` }));
-    fill(this.lane, [...events, ...findings].slice(-MOST_MARKS).map((one) => {
+    const restarts = run.restarts.map((one) => ({ ...one, i: -1, mark: "⟳", kind: "restart", title: `step ${one.step}: ${one.text}` }));
+    fill(this.lane, [...restarts, ...events, ...findings].slice(-MOST_MARKS).map((one) => {
       const column = run.columnOf(one.step);
       return el("button", {
         class: `mark ${one.kind}${one.i >= 0 && one.i === state.finding ? " selected" : ""}`, title: one.title, "aria-label": one.title,
