@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("train_t5.py")
+FOLDER = "runs/demo"
 
-BEFORE = """\
+BEFORE = f"""\
 A small T5 learns Python's manual in float16. The script is an ordinary one and knows nothing of numscope; nothing bad is planted in it.
 Its learning rate is too high: the loss falls, the values inside grow unseen, and after a hundred steps or so float16 can't hold them.
 
-    $ numscope run examples/train_t5.py
+    $ numscope run --log-dir {FOLDER} examples/train_t5.py
 """
 
 STOPPED = """
@@ -28,6 +30,12 @@ What to do next:
   * Then your own script: put "numscope run" where "python" stood. numscope run --help shows the options.
 """
 
+LOOK = f"""\
+How the numbers grew until then, as a page to look at in a browser:
+
+    $ numscope report {FOLDER}
+"""
+
 RAN_THROUGH = """
 The run ended with exit status {status}, expected 3: this script overflowed wherever it was tried. Please report the output above.
 """
@@ -36,12 +44,15 @@ The run ended with exit status {status}, expected 3: this script overflowed wher
 def main() -> int:
     print(BEFORE, flush=True)
     env = {**os.environ, "HF_HUB_OFFLINE": "1"}  # the model is built from a config: nothing is to be fetched
-    done = subprocess.run([sys.executable, "-m", "numscope", "run", SCRIPT.relative_to(Path.cwd())], env=env)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    numscope = [sys.executable, "-m", "numscope"]
+    done = subprocess.run([*numscope, "run", "--log-dir", FOLDER, SCRIPT.relative_to(Path.cwd())], env=env)
     if done.returncode != 3:
         print(RAN_THROUGH.format(status=done.returncode))
         return 1
     print(STOPPED)
-    return 0
+    print(LOOK, flush=True)
+    return subprocess.run([*numscope, "report", FOLDER], env=env).returncode
 
 
 if __name__ == "__main__":
