@@ -19,10 +19,11 @@ from numscope.summary.ledger import Kept, Ledger
 from numscope.summary.state import fields_of, merge_rows
 
 NEAR, FAR = 16, 64  # steps kept: each of the last ones, and at most so many of those before
-NBYTES = 32 << 20  # of rows kept
+NBYTES = 32 << 20  # of memory
 NUM_WRITES = 8  # after so many findings only the end is written
 
-_models: dict[tuple[str, int], Counter[str]] = {}  # of a folder and process: how many of each class have had a history
+# Of a folder and process: how many models of each class have had a history, and the sink of all, or a later model would begin an attempt.
+_folders: dict[tuple[str, int], tuple[Counter[str], list[Any]]] = {}
 
 log = logging.getLogger("numscope")
 
@@ -45,12 +46,12 @@ class History:
         rank: this process's.
         model: its class, which stands for a layer without a name.
 
-    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists.
+    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists, which keep 350 bytes a tensor alive.
     """
 
     def __init__(self, folder: str, rank: int, model: str) -> None:
         self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
-        models = _models.setdefault((os.path.realpath(folder), os.getpid()), Counter())
+        models, self._sinks = _folders.setdefault((os.path.realpath(folder), os.getpid()), (Counter(), []))
         first = not models
         models[model] += 1
         number = models[model]
@@ -60,7 +61,7 @@ class History:
         self._stride = 1  # of the far steps, in steps that came to be far
         self._num_past = 0
         self._num_writes = 0
-        self._sink: Any = None
+        self._written: set[tuple[int, str, str]] = set()  # of the steps at which something was found: they may go on
 
     def note(self, step: int, journal: Journal) -> None:
         """Keep a step as it has been read so far; what was kept of the same step before is replaced."""
@@ -98,13 +99,15 @@ class History:
         if not steps:
             return
         try:
-            if self._sink is None:
+            if not self._sinks:
                 from numscope.sinks.parquet import ParquetSink
 
-                self._sink = ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"})
+                self._sinks.append(ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"}))
             for step in steps:
-                self._sink.write(list(self._observations(step)))
-            self._sink.write_part()
+                seen = {(one.step, one.layer, one.tensor): one for one in self._observations(step)}
+                self._sinks[0].write([one for key, one in seen.items() if key not in self._written])
+            self._written |= seen.keys()
+            self._sinks[0].write_part()
         except ImportError:
             log.warning("no history beside the findings: pyarrow is not installed. Install it: pip install 'numscope[runs]'.")
         except OSError as error:
