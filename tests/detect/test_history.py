@@ -151,10 +151,11 @@ def test_two_models_have_their_own_names(tmp_path: Path) -> None:
 
 def test_a_folder_that_can_not_be_written_to_is_said_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = Net()
-    with numscope.watch(model, log_dir=str(tmp_path / "log")):
+    with numscope.watch(model, log_dir=str(tmp_path / "log"), on_nonfinite="warn") as scope:
         train(model, 2)
         (tmp_path / "log" / "statistics").write_text("in the way")
-    assert "no history beside the findings" in caplog.text
+        train(model, 22, grows=10.0)
+    assert scope.findings and caplog.text.count("no history beside the findings") == 1
 
 
 def test_a_run_of_the_command_has_it(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numscope.detect.journal import Event, Journal
@@ -22,10 +23,18 @@ NEAR, FAR = 16, 64  # steps kept: each of the last ones, and at most so many of 
 NBYTES = 32 << 20  # of memory
 NUM_WRITES = 8  # after so many findings only the end is written
 
-# Of a folder and process: how many models of each class have had a history, and the sink of all, or a later model would begin an attempt.
-_folders: dict[tuple[str, int], tuple[Counter[str], list[Any]]] = {}
+_folders: dict[tuple[str, int], _Folder] = {}  # by process
 
 log = logging.getLogger("numscope")
+
+
+@dataclass(slots=True)
+class _Folder:
+    """What the models of a process share: with a sink of its own, a later one would begin an attempt."""
+
+    models: Counter[str] = field(default_factory=Counter)  # how many of each class have had a history
+    sink: Any = None
+    has_failed: bool = False
 
 
 class _Step(NamedTuple):
@@ -51,7 +60,8 @@ class History:
 
     def __init__(self, folder: str, rank: int, model: str) -> None:
         self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
-        models, self._sinks = _folders.setdefault((os.path.realpath(folder), os.getpid()), (Counter(), []))
+        self._shared = _folders.setdefault((os.path.realpath(folder), os.getpid()), _Folder())
+        models = self._shared.models
         first = not models
         models[model] += 1
         number = models[model]
@@ -96,22 +106,25 @@ class History:
     def write(self) -> None:
         """Write what is kept, and keep it no longer. Never raises."""
         steps, self._near, self._far = [*self._far, *self._near], [], []
+        shared = self._shared
         if not steps:
             return
         try:
-            if not self._sinks:
+            if shared.sink is None:
                 from numscope.sinks.parquet import ParquetSink
 
-                self._sinks.append(ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"}))
+                shared.sink = ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"})
             for step in steps:
                 seen = {(one.step, one.layer, one.tensor): one for one in self._observations(step)}
-                self._sinks[0].write([one for key, one in seen.items() if key not in self._written])
+                shared.sink.write([one for key, one in seen.items() if key not in self._written])
             self._written |= seen.keys()
-            self._sinks[0].write_part()
-        except ImportError:
-            log.warning("no history beside the findings: pyarrow is not installed. Install it: pip install 'numscope[runs]'.")
-        except OSError as error:
-            log.warning("no history beside the findings: %s can't be written: %s", self._folder, error)
+            shared.sink.write_part()
+        except (ImportError, OSError) as error:
+            why = f"{self._folder} can't be written: {error}"
+            if isinstance(error, ImportError):
+                why = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
+            log.log(logging.DEBUG if shared.has_failed else logging.WARNING, "no history beside the findings: %s", why)
+            shared.has_failed = True  # said once
 
     def _observations(self, step: _Step) -> Iterator[Observation]:
         """One for each tensor of each layer, its calls merged."""
