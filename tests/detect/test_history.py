@@ -1,7 +1,9 @@
 """A folder's history: of a run that nobody prepared, the steps that led to a finding, and fewer of those before."""
 
+import gc
 import subprocess
 import sys
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -106,14 +108,20 @@ def test_it_keeps_a_bounded_number_of_steps_spread_over_the_run(count: int) -> N
 
 
 def test_it_keeps_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "NBYTES", 10_000)
+    monkeypatch.setattr(history, "NBYTES", 1 << 20)
     journal, kept = Journal(), History("unused", 0, "Net")
-    xs = [torch.ones(1) for _ in range(20)]
-    journal.add(Entry("a", "A"), Phase.FORWARD, {}, [(f"input[{i}]", x) for i, x in enumerate(xs)])
+    xs = [torch.ones(1) for _ in range(100)]
+    tracemalloc.start()
     for step in range(100):
+        for i, x in enumerate(xs):
+            journal.add(Entry(f"{i}", "A"), Phase.FORWARD, {}, [("input[0]", x)])
+        journal.read()
         kept.note(step, journal)
+        journal.reset()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     steps = (*kept._far, *kept._near)
-    assert len(steps) > 1 and sum(one.nbytes for one in steps) <= 10_000 and steps[-1].number == 99
+    assert len(steps) > NEAR and size <= 1.2 * (1 << 20) and steps[-1].number == 99
 
 
 def test_a_step_that_is_noted_again_replaces_itself() -> None:
@@ -143,10 +151,11 @@ def test_two_models_have_their_own_names(tmp_path: Path) -> None:
 
 def test_a_folder_that_can_not_be_written_to_is_said_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = Net()
-    with numscope.watch(model, log_dir=str(tmp_path / "log")):
+    with numscope.watch(model, log_dir=str(tmp_path / "log"), on_nonfinite="warn") as scope:
         train(model, 2)
         (tmp_path / "log" / "statistics").write_text("in the way")
-    assert "no history beside the findings" in caplog.text
+        train(model, 22, grows=10.0)
+    assert scope.findings and caplog.text.count("no history beside the findings") == 1
 
 
 def test_a_run_of_the_command_has_it(tmp_path: Path) -> None:
@@ -186,3 +195,22 @@ def test_a_run_of_the_command_has_it(tmp_path: Path) -> None:
 )
 def test_names(phase: Phase, slot: str, tensor: str) -> None:
     assert tensor_of(phase, slot) == tensor
+
+
+def test_a_step_that_goes_on_after_its_finding_is_written_once(tmp_path: Path) -> None:
+    model = Net()
+    with numscope.watch(model, log_dir=str(tmp_path), on_nonfinite="warn") as scope:
+        train(model, 22, grows=10.0)
+    assert scope.findings[0].step < 21
+    frame = numscope.load(tmp_path, BY_SITE)
+    assert len(frame) == len(frame.drop_duplicates(["step", "layer", "tensor"])) and frame.step.max() == 21
+
+
+def test_models_that_are_gone_stay_in_the_history(tmp_path: Path) -> None:
+    for _ in range(3):
+        with numscope.watch(model := Net(), log_dir=str(tmp_path)):
+            train(model, 2)
+        del model
+        gc.collect()
+    frame = numscope.load(tmp_path, BY_SITE)
+    assert {name.partition(".")[0] for name in frame.layer if name.endswith("first")} == {"first", "Net_2", "Net_3"}

@@ -123,11 +123,13 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
         return Replay(outside, REPRODUCED)
     status = evidence.not_kept
     finite = 0
+    handed: Replay | None = None
     for number in dict.fromkeys(_suspects(evidence, bad)):
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
             replay = evidence.replay(call, backward=call.had_backward)
-            if replay.culprit is not None and outside is not None and _came_from_loss(replay.culprit):
+            if replay.culprit is not None and _came_from_loss(replay.culprit):
+                handed = handed or replay  # by the loss, or by a later call
                 continue
             if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
                 return Replay(before, REPRODUCED)
@@ -135,6 +137,10 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
                 return replay
             status = replay.status
             finite += status == FINITE
+    if handed is not None and outside is None:
+        name = next((e.entry.name for e in map(evidence.journal.event, (i for i, _ in bad)) if e.phase is Phase.BACKWARD), "")
+        is_kept = any(not c.name or f"{name}.".startswith(f"{c.name}.") for c in evidence.calls)
+        return handed if is_kept or not name else Replay(None, _UNSEEN_CALL.format(name))
     if 1 < finite == len(evidence.calls):
         status = f"not reproduced: each of {finite} micro-batches was finite by itself: their accumulated gradients overflow; {_LATER}"
     phases = {evidence.journal.event(index).phase for index, _ in bad}
@@ -203,6 +209,9 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
 _UNSEEN_LOSS = (
     "not reproduced: the model is finite, and the loss was made where no operation is seen, as by compiled code. "
     "Compute it outside torch.compile to have its operation named"
+)
+_UNSEEN_CALL = (
+    "not reproduced: {} was called where no call is seen, as inside a compiled function. Compile the module itself, torch.compile(module)"
 )
 _LATER = "or look at what changes them after backward (clipping, unscaling)"
 

@@ -10,6 +10,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numscope.detect.journal import Event, Journal
@@ -19,12 +20,21 @@ from numscope.summary.ledger import Kept, Ledger
 from numscope.summary.state import fields_of, merge_rows
 
 NEAR, FAR = 16, 64  # steps kept: each of the last ones, and at most so many of those before
-NBYTES = 32 << 20  # of rows kept
+NBYTES = 32 << 20  # of memory
 NUM_WRITES = 8  # after so many findings only the end is written
 
-_models: dict[tuple[str, int], Counter[str]] = {}  # of a folder and process: how many of each class have had a history
+_folders: dict[tuple[str, int], _Folder] = {}  # by process
 
 log = logging.getLogger("numscope")
+
+
+@dataclass(slots=True)
+class _Folder:
+    """What the models of a process share: with a sink of its own, a later one would begin an attempt."""
+
+    models: Counter[str] = field(default_factory=Counter)  # how many of each class have had a history
+    sink: Any = None
+    has_failed: bool = False
 
 
 class _Step(NamedTuple):
@@ -45,12 +55,13 @@ class History:
         rank: this process's.
         model: its class, which stands for a layer without a name.
 
-    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists.
+    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists, which keep 350 bytes a tensor alive.
     """
 
     def __init__(self, folder: str, rank: int, model: str) -> None:
         self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
-        models = _models.setdefault((os.path.realpath(folder), os.getpid()), Counter())
+        self._shared = _folders.setdefault((os.path.realpath(folder), os.getpid()), _Folder())
+        models = self._shared.models
         first = not models
         models[model] += 1
         number = models[model]
@@ -60,7 +71,7 @@ class History:
         self._stride = 1  # of the far steps, in steps that came to be far
         self._num_past = 0
         self._num_writes = 0
-        self._sink: Any = None
+        self._written: set[tuple[int, str, str]] = set()  # of the steps at which something was found: they may go on
 
     def note(self, step: int, journal: Journal) -> None:
         """Keep a step as it has been read so far; what was kept of the same step before is replaced."""
@@ -95,20 +106,25 @@ class History:
     def write(self) -> None:
         """Write what is kept, and keep it no longer. Never raises."""
         steps, self._near, self._far = [*self._far, *self._near], [], []
+        shared = self._shared
         if not steps:
             return
         try:
-            if self._sink is None:
+            if shared.sink is None:
                 from numscope.sinks.parquet import ParquetSink
 
-                self._sink = ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"})
+                shared.sink = ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"})
             for step in steps:
-                self._sink.write(list(self._observations(step)))
-            self._sink.write_part()
-        except ImportError:
-            log.warning("no history beside the findings: pyarrow is not installed. Install it: pip install 'numscope[runs]'.")
-        except OSError as error:
-            log.warning("no history beside the findings: %s can't be written: %s", self._folder, error)
+                seen = {(one.step, one.layer, one.tensor): one for one in self._observations(step)}
+                shared.sink.write([one for key, one in seen.items() if key not in self._written])
+            self._written |= seen.keys()
+            shared.sink.write_part()
+        except (ImportError, OSError) as error:
+            why = f"{self._folder} can't be written: {error}"
+            if isinstance(error, ImportError):
+                why = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
+            log.log(logging.DEBUG if shared.has_failed else logging.WARNING, "no history beside the findings: %s", why)
+            shared.has_failed = True  # said once
 
     def _observations(self, step: _Step) -> Iterator[Observation]:
         """One for each tensor of each layer, its calls merged."""

@@ -25,6 +25,7 @@ from numscope.records.observation import FIELDS
 from numscope.summary import dispatch, native
 from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH, Groups, Summary
 
+KEPT_BYTES = 350  # of Python's objects for a row that is kept, with its part of the journal's event
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
 
 
@@ -110,7 +111,7 @@ class Kept:
 
     @property
     def nbytes(self) -> int:
-        return sum(map(len, self._rows.values()))
+        return len(self._meta) * KEPT_BYTES + sum(map(len, self._rows.values()))
 
     def row(self, handle: int) -> tuple[str, list[float]]:
         """A handle's dtype and row."""
