@@ -30,7 +30,7 @@ OURS = re.compile(r"(?<![/\w])numscope\b(?!/)")  # a word of ours; a folder of t
 
 
 def config(tensors: Sequence[str] = TENSORS, pattern: str = ".*", **more: Any) -> dict[str, Any]:
-    feature = {"enabled": True, "stats": ["mean", "std", "max", "l2_norm", "num_nan"], "tensors": list(tensors)} | more
+    feature = {"enabled": True, "stats": ["mean", "std", "kurtosis", "max", "l2_norm", "num_nan"], "tensors": list(tensors)} | more
     return {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": pattern}, "statistics": feature}}
 
 
@@ -133,7 +133,7 @@ def test_ddp_joins_data_counts_weights_once_and_skips_steps_together(
     assert not any(OURS.search(t.stderr) for t in told)
     lines = [log.read_text().splitlines() for log in sorted((tmp_path / "debug_statistics_logs").iterdir())]
     names = [match[1] for text in lines for line in text if (match := re.match(r"INFO - (\S+)\s+iteration=000002\s", line))]
-    assert len(names) == len(set(names)) == (3 * len(TENSORS) - 1) * 5  # each once, by one rank; the input has no gradient
+    assert len(names) == len(set(names)) == (3 * len(TENSORS) - 1) * 6  # each once, by one rank; the input has no gradient
     assert not any(lines[1:])
 
 

@@ -59,11 +59,16 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     held = set(told[0]["held"]).intersection(*(t["held"] for t in told))
     waves = itertools.zip_longest(*(t["suspects"] for t in told))
     replay = Replay(None, "not reproduced: the call's arguments were not kept on every rank")
+    handed: Replay | None = None
     for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
         call = next(c for c in evidence.calls if c.index == number)
         replay = evidence.replay(call, backward=call.had_backward, ranks=ranks)
+        if replay.culprit is not None and _came_from_loss(replay.culprit):  # or a later call handed it to this one
+            handed, replay = handed or replay, Replay(None, replay.status)
         if ranks.any("a replay's result", replay.culprit is not None)[0]:
             break
+    else:
+        replay = handed or replay
     if sure or (outside is not None and replay.culprit is None and not _from_model(outside)):
         replay = Replay(outside, REPRODUCED)
     if reached:
