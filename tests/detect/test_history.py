@@ -214,3 +214,10 @@ def test_models_that_are_gone_stay_in_the_history(tmp_path: Path) -> None:
         gc.collect()
     frame = numscope.load(tmp_path, BY_SITE)
     assert {name.partition(".")[0] for name in frame.layer if name.endswith("first")} == {"first", "Net_2", "Net_3"}
+
+
+def test_an_error_of_the_history_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numscope.sinks.parquet.ParquetSink.write_part", lambda sink: [][0])
+    with numscope.watch(Net(), log_dir=str(tmp_path)) as scope:
+        train(scope.model, 2)
+    assert scope.closed and "no history beside the findings" in caplog.text and "IndexError" in caplog.text

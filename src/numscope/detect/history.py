@@ -119,8 +119,8 @@ class History:
                 shared.sink.write([one for key, one in seen.items() if key not in self._written])
             self._written |= seen.keys()
             shared.sink.write_part()
-        except (ImportError, OSError) as error:
-            why = f"{self._folder} can't be written: {error}"
+        except Exception as error:  # whatever it is: the run goes on
+            why = f"{self._folder} can't be written: {type(error).__name__}: {error}"
             if isinstance(error, ImportError):
                 why = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
             log.log(logging.DEBUG if shared.has_failed else logging.WARNING, "no history beside the findings: %s", why)
