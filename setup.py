@@ -13,6 +13,7 @@ SOURCES = [
     "journal",
     "functions",
     "teller",
+    "derived",
     "observe",
     "pool",
     "openmp",

@@ -231,6 +231,7 @@ PyMethodDef methods[] = {
     method<py_isa>("isa", "isa(): the instruction set in use."),
     method<py_choose_isa>("choose_isa",
                           "choose_isa(name): use \"baseline\", \"avx2\" or \"avx512\" from now on; False if this processor lacks it."),
+    method<derive>("derive", "derive(row, field_names, names, codes): the row's fields by name, and numbers of DERIVED by theirs; None where it is for Python."),
     method<leave_to_python>("leave_to_python", "leave_to_python(bool): have Python's methods read all tensors, as tests do that count reads."),
     method<know_torch>("know_torch", "know_torch(...): what the host path uses of torch; see python.h."),
     method<know_stable>("know_stable", "know_stable(...): what the host path asks of torch's stable interface; see python.h."),
@@ -245,7 +246,7 @@ int refuse_other_interpreters(PyObject*) {
     return -1;
 }
 
-int add_types(PyObject* module) { return add_ledger(module) || add_weights(module) || add_journal(module) || add_functions(module) || add_teller(module) ? -1 : 0; }
+int add_types(PyObject* module) { return add_ledger(module) || add_weights(module) || add_journal(module) || add_functions(module) || add_teller(module) || add_derived(module) ? -1 : 0; }
 
 PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(refuse_other_interpreters)}, {Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
 

@@ -155,6 +155,10 @@ int add_weights(PyObject* module);
 int add_journal(PyObject* module);
 int add_functions(PyObject* module);
 int add_teller(PyObject* module);
+int add_derived(PyObject* module);
+
+// derive(row, field_names, names, codes): see derived.cpp.
+PyObject* derive(PyObject*, PyObject* const* args, Py_ssize_t num_args);
 
 bool is_ledger(PyObject* object);
 bool is_weights(PyObject* object);

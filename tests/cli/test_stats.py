@@ -155,13 +155,11 @@ def test_command_does_not_load_torch(folder: Path) -> None:
 
 
 def test_overview_tells_of_how_many_ranks_the_numbers_are(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     from numscope.sinks.parquet import ParquetSink
     from tests.runs.tensors import observe
 
     sink = ParquetSink(tmp_path, 0, {})
-    sink.write([replace(observe(Place(0, "fc1", "Linear", "activation"), 0, torch.ones(4)), ranks=2)])
+    sink.write([observe(Place(0, "fc1", "Linear", "activation"), 0, torch.ones(4))._replace(ranks=2)])
     sink.close()
     done = stats(tmp_path)
     head, row = done.stdout.splitlines()

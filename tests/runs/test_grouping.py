@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,7 +138,7 @@ def test_rows_of_single_ranks_beside_the_merged_one_do_not_count_twice(tmp_path:
     write(tmp_path, parts)
     both = joined(parts.values())
     sink = ParquetSink(tmp_path, 0, {})
-    sink.write([replace(observe(Place(0, "a", "Linear", "wgrad"), 0, both), ranks=3)])
+    sink.write([observe(Place(0, "a", "Linear", "wgrad"), 0, both)._replace(ranks=3)])
     sink.close()
     (one,) = group(find_run(tmp_path), "layer", MOMENTS)
     assert one.num_rows == 1

@@ -91,8 +91,7 @@ def test_extra_columns_are_null_in_rows_that_have_none(tmp_path: Path) -> None:
 
 def test_what_others_write_or_what_derives_from_other_rows_is_not_stored(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, 0, {})
-    theirs = observation(0, "theirs")
-    object.__setattr__(theirs, "mine", False)
+    theirs = observation(0, "theirs")._replace(mine=False)
     sink.write([theirs, observation(0, "merged", cls=""), observation(0, "own")])
     sink.close()
     assert [row["layer"] for row in rows(tmp_path)] == ["own"]

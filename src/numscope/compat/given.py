@@ -13,7 +13,7 @@ from numscope.config import resolve
 from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
-from numscope.inspect.tally import Joined, Seen, Tally
+from numscope.inspect.tally import Seen, Tally
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
@@ -107,10 +107,10 @@ class GivenTensors:
         return found
 
     def _observations(self, inspection: Inspection, site: Site, seen: Seen, step: int, group: Any) -> list[Observation]:
-        found: dict[bool, Joined] = {}
+        found: dict[bool, Seen] = {}
         if inspection.collects_at(site, step, reduced=False):
-            found[False] = Joined(seen)
+            found[False] = seen
         if inspection.collects_at(site, step, reduced=True):
             key = (site.layer.name, site.tensor)
-            found[True] = Joined(seen) if group is None else joined({key: (seen, site.layout)}, group, step)[key]
+            found[True] = seen if group is None else joined({key: (seen, site.layout)}, group, step)[key]
         return [inspection.observation(site, step, part, self._recorder.rank, reduced) for reduced, part in found.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
-from numscope.inspect.tally import Joined, Tally
+from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.inspect.updates import Updates
 from numscope.probe.calls import in_backward
@@ -43,6 +43,7 @@ from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
 
+_NOTHING: Mapping[str, list[float]] = {}
 _UNSEEN = {
     "local_wgrad": "autograd gave these weights none. They are frozen or unused, or FSDP1 or a fused kernel makes it",
     "attention": "these modules return no probabilities. Set output_attentions=True with eager attention, or need_weights=True",
@@ -268,16 +269,16 @@ class Inspector(Reader):
             name = self._prefix + found.layer.name
             self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
         self._say_unseen(seen)
-        wanted_now = {site.index for site in self._active.sites}
-        alone = [(self._inspection.sites[i], one) for i, one in seen.items() if i in wanted_now]
+        sites, wanted_now = self._inspection.sites, {site.index for site in self._active.sites}
+        alone = [(sites[i], one) for i, one in seen.items() if i in wanted_now]
         collects = self._inspection.collects_at
         if closing or not spread():  # at close others may be elsewhere
-            wanted = [(s, Joined(o)) for s, o in alone if s.index in self._given or collects(s, step, reduced=None)]
+            wanted = [pair for pair in alone if pair[0].index in self._given or collects(pair[0], step, reduced=None)]
             observations = self._observations(wanted, reduced=None)
         else:
-            mergeable = [(s, o) for s, o in alone if collects(s, step, reduced=True)]
+            mergeable = [pair for pair in alone if collects(pair[0], step, reduced=True)]
             shared = {s.index for s, _ in mergeable}
-            own = [(s, Joined(o)) for s, o in alone if self._writes_own(s, step) or s.index in self._given.keys() - shared]
+            own = [pair for pair in alone if self._writes_own(pair[0], step) or pair[0].index in self._given.keys() - shared]
             observations = self._observations(own, reduced=False, without=shared)
             if self._reduces(step):
                 observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
@@ -294,13 +295,14 @@ class Inspector(Reader):
             self.recorder.say_once((kind, *layers), f"no {kind} of {few(layers, 4)}: {_UNSEEN[kind]}", logging.WARNING)
 
     def _observations(
-        self, parts: Sequence[tuple[Site, Joined]], *, reduced: bool | None, without: Collection[int] = ()
+        self, parts: Sequence[tuple[Site, Seen]], *, reduced: bool | None, without: Collection[int] = ()
     ) -> list[Observation]:
         """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
         step, given = self._steps.number, {site: named for site, named in self._given.items() if site not in without}
         observe, rank, prefix = self._inspection.observation, self.recorder.rank, self._prefix
-        made = [(site, observe(site, step, part, rank, reduced, prefix, given.get(site.index, {}))) for site, part in parts]
-        return [*(o for _, o in made), *self._inspection.merged(step, made, reduced=reduced)]
+        made = [observe(site, step, part, rank, reduced, prefix, given.get(site.index, _NOTHING)) for site, part in parts]
+        sites = [site for site, _ in parts]
+        return [*made, *self._inspection.merged(step, sites, made, reduced=reduced)]
 
     # ---- tensors
 
@@ -337,7 +339,7 @@ class Inspector(Reader):
             what = f"{self._prefix}{found.layer.name}: its {found.tensor} is divided over ranks"
             self.recorder.say_once(("divided", site), f"{what}: stable_rank and spectral_norm are left out", logging.WARNING)
 
-    def _see_weights(self, only: Collection[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
+    def _see_weights(self, only: Set[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
         found: list[tuple[Site, Tensor, Tensor]] = []  # with this rank's part
         for site, module, name in of:
@@ -346,7 +348,7 @@ class Inspector(Reader):
             parameter = own_parameters(module).get(name)
             if parameter is None:
                 continue
-            if only is not None and not any(known in only for known in ids_known(parameter)):
+            if only is not None and id(parameter) not in only and only.isdisjoint(ids_known(parameter)):
                 continue
             tensor = parameter if site.kind == "weight" else gradient_of(parameter)
             if tensor is None:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from numscope.distributed import agree
 from numscope.distributed.channel import Apart, Channel, name_of
 from numscope.distributed.reduce import ANSWER_S
-from numscope.inspect.tally import Joined, Seen
+from numscope.inspect.tally import Seen
 from numscope.summary.extras import Layout
 from numscope.summary.state import merge_rows
 
@@ -23,7 +23,7 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 _channels: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
 
 
-def joined(parts: Mapping[Key, tuple[Seen, Layout]], group: Any, step: int) -> dict[Key, Joined]:
+def joined(parts: Mapping[Key, tuple[Seen, Layout]], group: Any, step: int) -> dict[Key, Seen]:
     """This rank's sites, merged with the same sites of the group's other ranks. All of them must call it, at the same steps.
 
     Ranks that are found apart each have their own numbers from then on; it is said once.
@@ -43,7 +43,7 @@ def joined(parts: Mapping[Key, tuple[Seen, Layout]], group: Any, step: int) -> d
         for _, other_row, other_cells in others:
             row = merge_rows(row, other_row)
             cells = layout.merge(cells, other_cells)
-        found[key] = Joined(replace(seen, row=row, cells=cells), 1 + len(others), first == me)
+        found[key] = replace(seen, row=row, cells=cells, ranks=1 + len(others), mine=first == me)
     return found
 
 

@@ -17,7 +17,7 @@ from numscope.distributed.place import Kind
 from numscope.distributed.reduce import Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Site
-from numscope.inspect.tally import Joined, Seen
+from numscope.inspect.tally import Seen
 from numscope.probe.layer_names import layers_of
 from numscope.records.layer import Layer
 
@@ -61,14 +61,14 @@ class Joint:
             return None
         return local
 
-    def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[tuple[Site, Joined]]:
+    def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[tuple[Site, Seen]]:
         """Each site over the ranks that share it. All ranks must call this at the same steps, with whatever they have."""
         reducer = self._find()
         if reducer is None:
-            return [(site, Joined(seen)) for site, seen in parts]
+            return [*parts]
         items = [Item(s.key, self._groups_of(s, reducer), o.row, o.cells, s.layout.is_max) for s, o in parts]
         return [
-            (site, Joined(replace(seen, row=found.row, cells=found.cells), found.ranks, found.writes))
+            (site, replace(seen, row=found.row, cells=found.cells, ranks=found.ranks, mine=found.writes))
             for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
         ]
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from numscope.config.plan import Collect, PluginFeature, StatRequest
 from numscope.config.selection import group_of
-from numscope.inspect.tally import Joined
+from numscope.inspect.asked import Asked
+from numscope.inspect.tally import Seen
 from numscope.plugins.guarded import Plugins
 from numscope.probe.entry import LayerSites
 from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer
-from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
+from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
 from numscope.summary.extras import Extra, Layout
-from numscope.summary.state import Groups, Summary, fields_of
-from numscope.summary.statistics import STATISTICS, formula_of
-
-Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
+from numscope.summary.state import Groups, Summary
+from numscope.summary.statistics import STATISTICS
 
 Given = Mapping[str, Sequence[float]]
 
@@ -103,7 +102,8 @@ class Inspection:
         self._parts: tuple[Collect | PluginFeature, ...] = (*(c for c, _ in collects), *(c for c, _ in customs))
         self._active: dict[tuple[bool, ...], Active] = {}
         self._merges = any(collect.merge is not None for collect, _ in collects)
-        self._formulas: dict[int, list[tuple[str, Formula]]] = {id(c): self._formulas_of(c) for c, _ in collects}
+        self._asked: dict[tuple[int, ...], Asked] = {}  # by the ids of the parts that ask
+        self._asked_now: dict[tuple[int, bool | None], Asked] = {}  # at the step that ``_on`` is of, by site
         self._step = -1  # that ``_on`` is of
         self._on: frozenset[int] = frozenset()  # ids of the collects on whose schedule it is
         for collect, layers in collects:
@@ -146,14 +146,6 @@ class Inspection:
 
     def _needs_higher(self, asked: StatRequest) -> bool:
         return asked.statistic in self._plugins.statistics or STATISTICS[asked.statistic].higher
-
-    def _formulas_of(self, collect: Collect) -> list[tuple[str, Formula]]:
-        """What computes each statistic, by the name that it is asked by; the first of a name counts."""
-        found: dict[str, Formula] = {}
-        for asked in collect.stats:
-            custom = self._plugins.statistics.get(asked.statistic)
-            found.setdefault(asked.label, formula_of(asked) if custom is None else custom.value)
-        return list(found.items())
 
     # ---- which, when
 
@@ -215,7 +207,7 @@ class Inspection:
     # ---- observations
 
     def observation(
-        self, site: Site, step: int, part: Joined, rank: int, reduced: bool | None, prefix: str = "", given: Given = MappingProxyType({})
+        self, site: Site, step: int, seen: Seen, rank: int, reduced: bool | None, prefix: str = "", given: Given = MappingProxyType({})
     ) -> Observation:
         """One site's step in plain numbers.
 
@@ -225,56 +217,47 @@ class Inspection:
             prefix: before the layer's name.
             given: what plug-ins' features gave, by name; several calls' numbers are averaged.
         """
-        seen = part.seen
-        fields = fields_of(seen.row)
-        summary = Summary(*fields)
-        extras = site.layout.named(seen.cells)
-        values = self.values(self.collects_at(site, step, reduced=reduced), summary, extras)
-        values.update((name, sum(numbers) / len(numbers)) for name, numbers in given.items())
-        # What plug-ins made has no formula that a run's reader knows, so that it is kept as it is.
-        kept = self._own_labels.union(given)
-        own = {name: value for name, value in values.items() if name in kept} if kept else {}
+        extras: Mapping[str, Any] = site.layout.named(seen.cells) if seen.cells else {}
+        fields, values = self.asked(site, step, reduced=reduced).of(seen.row, extras)
+        if given or self._own_labels:
+            values.update((name, sum(numbers) / len(numbers)) for name, numbers in given.items())
+            # What plug-ins made has no formula that a run's reader knows, so that it is kept as it is.
+            kept = self._own_labels.union(given)
+            extras = {**extras, **{name: value for name, value in values.items() if name in kept and value is not None}}
+        layer, name = site.layer, prefix + site.layer.name
         return Observation(
-            step=step,
-            layer=prefix + site.layer.name,
-            cls=site.layer.cls,
-            tensor=site.tensor,
-            dtype=seen.dtype,
-            order=seen.order,
-            rank=rank,
-            ranks=part.ranks,
-            calls=seen.calls,
-            fields=dict(zip(FIELDS, fields, strict=True)),
-            extras={**extras, **{name: value for name, value in own.items() if value is not None}},
-            values=values,
-            mine=part.mine,
+            *(step, name, layer.cls, site.tensor, seen.dtype, seen.order, rank, seen.ranks, seen.calls, fields, extras, values, seen.mine)
         )
 
-    def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> list[Collect]:
-        """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
+    def asked(self, site: Site, step: int, *, reduced: bool | None) -> Asked:
+        """What the plan asks of a site at a step: of those parts whose numbers are reduced over ranks, or of the others; None: of both."""
         if step != self._step:
-            self._step, self._on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
-        return [c for c in site.collects if id(c) in self._on and (reduced is None or (c.reduce is True) is reduced)]
-
-    def values(
-        self, collects: Iterable[Collect], summary: Summary, extras: Mapping[str, float | Histogram]
-    ) -> dict[str, Value | Histogram]:
-        """The statistics that parts of a plan ask for, by the names they ask with."""
-        found: dict[str, Value | Histogram] = {}
-        for collect in collects:
-            for label, formula in self._formulas[id(collect)]:
-                if found.get(label) is None:  # of two kinds of casts under one name, a layer has one
-                    found[label] = formula(summary, extras)
+            self._step, on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
+            if on != self._on:
+                self._on = on
+                self._asked_now.clear()
+        found = self._asked_now.get((site.index, reduced))
+        if found is None:
+            wanted = [c for c in site.collects if id(c) in self._on and (reduced is None or (c.reduce is True) is reduced)]
+            key = tuple(map(id, wanted))
+            found = self._asked.get(key) or self._asked.setdefault(key, Asked(wanted, self._plugins))
+            self._asked_now[site.index, reduced] = found
         return found
 
-    def merged(self, step: int, observations: Sequence[tuple[Site, Observation]], *, reduced: bool | None) -> Iterator[Observation]:
+    def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> tuple[Collect, ...]:
+        """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
+        return self.asked(site, step, reduced=reduced).collects
+
+    def merged(
+        self, step: int, sites: Sequence[Site], observations: Sequence[Observation], *, reduced: bool | None
+    ) -> Iterator[Observation]:
         """Observations of groups of sites, where a part of the plan asks for ``merge``."""
         if not self._merges:
             return
-        merging = {id(c): c for site, _ in observations for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}
+        merging = {id(c): c for site in sites for c in self.collects_at(site, step, reduced=reduced) if c.merge is not None}
         for collect in merging.values():
             groups: dict[tuple[str, str], list[Observation]] = {}
-            for site, observation in observations:
+            for site, observation in zip(sites, observations, strict=True):
                 group = group_of(str(collect.merge), site.layer.name, site.layer.cls)
                 if group is not None and any(c is collect for c in site.collects):
                     groups.setdefault((group, site.kind), []).append(observation)
@@ -288,6 +271,7 @@ class Inspection:
             summary = summary.merge(Summary(**dict(member.fields)))  # type: ignore[arg-type]
             cells = layout.merge(cells, layout.from_named(member.extras))
         extras = layout.named(cells)
+        fields, values = Asked([collect], self._plugins).of(summary.to_row(), extras)
         first = members[0]
         dtypes = {member.dtype for member in members}
         return Observation(
@@ -300,9 +284,9 @@ class Inspection:
             rank=first.rank,
             ranks=max(member.ranks for member in members),
             calls=sum(member.calls for member in members),
-            fields={name: getattr(summary, name) for name in FIELDS},
+            fields=fields,
             extras=extras,
-            values=self.values([collect], summary, extras),
+            values=values,
             mine=all(member.mine for member in members),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ class Seen:
         calls: how many tensors.
         order: when it was first seen, among the step's observations.
         dtype: of the tensor seen last.
+        ranks: how many ranks' parts the numbers hold.
+        mine: whether this rank writes them; it is the lowest of those ranks.
     """
 
     row: list[float]
@@ -38,17 +40,6 @@ class Seen:
     calls: int = 0
     order: int = -1
     dtype: str = ""
-
-
-class Joined(NamedTuple):
-    """One site's numbers over ranks.
-
-    Args:
-        ranks: how many ranks' parts they hold.
-        mine: whether this rank writes them; it is the lowest of those ranks.
-    """
-
-    seen: Seen
     ranks: int = 1
     mine: bool = True
 
@@ -179,11 +170,15 @@ class Tally:
             return
         self._ledger.read()
         rows = self._ledger.rows([handle for _, handle, _ in self._parts])
+        names = {dtype: str(dtype).removeprefix("torch.") for dtype in {dtype for _, _, dtype in self._parts}}
         for (site, _, dtype), row in zip(self._parts, rows, strict=True):
-            seen = self._seen(site)
+            seen = self._merged.get(site)
+            if seen is None:
+                self._merged[site] = Seen(row, self._layouts[site].empty(), 1, len(self._merged), names[dtype])
+                continue
             seen.row = merge_rows(seen.row, row) if seen.calls else row
             seen.calls += 1
-            seen.dtype = str(dtype).removeprefix("torch.")
+            seen.dtype = names[dtype]
         self._parts.clear()
         self._forget_rows()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
 STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # of a weight, by the optimizer's names; any other one is ``state.<name>``
@@ -20,8 +21,7 @@ Value = float | int | None
 Histogram = Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):  # made in a sixth of a frozen dataclass's time
     """One site's numbers of one step, merged over its calls, micro-batches and, if reduced, ranks.
 
     Args:
@@ -51,8 +51,8 @@ class Observation:
     ranks: int
     calls: int
     fields: Mapping[str, Value]
-    extras: Mapping[str, float | Histogram] = field(default_factory=dict)
-    values: Mapping[str, Value | Histogram] = field(default_factory=dict)
+    extras: Mapping[str, float | Histogram] = MappingProxyType({})
+    values: Mapping[str, Value | Histogram] = MappingProxyType({})
     mine: bool = True
 
     @property

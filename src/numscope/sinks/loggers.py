@@ -53,9 +53,10 @@ class LoggerSink:
     def write(self, observations: Sequence[Observation]) -> None:
         log_scalar = self._logger.log_scalar
         for seen in observations:
+            name, step = seen.name, seen.step
             for label, value in seen.values.items():
-                if isinstance(value, int | float):
-                    log_scalar(f"{seen.name}_{label}", value, seen.step)
+                if isinstance(value, (int, float)):  # a union takes three times as long
+                    log_scalar(f"{name}_{label}", value, step)
 
     def flush(self) -> None:
         call_if_there(self._logger, "flush")

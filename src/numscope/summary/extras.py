@@ -199,7 +199,7 @@ class Layout:
 
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``."""
-        return [cell for extra in self.extras for cell in extra.empty]
+        return [cell for extra in self.extras for cell in extra.empty] if self.extras else []
 
     def merge(self, a: Sequence[float], b: Sequence[float]) -> list[float]:
         """Two sites' cells merged."""

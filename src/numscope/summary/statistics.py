@@ -46,6 +46,7 @@ class Statistic:
         sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
         tensors: the tensors that it can be computed of; empty: any.
         higher: whether it needs the sums of third and fourth powers, which are not computed otherwise.
+        attribute: of the summary, where ``value`` is just that.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Statistic:
     sql: str | None = None
     tensors: tuple[str, ...] = ()
     higher: bool = False
+    attribute: str = ""
 
 
 # ---- SQL: the same formulas over columns. min, max and sum are names of functions, so they are quoted.
@@ -191,8 +193,9 @@ def _exponents(summary: Summary, extras: Named) -> Value:
 # ---- the table
 
 
-def _simple(name: str, formula: str, unit: str, sql: str, of: str | None = None, higher: bool = False) -> Statistic:
-    return Statistic(name, formula, unit, lambda summary, extras: getattr(summary, of or name), sql=sql, higher=higher)
+def _simple(name: str, formula: str, unit: str, sql: str, of: str = "", higher: bool = False) -> Statistic:
+    attribute = of or name
+    return Statistic(name, formula, unit, lambda summary, extras: getattr(summary, attribute), sql=sql, higher=higher, attribute=attribute)
 
 
 def _casts(cast: PaperCast) -> list[Statistic]:

@@ -18,7 +18,7 @@ from numscope.distributed.channel import members
 from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
-from numscope.inspect.tally import Joined, Seen, Tally
+from numscope.inspect.tally import Seen, Tally
 from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
 from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
@@ -168,7 +168,7 @@ class Collector:
 
     def _step(self, groups: Mapping[int, Any]) -> None:
         parts = self._parts()
-        found = {key: Joined(part) for key, part in parts.items()}
+        found = {**parts}
         for group in sorted(groups.values(), key=lambda group: (len(members(group)), members(group))):  # as on all ranks
             here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
             found |= joined(here, group, self._num_steps)
@@ -178,8 +178,8 @@ class Collector:
         ordered = sorted(found, key=lambda key: parts[key].order)
         write = [(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)]
         self.recorder.write([one.inspection.observation(one.site, one.step, part, self.recorder.rank, True) for one, part in write])
-        bad = [key for key in ordered if self._is_alarm(key) and Summary.from_row(found[key].seen.row).num_nonfinite]
-        findings = [self._finding(key, found[key].seen) for key in bad]
+        bad = [key for key in ordered if self._is_alarm(key) and Summary.from_row(found[key].row).num_nonfinite]
+        findings = [self._finding(key, found[key]) for key in bad]
         ways = {self._shown[key].asked.on_nonfinite for key in bad}
         self._sites.reset()
         if findings:
