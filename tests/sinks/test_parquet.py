@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.runfolder import RunFolder, without_secrets
 from numscope.summary.state import Summary
 from tests.sinks.seen import observation
+from tests.warm import COLD
 
 pq = pytest.importorskip("pyarrow.parquet")
 pd = pytest.importorskip("pandas")
@@ -199,7 +199,7 @@ for step in range(10**9):
 def test_killed_at_any_moment_the_folder_reads(tmp_path: Path) -> None:
     moments = random.Random(0)
     for attempt in range(1, 5):
-        with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen([COLD, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             time.sleep(moments.random() * 0.2)
