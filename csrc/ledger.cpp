@@ -212,6 +212,8 @@ int rewrite(PyObject* self, int64_t handle, PyObject* tensor, Entry& entry) {
 
 const Row* row_at(PyObject* self, int64_t row) { return reinterpret_cast<const Row*>(address_of(as_ledger(self), row)); }
 
+bool is_held(PyObject* self) { return as_ledger(self)->held > 0; }
+
 int64_t groups_of(PyObject* self) { return as_ledger(self)->groups; }
 
 void read_rows(PyObject* self, std::vector<Entry>& entries, int num_threads, bool again) {

@@ -246,7 +246,11 @@ int refuse_other_interpreters(PyObject*) {
     return -1;
 }
 
-int add_types(PyObject* module) { return add_ledger(module) || add_weights(module) || add_journal(module) || add_functions(module) || add_teller(module) || add_derived(module) ? -1 : 0; }
+int add_types(PyObject* module) {
+    for (auto add : {add_ledger, add_weights, add_journal, add_functions, add_teller, add_derived, add_tally, add_shower})
+        if (add(module)) return -1;
+    return 0;
+}
 
 PyModuleDef_Slot slots[] = {{Py_mod_exec, reinterpret_cast<void*>(refuse_other_interpreters)}, {Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
 

@@ -1,5 +1,5 @@
 // What probe/telling.py's Teller does for most modules: those that return a tensor or a tuple of tensors, called outside a backward.
-#include "python.h"
+#include "hooks.h"
 
 namespace numscope {
 namespace {
@@ -23,16 +23,6 @@ struct GradientHook {
     PyObject *teller, *entry, *slot, *shape;
 };
 PyTypeObject* hook_type = nullptr;
-
-bool is_none(PyObject* object) { return !object || object == Py_None; }
-
-// Whether a replay runs in this thread.
-bool is_paused(const Teller* teller) {
-    if (count_at(teller->optimizers, names.num_paused) == 0) return false;
-    const Ref answer(PyObject_CallMethod(teller->optimizers, "is_paused", nullptr));
-    forget();
-    return answer.get() != Py_False;
-}
 
 // "input[key]" or "output[key]", made once.
 Ref slot_of(PyObject* known, const char* format, PyObject* key) {
@@ -66,46 +56,6 @@ int add_arguments(const Teller* teller, PyObject* leaves, PyObject* args, PyObje
     return 1;
 }
 
-bool is_input(PyObject* base, PyObject* args, PyObject* kwargs) {
-    const auto shares = [base](PyObject* value) {
-        if (!is_tensor(value)) return false;
-        const Ref own(PyObject_GetAttr(value, names.base));
-        forget();
-        return value == base || own.get() == base;
-    };
-    for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++)
-        if (shares(PyTuple_GetItem(args, i))) return true;
-    PyObject *key, *value;
-    for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &key, &value);)
-        if (shares(value)) return true;
-    return false;
-}
-
-// `own_base` of probe/walk.py, of a tensor; null if there is none.
-Ref own_base(PyObject* output, PyObject* args, PyObject* kwargs) {
-    if (!says(torch.is_view, output) || !says(torch.is_contiguous, output)) return Ref();
-    Ref base(PyObject_GetAttr(output, names.base));
-    const Ref node(is_none(base.get()) ? nullptr : PyObject_GetAttr(base.get(), names.grad_fn));
-    forget();
-    if (is_none(node.get()) || count_of(torch.numel, base.get()) != count_of(torch.numel, output) || !says(torch.is_contiguous, base.get()))
-        return Ref();
-    return is_input(base.get(), args, kwargs) ? Ref() : std::move(base);
-}
-
-// `hook_gradient` of probe/hook.py.
-bool hook_gradient(const Teller* teller, PyObject* tensor, PyObject* hook) {
-    Ref hooks(PyObject_GetAttr(tensor, names.backward_hooks));
-    if (hooks.get() == Py_None) {
-        hooks = Ref(PyObject_CallNoArgs(teller->hook_dict));
-        if (!hooks || PyObject_SetAttr(tensor, names.backward_hooks, hooks.get())) return false;
-        const Ref node(PyObject_GetAttr(tensor, names.grad_fn));
-        const Ref done(is_none(node.get()) ? nullptr : PyObject_CallMethodObjArgs(node.get(), names.register_hook_dict, tensor, nullptr));
-        if (!node || (node.get() != Py_None && !done)) return false;
-    }
-    const Ref key(hooks ? PyIter_Next(teller->ids) : nullptr);
-    return key && PyObject_SetItem(hooks.get(), key.get(), hook) == 0;
-}
-
 // Has the gradient of an output told; `base`: what it is a view of, if its hook is to be there.
 bool await_gradient(PyObject* self, PyObject* entry, PyObject* slot, PyObject* output, const Ref& base) {
     if (!has(output, names.requires_grad) || has(output, names.is_leaf)) return true;
@@ -118,7 +68,8 @@ bool await_gradient(PyObject* self, PyObject* entry, PyObject* slot, PyObject* o
     put(fields->entry, entry);
     put(fields->slot, name.get());
     put(fields->shape, shape.get());
-    return hook_gradient(as_teller(self), base ? base.get() : output, hook.get());
+    const Teller* teller = as_teller(self);
+    return hook_gradient({teller->ids, teller->hook_dict}, base ? base.get() : output, hook.get());
 }
 
 PyObject* py_heard(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
@@ -130,7 +81,7 @@ PyObject* py_heard(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     for (Py_ssize_t i = 0; is_tuple && i < PyTuple_Size(output); i++)
         if (PyTuple_GetItem(output, i) != Py_None && !is_plain(PyTuple_GetItem(output, i))) Py_RETURN_FALSE;
     if (is_none(teller->tap) || !(is_tuple ? PyTuple_Size(output) > 0 : is_plain(output))) Py_RETURN_FALSE;
-    if (is_left_to_python() || is_traced() || is_in_backward() || is_paused(teller)) Py_RETURN_FALSE;
+    if (is_left_to_python() || is_traced() || is_in_backward() || is_paused(teller->optimizers)) Py_RETURN_FALSE;
     // An error from here on is the caller's to judge.
     Ref leaves(PyList_New(0));
     const int plain = leaves ? add_arguments(teller, leaves.get(), given, named) : -1;
@@ -171,17 +122,6 @@ PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     Py_RETURN_NONE;
 }
 
-// What a hook raises would end the script's backward: it goes to `caught`, which raises again what is meant for the script.
-PyObject* caught(const Teller* teller) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception) || is_none(teller->caught)) return nullptr;
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace) PyException_SetTraceback(value, trace);
-    const Ref owned_type(type), error(value), owned_trace(trace);
-    return PyObject_CallFunctionObjArgs(teller->caught, error.get(), nullptr);
-}
-
 PyObject* call_hook(PyObject* self, PyObject* args, PyObject*) {
     const GradientHook* hook = reinterpret_cast<GradientHook*>(self);
     const Ref kept = Ref::borrowed(hook->teller), gradient = Ref::borrowed(PyTuple_Size(args) == 1 ? PyTuple_GetItem(args, 0) : nullptr);
@@ -189,10 +129,10 @@ PyObject* call_hook(PyObject* self, PyObject* args, PyObject*) {
     const Teller* teller = as_teller(kept.get());
     const Ref tell = Ref::borrowed(teller->gradient);
     // No gradient: the node has several outputs, and this one gets none.
-    if (gradient.get() == Py_None || is_none(tell.get()) || is_paused(teller)) Py_RETURN_NONE;
+    if (gradient.get() == Py_None || is_none(tell.get()) || is_paused(teller->optimizers)) Py_RETURN_NONE;
     const Ref told(PyObject_CallFunctionObjArgs(tell.get(), hook->entry, hook->slot, gradient.get(), hook->shape, nullptr));
     if (told) Py_RETURN_NONE;
-    const Ref done(caught(teller));
+    const Ref done = given_to(teller->caught);
     if (!done) return nullptr;
     Py_RETURN_NONE;
 }

@@ -31,6 +31,7 @@ from numscope.probe.naming import class_name
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.own_calls import OwnCalls
+from numscope.probe.showing import Shower
 from numscope.probe.step import Reader, Step
 from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
@@ -43,7 +44,6 @@ from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
 
-_NOTHING: Mapping[str, list[float]] = {}
 _UNSEEN = {
     "local_wgrad": "autograd gave these weights none. They are frozen or unused, or FSDP1 or a fused kernel makes it",
     "attention": "these modules return no probabilities. Set output_attentions=True with eager attention, or need_weights=True",
@@ -131,6 +131,9 @@ class Inspector(Reader):
         self._weights = [one for one in of_parameters if one[0].kind == "weight"]
         self._wgrads = [one for one in of_parameters if one[0].kind == "wgrad"]
         states = [one for one in of_parameters if one[0].kind not in (*TENSORS, *SEEN_IN_CALLS)]
+        if again:
+            self._shower.close()
+        self._shower: Shower = Shower(self._tally, self.observe, self._steps.forward_begins, self._probe.caught_by_reader)
         self._updates = Updates(self._weights, states, self._tally, self._part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
@@ -184,11 +187,12 @@ class Inspector(Reader):
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
+        self._tally.plain = bytes(site.index in self._read and site.is_plain for site in self._inspection.sites)
         self._tally.want(active.groups)
-        wanted = self._inspection.hooks(active.read)
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
-        self._probe.arm(self._by_module(wanted), self if active.read else None, self._in_graphs)
+        hooks = self._by_module(self._inspection.hooks(active.read))
+        self._probe.arm(hooks, self if active.read else None, self._in_graphs, self._shower)
         self._own_calls.arm(self._by_module(self._inspection.own(active.read)), self._own_in_graphs)
 
     def _by_module(self, layers: Mapping[Layer, Any]) -> dict[nn.Module, Any]:
@@ -269,8 +273,8 @@ class Inspector(Reader):
             name = self._prefix + found.layer.name
             self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
         self._say_unseen(seen)
-        sites, wanted_now = self._inspection.sites, {site.index for site in self._active.sites}
-        alone = [(sites[i], one) for i, one in seen.items() if i in wanted_now]
+        wanted_now = {site.index: site for site in self._active.sites}
+        alone = [(wanted_now[i], one) for i, one in seen.items() if i in wanted_now]
         collects = self._inspection.collects_at
         if closing or not spread():  # at close others may be elsewhere
             wanted = [pair for pair in alone if pair[0].index in self._given or collects(pair[0], step, reduced=None)]
@@ -300,9 +304,8 @@ class Inspector(Reader):
         """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
         step, given = self._steps.number, {site: named for site, named in self._given.items() if site not in without}
         observe, rank, prefix = self._inspection.observation, self.recorder.rank, self._prefix
-        made = [observe(site, step, part, rank, reduced, prefix, given.get(site.index, _NOTHING)) for site, part in parts]
-        sites = [site for site, _ in parts]
-        return [*made, *self._inspection.merged(step, sites, made, reduced=reduced)]
+        made = [observe(site, step, part, rank, reduced, prefix, given.get(site.index, {})) for site, part in parts]
+        return [*made, *self._inspection.merged(step, [site for site, _ in parts], made, reduced=reduced)]
 
     # ---- tensors
 
@@ -427,6 +430,7 @@ class Inspector(Reader):
         """Stop reading tensors; detection reads what it needs without statistics."""
         self._probe.disarm()
         self._own_calls.disarm()
+        self._shower.close()
         self._tally.reset()
         self._tally.want(Groups.HEALTH)
         if self._journal is not None:

@@ -55,6 +55,11 @@ class Site:
         """What ranks know it by."""
         return f"{self.layer.name}|{self.tensor}"
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it wants nothing of its tensor but a row."""
+        return not (self.customs or self.statistics or self.layout.extras)
+
     def offset(self, key: str) -> int | None:
         """The first cell of one of its extras."""
         return self.layout.offsets.get(key)

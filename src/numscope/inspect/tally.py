@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from numscope.summary import native
 from numscope.summary.dispatch import describe, observe_extras
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
@@ -44,6 +45,7 @@ class Seen:
     mine: bool = True
 
 
+@native.in_c
 class Tally:
     """Observes tensors of any device into sites, gives each site's merged row after ``read``.
 
@@ -51,6 +53,9 @@ class Tally:
         layouts: of each site's extra cells.
         further: merges into a site's cells what is computed of its tensor elsewhere: casts on paper, for example.
         ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
+
+    Attributes:
+        plain: for each site, whether it wants nothing but a row: C observes its tensors by itself.
 
     *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
     own passes for them. No sync before ``read``.
@@ -65,10 +70,12 @@ class Tally:
         self._layouts = tuple(layouts)
         self._further = further
         self._ledger = Ledger(Groups.ALL) if ledger is None else ledger
-        self._parts: list[tuple[int, int, torch.dtype]] = []  # site, handle
+        self._parts: list[int] = []  # the site and the handle of each tensor, one behind the other: C adds both at once, as Python does
+        self._lock = self._ledger.lock  # threads may share a model
+        self.plain = b""
+        self._share(self._ledger, self._parts)
         self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
         self._used: dict[tuple[int, torch.device], Tensor] = {}  # of them, those that are not all zero
-        self._lock = self._ledger.lock  # threads may share a model
         self._merged: dict[int, Seen] = {}
         self.unreadable: dict[int, str] = {}  # site → what stood there instead of a tensor with elements
 
@@ -81,11 +88,18 @@ class Tally:
         """Whether the step showed anything yet."""
         return bool(self._parts or self._merged)
 
+    def _share(self, *parts: object) -> None:
+        """Tell C what it observes with, and appends to."""
+
     def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
         """Merge a tensor of any shape into a site; ``shape``: in which it is meant, where it has another one."""
+        self._observe_any(site, tensor, shape)
+
+    def _observe_any(self, site: int, tensor: Tensor, shape: torch.Size | None) -> None:
+        """``observe`` of what C leaves to Python."""
         with self._lock:
             self._add(site, tensor, self._ledger.observe(tensor), shape)
-            if len(self._parts) >= COMPACT and self._ledger.on_host:
+            if len(self._parts) >= 2 * COMPACT and self._ledger.on_host:
                 self.merge()
 
     def observe_many(self, sites: Sequence[int], tensors: Sequence[Tensor]) -> None:
@@ -105,7 +119,7 @@ class Tally:
         if handle == UNOBSERVED:
             self.unreadable[site] = describe(tensor)
             return
-        self._parts.append((site, handle, tensor.dtype))
+        self._parts += (site, handle)
         if self._layouts[site].extras:
             self._observe_extras(site, tensor if shape is None else tensor.reshape(shape))
 
@@ -116,7 +130,7 @@ class Tally:
             cells: float64[n], on any device.
         """
         layout = self._layouts[site]
-        with self._lock, torch._C.DisableTorchFunction(), torch.no_grad():
+        with self._ledger, torch._C.DisableTorchFunction(), torch.no_grad():
             into = self._cells_on(site, cells.device)[first : first + cells.numel()]
             is_max = torch.tensor(layout.is_max[first : first + cells.numel()], device="cpu").to(cells.device, non_blocking=True)
             into.copy_(torch.where(is_max, torch.maximum(into, cells), into + cells))
@@ -124,7 +138,7 @@ class Tally:
     def merge_counted(self, site: int, first: int, cells: Sequence[float]) -> None:
         """``merge_cells`` of what is on the host already; the site counts as seen."""
         layout = self._layouts[site]
-        with self._lock:
+        with self._ledger:
             seen = self._seen(site)
             seen.calls = seen.calls or 1
             for cell, number in enumerate(cells, first):
@@ -133,7 +147,7 @@ class Tally:
 
     def read(self) -> dict[int, Seen]:
         """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
-        with self._lock:
+        with self._ledger:
             self.merge()
             for (site, _), cells in self._used.items():
                 seen = self._merged.get(site)
@@ -157,32 +171,35 @@ class Tally:
 
     def reset(self) -> None:
         """Forget the step."""
-        with self._lock:
-            self._parts.clear()
-            self._forget_rows()
+        with self._ledger:
+            self._forget_parts()
             self._clear_cells()
             self._merged = {}
             self.unreadable.clear()
 
     def merge(self) -> None:
         """Merge what was seen so far; its rows may go then."""
+        with self._ledger:  # and C adds nothing
+            self._merge()
+
+    def _merge(self) -> None:
         if not self._parts:
             return
         self._ledger.read()
-        rows = self._ledger.rows([handle for _, handle, _ in self._parts])
-        names = {dtype: str(dtype).removeprefix("torch.") for dtype in {dtype for _, _, dtype in self._parts}}
-        for (site, _, dtype), row in zip(self._parts, rows, strict=True):
+        handles = self._parts[1::2]
+        rows, dtypes = self._ledger.rows(handles), self._ledger.dtypes(handles)
+        for site, row, dtype in zip(self._parts[::2], rows, dtypes, strict=True):
             seen = self._merged.get(site)
             if seen is None:
-                self._merged[site] = Seen(row, self._layouts[site].empty(), 1, len(self._merged), names[dtype])
+                self._merged[site] = Seen(row, self._layouts[site].empty(), 1, len(self._merged), dtype)
                 continue
             seen.row = merge_rows(seen.row, row) if seen.calls else row
             seen.calls += 1
-            seen.dtype = names[dtype]
-        self._parts.clear()
-        self._forget_rows()
+            seen.dtype = dtype
+        self._forget_parts()
 
-    def _forget_rows(self) -> None:
+    def _forget_parts(self) -> None:
+        self._parts.clear()
         if self._ledger.before_reset is None:  # nobody else needs them
             self._ledger.reset()
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 Leaves = list[tuple[str, Any]]
+Shown = tuple[int | None, int | None, int | None]  # sites of a module's activation, its output, and the output's gradient; None: not wanted
 
 
 class Entry:
@@ -60,12 +61,14 @@ class Wanted(NamedTuple):
         calls: its outermost calls are told.
         leaves: each of its calls is told, with its leaves and their gradients.
         sites: what statistics want.
+        shown: of ``sites``, what a ``Shower`` can show: activation, output, gradient; None: only Python can.
         marks: the same for dynamo, to which text is constant while a number may vary: activation, output, gradient, dgrad; "": not wanted.
     """
 
     calls: bool = False
     leaves: bool = False
     sites: LayerSites | None = None
+    shown: Shown | None = None
     marks: tuple[str, str, str, str] = ("", "", "", "")
 
     @classmethod
@@ -75,4 +78,5 @@ class Wanted(NamedTuple):
         activation, output, gradient, dgrad = (
             "" if site is None else str(site) for site in (sites.activation, sites.output, sites.gradient, sites.dgrad)
         )
-        return cls(calls, leaves, sites, (activation, output, gradient, dgrad))
+        shown = (sites.activation, sites.output, sites.gradient) if sites.dgrad is None else None
+        return cls(calls, leaves, sites, shown, (activation, output, gradient, dgrad))

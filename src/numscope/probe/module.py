@@ -10,47 +10,23 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from numscope.probe import dynamo, optimizer, walk
-from numscope.probe.calls import CallListener, Calls, in_backward, is_traced
+from numscope.probe.calls import Calls, in_backward, is_traced
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.naming import class_name, qualified_names
+from numscope.probe.protocol import Listener, Reader
 from numscope.probe.regions import Regions
+from numscope.probe.showing import Shower
 from numscope.probe.telling import Teller
 from numscope.records.site import Phase
-
-
-class Listener(CallListener, Protocol):
-    """What is told of calls."""
-
-    @property
-    def tap(self) -> Callable[[Entry, Leaves], None]:
-        """Is called when a module was called: its leaves with their slots, in order."""
-
-    @property
-    def gradient(self) -> Callable[[Entry, str, Tensor, torch.Size | None], None]:
-        """Is called when an output's gradient came; the shape is the output's, where the gradient has another one."""
-
-    def failed(self, error: Exception) -> None:
-        """The tool itself failed; the listener is told nothing more."""
-
-
-class Reader(Protocol):
-    """What wants some tensors of some modules."""
-
-    def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
-        """A tensor that is wanted; ``shape``: in which it is meant, where it has another one."""
-
-    def failed(self, error: Exception) -> None:
-        """The tool itself failed; the reader is shown nothing more."""
-
 
 _task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
@@ -94,6 +70,7 @@ class ModuleProbe:
         self._teller: Teller | None = None
         self._gradients = False
         self._reader: Reader | None = None
+        self._shower: Shower | None = None
         self._sites: Mapping[nn.Module, LayerSites] = {}
         self._in_graphs: Mapping[nn.Module, LayerSites] = {}
         self._key = new_id()
@@ -134,7 +111,11 @@ class ModuleProbe:
         return self._listener is not None
 
     def arm(
-        self, layers: Mapping[nn.Module, LayerSites], reader: Reader | None, in_graphs: Mapping[nn.Module, LayerSites] | None = None
+        self,
+        layers: Mapping[nn.Module, LayerSites],
+        reader: Reader | None,
+        in_graphs: Mapping[nn.Module, LayerSites] | None = None,
+        shower: Shower | None = None,
     ) -> None:
         """Show a reader these modules' tensors and no others.
 
@@ -142,9 +123,11 @@ class ModuleProbe:
             reader: None: nothing is shown for now.
             in_graphs: what later calls of ``arm`` may ask for. The hooks on compiled modules are those for all of it, so that another
                 choice compiles nothing again; ``layers`` alone decides what the reader is shown.
+            shower: shows the reader what it can.
         """
         self._regions.find()
         self._reader, was = reader, (self._sites, self._in_graphs)
+        self._shower = None if reader is None else shower
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
         self._in_graphs = self._sites if in_graphs is None else in_graphs
         if was == (self._sites, self._in_graphs):
@@ -156,7 +139,7 @@ class ModuleProbe:
 
     def disarm(self) -> None:
         """Show the reader nothing more."""
-        self._reader, self._sites, self._in_graphs = None, {}, {}
+        self._reader, self._shower, self._sites, self._in_graphs = None, None, {}, {}
         self.forget_step()
         self._hook_as_wanted()
         if not self.attached:
@@ -271,7 +254,8 @@ class ModuleProbe:
             taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
         calls = self._calls if wanted.calls else None
-        if sites is None and calls is not None and calls.module is not None and calls.module is not module:  # most calls
+        is_inner = calls is None or (calls.module is not None and calls.module is not module)
+        if is_inner and (sites is None or sites.dgrad is None):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
             return None
@@ -287,20 +271,28 @@ class ModuleProbe:
             if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
-        teller, calls = self._teller, self._calls
-        if teller is not None and calls is not None and wanted.leaves and wanted.sites is None and calls.module is not module:
+        leaves, sites, calls = wanted.leaves, wanted.sites, self._calls
+        if calls is None or calls.module is not module:
             try:
-                if teller.heard(entry, args, kwargs, output):
-                    return
+                if leaves and calls is not None and self._teller is not None and self._teller.heard(entry, args, kwargs, output):
+                    leaves = False
             except Exception as error:
                 self._caught(error)
+                leaves = False
+            try:
+                if wanted.shown is not None and self._shower is not None and self._shower.shown(wanted.shown, args, kwargs, output):
+                    sites = None
+            except Exception as error:
+                self.caught_by_reader(error)
+                sites = None
+            if not leaves and sites is None:
                 return
         if optimizer.is_paused() or is_traced():
             return
         failed = output is None and sys.exc_info()[0] is not None
-        if not failed and (wanted.leaves or wanted.sites is not None):
+        if not failed and (leaves or sites is not None):
             try:  # _guard, without the frame: this is the hot path
-                self._see(entry, wanted, module, args, kwargs, output)
+                self._see(entry, leaves, sites, module, args, kwargs, output)
             except self.errors:
                 raise
             except Exception as error:
@@ -308,13 +300,21 @@ class ModuleProbe:
         if wanted.calls and self._calls is not None and self._calls.module is module:
             self._leave(entry, module, output, failed)
 
-    def _see(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        plain = isinstance(output, Tensor)
-        sites, given = wanted.sites, None
+    def _see(
+        self,
+        entry: Entry,
+        leaves: bool,
+        sites: LayerSites | None,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        output: Any,
+    ) -> None:
+        plain, given = isinstance(output, Tensor), None
         if sites is not None:
             given = walk.first_inexact(output)
             self._guard(self._fail_reader, self._show_call, sites, module, args, kwargs, output, given)
-        listener = self._listener if wanted.leaves else None
+        listener = self._listener if leaves else None
         if listener is not None and _task() == -1:  # in_backward()
             if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
@@ -412,6 +412,12 @@ class ModuleProbe:
             raise
         except Exception as error:
             fail(error)
+
+    def caught_by_reader(self, error: Exception) -> None:
+        """An error as the reader was shown something."""
+        if isinstance(error, self.errors):
+            raise error
+        self._fail_reader(error)
 
     def _caught(self, error: Exception) -> None:
         if isinstance(error, self.errors):

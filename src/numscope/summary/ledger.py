@@ -379,6 +379,11 @@ class Ledger:
         host = {block: block.host[: len(block.handles)].tolist() for block in {block for block, _ in places}}
         return [host[block][row] for block, row in places]
 
+    def dtypes(self, handles: Sequence[int]) -> list[str]:
+        """The names of what was read into rows, such as ``float32``."""
+        names = {dtype: str(dtype).removeprefix("torch.") for dtype in {self._meta[handle][2] for handle in handles}}
+        return [names[self._meta[handle][2]] for handle in handles]
+
     def keep(self) -> Kept:
         """A copy of all rows as of the last read, to be looked at when the ledger has gone on. *Cost:* 128 bytes a row."""
         held = {block: ctypes.string_at(block.host.data_ptr(), len(block.handles) * ROW_BYTES) for block in self._blocks.values()}
