@@ -9,8 +9,9 @@ struct Journal {
     PyObject *ledger, *weights_ledger;  // of activations and gradients, of weights
     PyObject* all_weights;              // what reads the weights
     PyObject *events, *clock;           // the list, an iterator over its order
+    PyObject* folded;                   // a list of parameters' gradients, which are made events where somebody asks
     PyObject *phase, *forward;          // of gradients, of calls
-    PyObject *describe, *none, *other, *not_seen;  // words for what has no handle
+    PyObject *describe, *none, *other;  // words for what has no handle
     PyObject* gradient_of;              // what an optimizer gets of a parameter
     PyObject* call;                     // the number of the outermost call at work
     PyObject* before_gradient;          // is called before the next gradient is added; it takes itself away
@@ -48,7 +49,9 @@ private:
     Ref list_;
 };
 
-bool append(const Journal* journal, PyObject* entry, PyObject* phase, const Items& items) {
+bool append(PyObject* self, PyObject* entry, PyObject* phase, const Items& items) {
+    const Journal* journal = as_journal(self);
+    if (PyList_Size(journal->folded) && !Ref(PyObject_CallMethod(self, "unfold", nullptr))) return false;  // they came before
     const Ref all = items.tuple(), order(all ? PyIter_Next(journal->clock) : nullptr);
     const Ref event(order ? PyTuple_Pack(5, entry, phase, journal->call, all.get(), order.get()) : nullptr);
     return event && PyList_Append(journal->events, event.get()) == 0;
@@ -76,8 +79,8 @@ bool add_weights(const Journal* journal, PyObject* weights, Items& items) {
 
 PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     const bool fits = num_args == NUM_SHARED && is_ledger(args[0]) && is_ledger(args[1]) && is_weights(args[2]) && PyList_Check(args[3]) &&
-                      PyIter_Check(args[4]);
-    if (!fits) return PyErr_Format(PyExc_TypeError, "Journal._share: expected two ledgers, weights, a list, an iterator, ...");
+                      PyIter_Check(args[4]) && PyList_Check(args[5]);
+    if (!fits) return PyErr_Format(PyExc_TypeError, "Journal._share: expected two ledgers, weights, a list, an iterator, a list, ...");
     if (!knows_torch()) return nullptr;
     for (int i = 0; i < NUM_SHARED; i++) put(references(self)[i], args[i]);
     Py_RETURN_NONE;
@@ -102,7 +105,7 @@ PyObject* add(PyObject* self, PyObject* entry, PyObject* phase, PyObject* weight
                                           : items.add(slot, Py_None, leaf == Py_None ? journal->none : journal->other);
         if (!done) return nullptr;
     }
-    if (!append(journal, entry, phase, items)) return nullptr;
+    if (!append(self, entry, phase, items)) return nullptr;
     Py_RETURN_NONE;
 }
 
@@ -136,6 +139,7 @@ PyObject* py_add_gradients(PyObject* self, PyObject* const* args, Py_ssize_t num
         const Ref place = Ref::borrowed(PyList_GetItem(args[0], i));
         PyObject* parameter = PyTuple_Check(place.get()) && PyTuple_Size(place.get()) == 3 ? PyTuple_GetItem(place.get(), 2) : nullptr;
         if (!parameter) return PyErr_Format(PyExc_TypeError, "add_gradients(places): expected tuples of entry, slot, parameter");
+        if (!gradient_slot(PyTuple_GetItem(place.get(), 0), PyTuple_GetItem(place.get(), 1))) return nullptr;
         const Ref gradient = gradient_of(journal, parameter);
         if (!gradient) return nullptr;
         if (gradient.get() != Py_None && (PyList_Append(gradients.get(), gradient.get()) || PyList_Append(found.get(), place.get()))) return nullptr;
@@ -143,17 +147,8 @@ PyObject* py_add_gradients(PyObject* self, PyObject* const* args, Py_ssize_t num
     Ref handles(found ? PyObject_CallMethod(journal->ledger, "observe_many", "O", gradients.get()) : nullptr);
     if (handles && (!PyList_Check(handles.get()) || PyList_Size(handles.get()) != PyList_Size(found.get())))
         return PyErr_Format(PyExc_TypeError, "Ledger.observe_many: expected a handle for each tensor");
-    for (Py_ssize_t i = 0; handles && i < PyList_Size(found.get()); i++) {
-        const Ref place = Ref::borrowed(PyList_GetItem(found.get(), i)), handle = Ref::borrowed(PyList_GetItem(handles.get(), i));
-        PyObject *entry = PyTuple_GetItem(place.get(), 0), *slot = PyTuple_GetItem(place.get(), 1);
-        const Ref name = gradient_slot(entry, slot);
-        const int64_t number = name ? number_of(handle.get()) : -2;
-        Items items;
-        if (number == -2 || !items.add(name.get(), number >= 0 ? journal->ledger : Py_None, number >= 0 ? handle.get() : journal->not_seen))
-            return nullptr;
-        if (!append(journal, entry, journal->phase, items)) return nullptr;
-    }
-    return handles.release();
+    const Ref fold(handles ? PyTuple_Pack(3, found.get(), handles.get(), journal->call) : nullptr);
+    return fold && PyList_Append(journal->folded, fold.get()) == 0 ? handles.release() : nullptr;
 }
 
 PyObject* py_add_gradient(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
@@ -167,7 +162,7 @@ PyObject* py_add_gradient(PyObject* self, PyObject* const* args, Py_ssize_t num_
     }
     Items items;
     const int64_t handle = observe_tensor(journal->ledger, args[2], num_args == 4 ? args[3] : Py_None);
-    if (!items.add(journal, args[1], journal->ledger, args[2], handle) || !append(journal, args[0], journal->phase, items)) return nullptr;
+    if (!items.add(journal, args[1], journal->ledger, args[2], handle) || !append(self, args[0], journal->phase, items)) return nullptr;
     Py_RETURN_NONE;
 }
 

@@ -57,10 +57,11 @@ class Journal:
         self.weights = Weights()
         self.call = 0
         self.before_gradient: Callable[[], None] | None = None
-        self._events: list[tuple[Any, ...]] = []
+        self._seen: list[tuple[Any, ...]] = []
+        self._folded: list[tuple[list[tuple[Entry, str, Parameter]], list[int], int]] = []  # of ``add_gradients``: places, handles, call
         self._share(
-            *(self.ledger, self.weights.ledger, self.weights, self._events, _clock, Phase.BACKWARD, Phase.FORWARD),
-            *(describe, walk.NONE, walk.NOT_A_TENSOR, NOT_SEEN, gradient_of),
+            *(self.ledger, self.weights.ledger, self.weights, self._seen, _clock, self._folded, Phase.BACKWARD, Phase.FORWARD),
+            *(describe, walk.NONE, walk.NOT_A_TENSOR, gradient_of),
         )
 
     def _share(self, *parts: object) -> None:
@@ -96,11 +97,19 @@ class Journal:
 
     def add_gradients(self, places: list[tuple[Entry, str, Parameter]]) -> list[int]:
         """The gradient of each parameter that has one, all read in one native call. Returns: their handles."""
-        found = [(entry, slot, g) for entry, slot, p in places if (g := gradient_of(p)) is not None]
-        handles = self.ledger.observe_many([g for _, _, g in found])
-        for (entry, slot, _), handle in zip(found, handles, strict=True):
-            self._append(entry, Phase.BACKWARD, _item(entry.gradient_slot(slot), self.ledger, handle))
+        gradients = [gradient_of(p) for _, _, p in places]
+        handles = self.ledger.observe_many([g for g in gradients if g is not None])
+        found = [place for place, gradient in zip(places, gradients, strict=True) if gradient is not None]
+        self._folded.append((found, handles, self.call))
         return handles
+
+    def unfold(self) -> None:
+        """Make events of parameters' gradients. In a healthy step nobody asks for them."""
+        while self._folded:
+            places, handles, call = self._folded.pop(0)
+            for (entry, slot, _), handle in zip(places, handles, strict=True):
+                flat = _item(entry.gradient_slot(slot), self.ledger, handle)
+                self._seen.append((entry, Phase.BACKWARD, call, flat, next(_clock)))
 
     def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> None:
         """An event whose tensors were observed already."""
@@ -108,6 +117,11 @@ class Journal:
 
     def _append(self, entry: Entry, phase: Phase, flat: Iterable[Any]) -> None:
         self._events.append((entry, phase, self.call, tuple(flat), next(_clock)))
+
+    @property
+    def _events(self) -> list[tuple[Any, ...]]:
+        self.unfold()
+        return self._seen
 
     @property
     def events(self) -> list[Event]:
@@ -179,7 +193,8 @@ class Journal:
 
     def reset(self) -> None:
         """Forget the step; weights' rows stay."""
-        self._events.clear()
+        self._folded.clear()
+        self._seen.clear()
         self.ledger.reset()
         self.weights.forget_gone()
 

@@ -338,8 +338,8 @@ class Judge:
     def _look_for_dead(self, handles: Sequence[int]) -> None:
         """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same."""
         journal = self._evidence.journal
-        summaries = (journal.ledger.summary(h) for h in handles if h >= 0)
-        self._num_dead = self._num_dead + 1 if handles and all(s.num_zero == s.numel for s in summaries) else 0
+        dead = bool(handles) and journal.ledger.are_zero([handle for handle in handles if handle >= 0])
+        self._num_dead = self._num_dead + 1 if dead else 0
         if self._num_dead != self._options.dead_steps:
             return
         index = next(

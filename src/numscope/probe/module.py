@@ -254,8 +254,7 @@ class ModuleProbe:
             taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
         calls = self._calls if wanted.calls else None
-        is_inner = calls is None or (calls.module is not None and calls.module is not module)
-        if is_inner and (sites is None or sites.dgrad is None):  # most calls
+        if (sites is None or sites.dgrad is None) and (calls is None or calls.module not in (None, module)):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
             return None
@@ -271,20 +270,21 @@ class ModuleProbe:
             if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
-        leaves, sites, calls = wanted.leaves, wanted.sites, self._calls
+        told, leaves, sites, shown, _ = wanted
+        calls = self._calls
         if calls is None or calls.module is not module:
-            try:
-                if leaves and calls is not None and self._teller is not None and self._teller.heard(entry, args, kwargs, output):
+            if leaves and self._teller is not None:
+                try:
+                    leaves = not self._teller.heard(entry, args, kwargs, output)
+                except Exception as error:
+                    self._caught(error)
                     leaves = False
-            except Exception as error:
-                self._caught(error)
-                leaves = False
-            try:
-                if wanted.shown is not None and self._shower is not None and self._shower.shown(wanted.shown, args, kwargs, output):
+            if shown is not None and self._shower is not None:
+                try:
+                    sites = None if self._shower.shown(shown, args, kwargs, output) else sites
+                except Exception as error:
+                    self.caught_by_reader(error)
                     sites = None
-            except Exception as error:
-                self.caught_by_reader(error)
-                sites = None
             if not leaves and sites is None:
                 return
         if optimizer.is_paused() or is_traced():
@@ -297,7 +297,7 @@ class ModuleProbe:
                 raise
             except Exception as error:
                 self._fail(error)
-        if wanted.calls and self._calls is not None and self._calls.module is module:
+        if told and self._calls is not None and self._calls.module is module:
             self._leave(entry, module, output, failed)
 
     def _see(
