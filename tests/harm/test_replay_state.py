@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 import numscope
@@ -108,6 +111,17 @@ def test_a_replay_changes_nothing(where: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         told[run] = done.stdout, {path.name: path.read_text() for path in (tmp_path / run).iterdir()}
     assert told["watched"] == told["bare"]
+
+
+DRAWS = ["", "random()", "gauss(0, 1)", "seed(1)", "getrandbits(3)", "shuffle([1, 2, 3])", "setstate(other)"]
+
+
+@given(st.lists(st.sampled_from(DRAWS), max_size=20))
+def test_the_state_of_pythons_generator_is_told_without_asking_where_it_has_not_moved(draws: list[str]) -> None:
+    for draw in draws:
+        if draw:
+            eval(draw, {**vars(random), "other": random.Random(5).getstate()})
+        assert RandomState.capture(exact=False).python == random.getstate()
 
 
 def test_numpys_generator_of_another_kind_is_put_back_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:

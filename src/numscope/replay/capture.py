@@ -6,6 +6,7 @@ changing buffers, and the gradients that the call's outputs received. They are d
 
 from __future__ import annotations
 
+import _random
 import contextlib
 import ctypes
 import random
@@ -157,6 +158,24 @@ def _numpy_state(exact: bool) -> Any:
     return state
 
 
+_python_before: tuple[bytes, Any] = (b"", None)  # the same of Python's
+# Where an object's own memory begins behind what the interpreter keeps of it, and how much a generator has there.
+_HEAD, _OWN = object.__basicsize__, _random.Random.__basicsize__ - object.__basicsize__
+
+
+def _python_state(exact: bool) -> Any:
+    """The state of Python's global generator. *Cost:* 10 µs if ``exact`` or where it has moved, else 1."""
+    global _python_before
+    generator: Any = random._inst
+    if exact or sys.implementation.name != "cpython" or type(generator) is not random.Random:
+        return random.getstate()
+    memory, (before, state) = ctypes.string_at(id(generator) + _HEAD, _OWN), _python_before
+    if memory != before or state[2] != generator.gauss_next:
+        state = random.getstate()
+        _python_before = memory, state
+    return state
+
+
 @dataclass(slots=True)
 class RandomState:
     """Every generator that a forward may draw from."""
@@ -172,7 +191,7 @@ class RandomState:
         devices: dict[int, Tensor] = {}
         if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
-        return cls(torch.get_rng_state(), random.getstate(), _numpy_state(exact), devices)
+        return cls(torch.get_rng_state(), _python_state(exact), _numpy_state(exact), devices)
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch_cpu)
