@@ -17,10 +17,15 @@ from numscope.summary.extras import Layout
 
 pytestmark = pytest.mark.skipif(native.module is None, reason="the native kernel was not built")
 
-ALL = {"s": {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "collect_tensor_stats": {
-    "enabled": True, "tensors": ["activation", "output", "gradient", "dgrad", "weight", "wgrad"], "stats": ["max", "std", "l2_norm", "num_nan"]}}}  # fmt: skip
-NO_DGRAD: Any = {"s": {**ALL["s"], "collect_tensor_stats": {**ALL["s"]["collect_tensor_stats"], "tensors": ["activation", "output", "gradient", "wgrad"]}}}  # fmt: skip
-EVERY_OTHER: Any = {"s": {**NO_DGRAD["s"], "collect_tensor_stats": {**NO_DGRAD["s"]["collect_tensor_stats"], "freq": 2}}}
+TENSORS = ["activation", "output", "gradient", "wgrad"]
+
+
+def collect(*tensors: str, **schedule: int) -> dict[str, Any]:
+    asked = {"enabled": True, "tensors": [*tensors], "stats": ["max", "std", "l2_norm", "num_nan"], **schedule}
+    return {"s": {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "collect_tensor_stats": asked}}
+
+
+ALL, NO_DGRAD, EVERY_OTHER = collect(*TENSORS, "dgrad", "weight"), collect(*TENSORS), collect(*TENSORS, freq=2)
 
 
 class Kept:

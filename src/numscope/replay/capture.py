@@ -170,7 +170,7 @@ def _python_state(exact: bool) -> Any:
     if exact or sys.implementation.name != "cpython" or type(generator) is not random.Random:
         return random.getstate()
     memory, (before, state) = ctypes.string_at(id(generator) + _HEAD, _OWN), _python_before
-    if memory != before or state[2] != generator.gauss_next:
+    if memory != before or state[2] != vars(generator)["gauss_next"]:
         state = random.getstate()
         _python_before = memory, state
     return state
