@@ -29,6 +29,7 @@ constexpr const char* CODE_NAMES[NUM_CODES] = {"num_finite", "num_nonfinite", "n
 
 struct Pair {  // high + low; low is at most half of high's last digit
     double high, low;
+    bool is_exact = true;  // else off by a few of the last digits that two doubles hold
 };
 
 Pair sum(double x, double y) {
@@ -42,8 +43,11 @@ Pair product(double x, double y) {
 }
 
 Pair sum(Pair x, Pair y) {
-    const Pair high = sum(x.high, y.high), low = sum(x.low, y.low), first = sum(high.high, high.low + low.high);
-    return sum(first.high, first.low + low.low);
+    const Pair high = sum(x.high, y.high), low = sum(x.low, y.low), middle = sum(high.low, low.high), first = sum(high.high, middle.high);
+    const Pair rest = sum(middle.low, low.low), last = sum(first.low, rest.high);
+    Pair found = sum(first.high, last.high);
+    found.is_exact = x.is_exact && y.is_exact && rest.low == 0 && last.low == 0;
+    return found;
 }
 
 bool is_safe(double x) { return x == 0 || (std::fabs(x) >= SMALLEST && std::fabs(x) <= LARGEST); }
@@ -59,8 +63,9 @@ Known value(double x) { return {Known::VALUE, x}; }
 Known whole(double x) { return {Known::VALUE, x, true}; }
 Known finite_or_none(double x) { return std::isinf(x) ? NONE : value(x); }
 
-// The double nearest to a pair that may be wrong by `error`.
+// The double nearest to a pair that may be wrong by `error`, unless it is exact: few numbers with few digits often make one in the middle of two.
 Known rounded(Pair x, double error) {
+    if (x.is_exact) return value(x.high + x.low);
     const double low = x.high + (x.low - error), high = x.high + (x.low + error);
     return low == high ? value(low) : LEFT;
 }
@@ -113,13 +118,21 @@ private:
         if (!is_safe(a) || !is_safe(b)) return LEFT;
         const Pair minuend = product(n, b), subtrahend = product(a, a), counts = product(n, n);
         const Pair spread = sum(minuend, Pair{-subtrahend.high, -subtrahend.low});
-        const double error = PAIR_ERROR * std::fmax(minuend.high, subtrahend.high);
+        const double error = spread.is_exact ? 0 : PAIR_ERROR * std::fmax(minuend.high, subtrahend.high);
         if (!(spread.high > error)) return LEFT;
+        int exponent;
+        const bool is_power_of_two = std::frexp(counts.high, &exponent) == 0.5 && counts.low == 0;
+        if (is_power_of_two && spread.is_exact && spread.high >= SMALLEST)
+            return known_variance(spread.high / counts.high + spread.low / counts.high);
         const double quotient = spread.high / counts.high, rest = std::fma(-quotient, counts.high, spread.high);
-        const Pair found = sum(quotient, (rest + (spread.low - quotient * counts.low)) / counts.high);
+        Pair found = sum(quotient, (rest + (spread.low - quotient * counts.low)) / counts.high);
+        found.is_exact = false;
         const Known var = rounded(found, error / counts.high + PAIR_ERROR * found.high);
-        if (var.state != Known::VALUE) return var;
-        return 3 * ROUNDING * (b / n) + TINY <= TOLERANCE * var.value ? var : NONE;
+        return var.state == Known::VALUE ? known_variance(var.value) : var;
+    }
+
+    Known known_variance(double var) const {
+        return 3 * ROUNDING * (row_.square_sum / num_finite_) + TINY <= TOLERANCE * var ? value(var) : NONE;
     }
 
     // `known_square_sum`, with `_square_sum`.
@@ -131,7 +144,7 @@ private:
             if (!std::isfinite(a) || !std::isfinite(b)) return NONE;
             if (!is_safe(a) || !is_safe(b) || !is_safe(c)) return LEFT;
             const Pair shift = product(n, c), high = product(shift.high, c), cross = product(2 * a, c);
-            const Pair found = sum(sum(Pair{high.high, 0}, Pair{high.low + shift.low * c, 0}), sum(cross, Pair{b, 0}));
+            const Pair square = sum(high, product(shift.low, c)), found = sum(square, sum(cross, Pair{b, 0}));
             const Known sums = rounded(found, PAIR_ERROR * (std::fabs(high.high) + std::fabs(cross.high) + b));
             if (sums.state != Known::VALUE) return sums;
             total = sums.value;
