@@ -84,7 +84,11 @@ class Tab:
 
     def open(self, path: Path, address: str = "") -> None:
         self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=path.absolute().as_uri() + address)
+        self.visit(path.absolute().as_uri() + address)
+
+    def visit(self, url: str) -> None:
+        """A page of ours, until it is drawn."""
+        self.call("Page.navigate", url=url)
         self.wait("document.documentElement?.dataset.ready")
 
     def js(self, expression: str) -> Any:

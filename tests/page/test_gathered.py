@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from numscope.page import axis, histograms, matrices, ranks
 from numscope.page.gathered import Gathered
-from numscope.page.payload import payload_of
+from numscope.page.payload import content_of, packed_arrays
 from numscope.page.recorded import read_recorded
 from numscope.sinks import parts
 from numscope.sinks.parquet import ParquetSink
@@ -87,7 +87,7 @@ EVENTS = st.one_of(
 
 
 def shown(folder: Path, gathered: Gathered | None = None) -> dict[str, Any]:
-    told = payload_of(read_recorded(folder), gathered)
+    told = packed_arrays(content_of(read_recorded(folder), gathered))
     return {**told, "made": "", "sources": []}
 
 

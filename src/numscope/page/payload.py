@@ -30,8 +30,24 @@ NUM_DETAILED, FEW_FRAMES = 20, 6  # findings with all their frames, and frames o
 Payload = dict[str, Any]
 
 
-def payload_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
-    """What a page of the run shows.
+def payload_of(recorded: Recorded) -> Payload:
+    """What a page of the run shows, JSON-ready.
+
+    Raises: see ``content_of``.
+    """
+    packed: Payload = packed_arrays(content_of(recorded))
+    return packed
+
+
+def packed_arrays(value: Any) -> Any:
+    """The same with its arrays packed."""
+    if isinstance(value, dict):
+        return {name: packed_arrays(inner) for name, inner in value.items()}
+    return pack(value) if hasattr(value, "dtype") else value
+
+
+def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
+    """What a page of the run shows; its long columns are float32 arrays.
 
     Args:
         gathered: see ``read_statistics``.
@@ -50,9 +66,9 @@ def payload_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
             "numSites": matrices.num_sites,
             "rounded": matrices.is_rounded,
             "kinds": [{**plain(kind), "both": (kind.name, "min") in matrices.values and kind.both} for kind in matrices.kinds],
-            "columns": {f"{name} {extreme}": pack(matrix) for (name, extreme), matrix in matrices.values.items()},
+            "columns": {f"{name} {extreme}": matrix for (name, extreme), matrix in matrices.values.items()},
             "histograms": _histograms(statistics.histograms),
-            "loss": None if matrices.loss is None else dict(zip(("max", "min"), map(pack, matrices.loss), strict=True)),
+            "loss": None if matrices.loss is None else dict(zip(("max", "min"), matrices.loss, strict=True)),
             "ranks": _ranks(statistics.ranks),
             "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
         }
@@ -95,14 +111,14 @@ def _histograms(histograms: Histograms | None) -> Payload | None:
         "sites": histograms.sites,
         "lowest": histograms.lowest,
         "bins": int(histograms.counts.shape[2]),
-        "counts": pack(histograms.counts),
+        "counts": histograms.counts,
     }
 
 
 def _ranks(ranks: Ranks | None) -> Payload | None:
     if ranks is None:
         return None
-    return {"ranks": ranks.ranks, "sites": ranks.sites, "first": ranks.first, "last": ranks.last, "amax": pack(ranks.amax)}
+    return {"ranks": ranks.ranks, "sites": ranks.sites, "first": ranks.first, "last": ranks.last, "amax": ranks.amax}
 
 
 def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:
