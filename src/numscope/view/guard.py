@@ -58,7 +58,7 @@ class Guard:
             await _answer(send, 405, "This server is only read: GET.", ("Allow", "GET"))
         elif len(of[b"host"]) != 1 or not self._is_ours(of[b"host"][0]):
             await _answer(send, 421, "This server is not known by the name in the address. Use localhost, or the address that was printed.")
-        elif (given := dict(parse_qsl(scope["query_string"].decode("latin-1")))).get("token") is not None:
+        elif (given := dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))).get("token") is not None:
             await self._enter(send, scope, given)
         elif not any(map(self._is_in, of[b"cookie"])):
             await _answer(send, 403, "Open the link with the token that numscope view has printed in its terminal.")

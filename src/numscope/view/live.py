@@ -19,7 +19,7 @@ from numscope.view.sources import Remote, Signature, Source
 State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 
 LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
-REST = 20  # times as long as a look took: whatever the file system, a twentieth of the time is spent on it
+REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
 WAIT_S = 0.4  # that an answer waits for a look
 
 log = logging.getLogger("numscope")
@@ -61,6 +61,7 @@ class LiveRun:
         self._signature: Signature = {}
         self._look: threading.Thread | None = None
         self._next = 0.0  # of the monotonic clock
+        self._listing_s = 0.0
         self._lock = threading.Lock()
 
     def look(self) -> None:
@@ -101,10 +102,13 @@ class LiveRun:
             log.debug("numscope view: %s", self.source.given, exc_info=True)
         self.seen = seen
         least = LOOK_REMOTE_S if isinstance(self.source, Remote) else LOOK_S
-        self._next = time.monotonic() + max(least, REST * (time.monotonic() - start))
+        now = time.monotonic()
+        self._next = now + max(least, now - start, min(MOST_REST_S, REST * self._listing_s))
 
     def _seen(self) -> Seen:
+        start = time.monotonic()
         signature = self.source.signature()
+        self._listing_s = time.monotonic() - start
         heard = max((told[-1] for told in signature.values()), default=0.0)
         if signature == self._signature and self.seen.state not in ("reading", "gone"):
             return self.seen

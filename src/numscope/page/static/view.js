@@ -33,14 +33,13 @@ function say(isOn, title, text) {
 
 // Before there is anything to show.
 function wait(name, text) {
-  fill(document.getElementById("head"), el("h1", {}, el("span", { class: "brand" }, "numscope "), visible(name, 120)), words);
+  fill(document.getElementById("head"), el("h1", {}, el("span", { class: "brand" }, "numscope "), visible(name, 120)), sign);
   fill(document.getElementById("findings"), el("h2", {}, "Nothing to show yet"), el("p", { id: "wait" }, visible(text, 600)));
   for (const id of ["compare", "timeline", "map", "culprit", "site"]) document.getElementById(id).hidden = true;
   document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
 function tell(answer) {
-  label.hidden = answer.ended;
   const written = answer.ago === null ? "" : `written ${ago(answer.ago)}`;
   if (answer.state === "gone") say(false, "○ the folder is gone", visible(answer.message, 300));
   else if (answer.state !== "shown") say(answer.state !== "unreadable", answer.state === "unreadable" ? "▲ can't be read" : "● waiting", visible(answer.message, 600));
@@ -99,8 +98,9 @@ async function look() {
     const answer = await ask("run", { run: key, since: version });
     lastAnswer = performance.now();
     if (!key) name(answer.key);
-    await show(answer);
     tell(answer);
+    await show(answer);
+    label.hidden = answer.ended || !page;
     if (!page) wait(answer.name, answer.message || "The run is being read.");
     if (answer.state === "reading") next = SOON_MS;
     document.title = `${page?.run.numFindings ? `✖ ${page.run.numFindings} ` : ""}${answer.name} – numscope`;
