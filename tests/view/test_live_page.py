@@ -139,7 +139,7 @@ def test_a_page_follows_a_training_from_before_its_start_to_its_finding(tab: Tab
             assert int(shown[1]) >= 19
             training.go_to(99)
             assert training.process.wait(120) == 3
-            tab.wait("document.querySelector('#findings .finding')")
+            tab.wait("document.querySelector('#findings .finding') !== null")
         finally:
             training.process.kill()
             training.process.wait(30)

@@ -74,7 +74,7 @@ export class Page {
   follow() {
     const { run } = this;
     this.follows = !run.findings.length;
-    Object.assign(state, run.findings.length ? goTo(run, 0) : { step: run.last[run.width - 1] ?? 0 });
+    Object.assign(state, run.findings.length ? { ...worst(run), ...goTo(run, 0) } : { step: run.last[run.width - 1] ?? 0 });
   }
 
   async update(changed) {
