@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from numscope.page import axis, histograms, matrices, ranks
@@ -91,7 +91,8 @@ def shown(folder: Path, gathered: Gathered | None = None) -> dict[str, Any]:
     return {**told, "made": "", "sources": []}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example([(("flush", 0, 1, 1, 0.5, 0), False), (("damage", 0), False), (("restart", 0, 1), False)])
 @given(st.lists(st.tuples(EVENTS, st.booleans()), min_size=1, max_size=14))
 def test_reading_what_is_new_equals_reading_all(narrow: None, events: list[tuple[tuple[Any, ...], bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

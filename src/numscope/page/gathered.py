@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from numscope.page.histograms import HistogramCells, Histograms
 from numscope.page.matrices import Cells, Matrices
 from numscope.page.ranks import RankCells, Ranks
 from numscope.records.errors import UsageError
-from numscope.runs.folder import Run
+from numscope.runs.folder import Run, find_run
 from numscope.runs.query import EVERY, VIEW, reading
 from numscope.sinks.parts import PartName
 from numscope.sinks.runfolder import STATISTICS
@@ -93,25 +94,41 @@ class Gathered:
             setattr(self, name, getattr(fresh, name))
 
     def _update(self, run: Run, findings: tuple[int, ...]) -> None:
-        try:
-            new = self._new(run)
-            if new.parts:
+        run, new = self._listed(run)
+        if new.parts:
+            try:
                 self._take(run, findings, self._new)
-        except UsageError as error:
-            if not self._take_each(run, findings):
-                raise error from None
+            except UsageError:
+                run, new = self._listed(run)
+                if not self._leave_out_damaged(new):
+                    raise
+                if self._new(run).parts:
+                    self._take(run, findings, self._new)
         if findings != self._findings:
             self._cells.refit(findings)
             self._findings = findings
 
-    def _take_each(self, run: Run, findings: tuple[int, ...]) -> bool:
-        """Read each new part by itself, and leave out those that can't be read. Returns: whether any part ever could."""
-        for part in self._new(run).parts:
+    def _listed(self, run: Run) -> tuple[Run, Run]:
+        """The run, listed again where it has merged parts meanwhile, and what is to be read of it. Raises: Misfit, UsageError."""
+        while True:
             try:
-                self._take(run, findings, lambda run, name=part.name: self._new(run, name))  # type: ignore[misc]
+                return run, self._new(run)
+            except FileNotFoundError:
+                run = find_run(run.path)
+
+    def _leave_out_damaged(self, run: Run) -> bool:
+        """Read each part by itself to see which ones can't be. Returns: whether there are such, and others."""
+        damaged = {}
+        for part in run.parts:
+            try:
+                Gathered()._take(run, (), lambda run, part=part: replace(run, parts=(part,), known_rows={}, known_starts={}))  # type: ignore[misc]
             except UsageError:
-                self._damaged[part.name] = _fingerprint(os.path.join(run.path, STATISTICS, part.name))
-        return bool(self._known)
+                with contextlib.suppress(FileNotFoundError):  # merged
+                    damaged[part.name] = _fingerprint(os.path.join(run.path, STATISTICS, part.name))
+        if not damaged or (len(damaged) == len(run.parts) and not self._known):
+            return False
+        self._damaged.update(damaged)
+        return True
 
     def _take(self, run: Run, findings: tuple[int, ...], choose: Callable[[Run], Run]) -> None:
         chosen = run
@@ -155,8 +172,8 @@ class Gathered:
 
         return take
 
-    def _new(self, run: Run, only: str | None = None) -> Run:
-        """What is to be read of a run, or only one of its parts. Raises: Misfit; FileNotFoundError."""
+    def _new(self, run: Run) -> Run:
+        """What is to be read of a run. Raises: Misfit; FileNotFoundError."""
         present = {part.name: _fingerprint(os.path.join(run.path, STATISTICS, part.name)) for part in run.parts}
         if any(name in present and present[name] != known.fingerprint for name, known in self._known.items()):
             raise Misfit  # written anew
@@ -175,10 +192,6 @@ class Gathered:
             rows[part.name] = sum(known.num_rows for known in inside)
         if gone:
             raise Misfit
-        if only is not None:
-            wanted = [part for part in wanted if part.name == only]
-            if not wanted:
-                raise Misfit
         starts = {key: first for key, (first, _) in self._spans.items()}
         return replace(run, parts=tuple(wanted), known_rows=rows, known_starts=starts)
 

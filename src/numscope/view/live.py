@@ -89,13 +89,17 @@ class LiveRun:
     def _see(self) -> None:
         start = time.monotonic()
         try:
-            seen = self._seen()
+            try:
+                signature = self.source.signature()
+            except (FileNotFoundError, NotADirectoryError):
+                told = "What is shown is what it held." if self.shown.version else "There is nothing to show."
+                seen = Seen("gone", f"{self.source.given} is not there any more. {told}", self.seen.heard)
+                self._signature = {}
+            else:
+                self._listing_s = time.monotonic() - start
+                seen = self._seen(signature)
         except UsageError as error:
             seen = Seen("unreadable", str(error), self.seen.heard)
-        except (FileNotFoundError, NotADirectoryError):
-            told = "What is shown is what it held." if self.shown.version else "There is nothing to show."
-            seen = Seen("gone", f"{self.source.given} is not there any more. {told}", self.seen.heard)
-            self._signature = {}
         except Exception as error:  # a file system or storage that fails for now: what is known stays
             seen = Seen("unreadable", f"{self.source.given} could not be read: {type(error).__name__}: {error}", self.seen.heard)
             self._signature = {}
@@ -105,10 +109,7 @@ class LiveRun:
         now = time.monotonic()
         self._next = now + max(least, now - start, min(MOST_REST_S, REST * self._listing_s))
 
-    def _seen(self) -> Seen:
-        start = time.monotonic()
-        signature = self.source.signature()
-        self._listing_s = time.monotonic() - start
+    def _seen(self, signature: Signature) -> Seen:
         heard = max((told[-1] for told in signature.values()), default=0.0)
         if signature == self._signature and self.seen.state not in ("reading", "gone"):
             return self.seen
