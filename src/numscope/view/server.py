@@ -161,6 +161,7 @@ def serve(shelf: Shelf, listening: socket.socket, token: str, names: frozenset[s
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=1,
         timeout_keep_alive=20,

@@ -23,7 +23,7 @@ const chooser = new Chooser(document.getElementById("runs"), asked);
 let version = "";
 let comparedVersion = "";
 let page = null;
-let timer = 0;
+let timer = 0; // 0: stopped, as nobody sees the page
 let lastAnswer = null;
 
 function say(isOn, title, text) {
@@ -91,8 +91,7 @@ async function ask(path, values) {
 }
 
 async function look() {
-  clearTimeout(timer);
-  timer = 0;
+  timer = null; // neither waiting nor stopped
   let next = EVERY_MS;
   try {
     const answer = await ask("run", { run: key, since: version });
@@ -112,7 +111,7 @@ async function look() {
     say(false, error instanceof TypeError ? "○ the server is gone" : `○ ${error.message}`, `${since.slice(2)}`);
     if (!page) wait("", "Nothing came from the server.");
   }
-  if (!document.hidden) timer = setTimeout(look, next);
+  timer = document.hidden ? 0 : setTimeout(look, next);
 }
 
 // The address of the first run names it from here on.
