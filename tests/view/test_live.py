@@ -82,6 +82,20 @@ def test_a_restarted_run_shows_the_later_attempt(tmp_path: Path) -> None:
     assert [one["step"] for one in content["restarts"]] == [4]
 
 
+def test_a_run_that_was_started_again_has_not_ended(tmp_path: Path) -> None:
+    write(tmp_path, two_layers(2))
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    shelf = Shelf([str(tmp_path)])
+    (run,) = shelf.runs()
+    looked(run, lambda told: told["ended"])
+    write(tmp_path, two_layers(1))
+    looked(run, lambda told: not told["ended"])
+    assert [one["ended"] for one in shelf.glances()] == [False]
+    (tmp_path / "findings-rank0-2.json").write_text(document(attempt=2))
+    looked(run, lambda told: told["ended"])
+    assert [one["ended"] for one in shelf.glances()] == [True]
+
+
 def test_a_folder_that_vanishes_is_told_and_comes_back(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     write(folder, two_layers(2))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +23,8 @@ State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
 REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
 WAIT_S = 0.4  # that an answer waits for a look
+
+_ATTEMPT = re.compile(r"ranks/rank(\d+)-(\d+)\.json")
 
 log = logging.getLogger("numscope")
 
@@ -76,15 +80,20 @@ class LiveRun:
     def answer(self, version: str) -> tuple[dict[str, Any], bytes]:
         """State, and what a page that has a version lacks."""
         with self._lock:
-            recorded = self.recorded
             told = {
                 "state": self.seen.state,
                 "message": self.seen.message,
                 "ago": max(0.0, time.time() - self.seen.heard) if self.seen.heard else None,
-                "ended": recorded is not None and recorded.watched and not recorded.killed,
+                "ended": self.has_ended,
                 "version": self.shown.name,
             }
             return told, self.shown.since(version) if self.shown.version else b"{}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of its processes have said so."""
+        recorded = self.recorded
+        return recorded is not None and recorded.watched and not recorded.killed and latest_have_told(self._signature)
 
     def _see(self) -> None:
         start = time.monotonic()
@@ -126,6 +135,15 @@ class LiveRun:
             self.recorded = recorded
         self._signature = signature
         return Seen("shown", "", heard)
+
+
+def latest_have_told(paths: Iterable[str]) -> bool:
+    """Whether each rank's latest attempt has written its findings; one that was started again may be at work."""
+    names = set(paths)
+    latest: dict[str, int] = {}
+    for match in filter(None, (_ATTEMPT.fullmatch(name) for name in names)):
+        latest[match[1]] = max(int(match[2]), latest.get(match[1], 0))
+    return all(f"findings-rank{rank}{'' if number == 1 else f'-{number}'}.json" in names for rank, number in latest.items())
 
 
 def is_shown(path: str) -> bool:

@@ -14,7 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.sinks.parts import PartName, split_merged
 from numscope.sinks.runfolder import STATISTICS
-from numscope.view.live import LiveRun
+from numscope.view.live import LiveRun, latest_have_told
 from numscope.view.sources import Local, Remote, Signature, Source, is_of_run, source_of
 
 LIST_S, LIST_REMOTE_S = 3.0, 30.0  # between two looks for new runs
@@ -110,7 +110,7 @@ class Shelf:
                 self._glances[run.source.path] = signature, facts
             told |= facts
         elif recorded is not None:
-            told |= {"findings": recorded.num_findings, "heard": run.seen.heard, "ended": recorded.watched and not recorded.killed}
+            told |= {"findings": recorded.num_findings, "heard": run.seen.heard, "ended": run.has_ended}
         if heard := told.pop("heard", 0.0):
             told["ago"] = max(0.0, time.time() - heard)
         return told
@@ -143,7 +143,7 @@ def _facts(folder: str, signature: Signature) -> dict[str, Any]:
         "findings": findings if ended else None,
         "step": last if last >= 0 else None,
         "heard": heard,
-        "ended": bool(ended) and all(ended),
+        "ended": bool(ended) and all(ended) and latest_have_told(signature),
     }
 
 
