@@ -32,6 +32,7 @@ ROOMS = (
     ("inspect",),
     ("detect",),
     ("precision",),
+    ("view",),
     ("page",),
     ("runs",),
     ("replay",),
@@ -49,10 +50,11 @@ FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in
 DOCTOR = "doctor"  # apart: it knows errors, formats of records and the version, and only the commands know it
 DOCTORS_CHILD = "doctor/child/"  # a process of its own, which loads torch.distributed first of all
 STANDARD_LIBRARY_ONLY = {"records", "lazy", "version"}
-WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "page", "runs", "sinks", "report", "config"}
+WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "page", "view", "runs", "sinks", "report", "config"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {
+    "view/server.py",
     "integrations",
     "compat",
     "summary/triton.py",

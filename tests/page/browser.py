@@ -83,8 +83,12 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def open(self, path: Path, address: str = "") -> None:
+        self.visit(path.absolute().as_uri() + address)
+
+    def visit(self, url: str) -> None:
+        """A page of ours, until it is drawn; anew also where it is shown already."""
         self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=path.absolute().as_uri() + address)
+        self.call("Page.navigate", url=url)
         self.wait("document.documentElement?.dataset.ready")
 
     def js(self, expression: str) -> Any:

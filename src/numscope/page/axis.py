@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 NEAR = 24  # columns of one step each up to a finding's, and up to the end
 MAX_NEAR = 6  # findings that have them
@@ -14,6 +15,9 @@ LEAST = 48  # columns of a run that has as many recorded steps
 @dataclass(frozen=True, slots=True)
 class Axis:
     """Columns of recorded steps, ascending.
+
+    Steps share a column where they agree but for their last bits, so that the columns of a run that has grown are unions of those it had:
+    nothing has to be read again to show it.
 
     Args:
         first, last: of each column.
@@ -32,24 +36,37 @@ class Axis:
     def __len__(self) -> int:
         return len(self.first)
 
-    def columns(self) -> list[int]:
-        """The column of each recorded step."""
-        found, column = [], 0
-        for step in self.steps:
-            while step > self.last[column]:
-                column += 1
-            found.append(column)
+    def columns(self, steps: Sequence[int] | None = None) -> list[int]:
+        """The column of each recorded step, or of each of some of them."""
+        import numpy as np
+
+        found: list[int] = np.searchsorted(np.asarray(self.last), np.asarray(self.steps if steps is None else steps)).tolist()
         return found
 
+    def holding(self, other: Axis) -> Any | None:
+        """For each column of another axis the one that holds all of it, as an array; None where a column of the other one is in several."""
+        import numpy as np
 
-def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = ()) -> Axis:
+        if not len(other):
+            return np.zeros(0, dtype=np.int64)
+        if not len(self) or other.last[-1] > self.last[-1]:
+            return None
+        place = np.searchsorted(np.asarray(self.last), np.asarray(other.last))
+        return place if bool((np.asarray(self.first)[place] <= np.asarray(other.first)).all()) else None
+
+
+def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = (), *, more_near: bool = False) -> Axis:
     """Columns for recorded steps.
 
     Args:
         steps: ascending, each once.
         num_columns: at most so many, but at least ``LEAST``.
         findings: steps whose neighborhood keeps a column for each step.
+        more_near: those columns come on top of ``num_columns``. The columns of an axis that is made of no more ``num_columns`` and
+            without it are unions of such an axis's.
     """
+    import numpy as np
+
     num_columns = max(num_columns, LEAST)
     if len(steps) <= num_columns:
         return Axis(tuple(steps), tuple(steps), tuple(steps))
@@ -58,11 +75,34 @@ def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = 
     for step in [*list(dict.fromkeys(findings))[:MAX_NEAR], steps[-1]]:
         if step in place and len(near) < num_columns // 2:
             near.update(range(max(0, place[step] - NEAR + 1), min(len(steps), place[step] + AFTER + 1)))
-    size = -(-(len(steps) - len(near)) // (num_columns - len(near)))  # steps of a column; those beside a finding are shorter
-    bounds: list[tuple[int, int]] = []
-    start = 0
-    for i in range(len(steps)):
-        if i in near or i + 1 in near or i + 1 == len(steps) or i - start + 1 >= size:
-            bounds.append((steps[start], steps[i]))
-            start = i + 1
-    return Axis(tuple(a for a, _ in bounds), tuple(b for _, b in bounds), tuple(steps))
+    alone = np.zeros(len(steps), dtype=bool)
+    alone[list(near)] = True
+    return _shared(steps, alone, num_columns, alone & (not more_near))
+
+
+def stretches(steps: Sequence[int], most: int) -> Axis:
+    """At most so many columns for recorded steps, none of which has to have one of its own."""
+    import numpy as np
+
+    nowhere = np.zeros(len(steps), dtype=bool)
+    return _shared(steps, nowhere, max(1, most), nowhere)
+
+
+def _shared(steps: Sequence[int], alone: Any, most: int, counted: Any) -> Axis:
+    """The finest columns of which there are at most so many: steps that agree but for their last bits share one, unless one is alone.
+
+    Args:
+        counted: steps that are alone as far as the number of columns goes.
+    """
+    import numpy as np
+
+    recorded = np.asarray(steps, dtype=np.int64)
+
+    def starts(num_bits: int, alone: Any) -> Any:
+        key = recorded >> num_bits
+        return np.append(True, (key[1:] != key[:-1]) | alone[1:] | alone[:-1])[: len(steps)]
+
+    num_bits = next((n for n in range(63) if np.count_nonzero(starts(n, counted)) <= most), 63)
+    first = np.flatnonzero(starts(num_bits, alone))
+    last = np.append(first, len(steps))[1:] - 1
+    return Axis(tuple(recorded[first].tolist()), tuple(recorded[last].tolist()), tuple(steps))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from numscope.page.digest_text import Digest, markdown
 from numscope.page.health import BAD, FINE, WARN, judge
-from numscope.page.matrices import MAX_SITES, Matrices, read_matrices
+from numscope.page.matrices import MAX_SITES, Matrices
 from numscope.page.payload import command_of
 from numscope.page.recorded import Recorded, read_statistics
 from numscope.records.finding import Culprit, Finding, Numbers, Operand
@@ -24,8 +24,8 @@ def digests(recorded: Recorded) -> tuple[str, str]:
 
     Raises: UsageError where its statistics can't be read and it has no findings.
     """
-    steps = [finding.step for finding in recorded.findings]
-    matrices, problems = read_statistics(recorded, lambda connection: read_matrices(connection, steps))
+    statistics, problems = read_statistics(recorded)
+    matrices = None if statistics is None else statistics.matrices
     for most in MOST:
         digest = _digest(recorded, matrices, problems, most)
         texts = json.dumps(digest, indent=1, allow_nan=False) + "\n", "\n".join(markdown(digest)) + "\n"

@@ -7,13 +7,16 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 STATIC = Path(__file__).with_name("static")
 LIBRARIES = ("vendor/echarts.common.min.js",)
 ENTRY = "main.js"
+SERVED_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
 
 _IMPORT = re.compile(r"""^import \{[^}]*\} from "\./([\w.-]+)";\n""", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) )", re.MULTILINE)
@@ -34,14 +37,33 @@ def render(payloads: Sequence[Any], title: str, comparison: Any = None) -> str:
         f"default-src 'none'; script-src {' '.join(map(_hash, [*scripts, module]))}; style-src {_hash(style)}; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    parts = {
-        "policy": html.escape(policy),
-        "title": html.escape(title),
-        "style": f"<style>{style}</style>",
-        "libraries": "".join(f"<script>{script}</script>\n" for script in scripts),
-        "data": f'<script type="application/json" id="data">{as_script_data({"runs": payloads, "comparison": comparison})}</script>',
-        "module": f'<script type="module">{module}</script>',
-    }
+    return _filled(
+        {
+            "policy": html.escape(policy),
+            "title": html.escape(title),
+            "style": f"<style>{style}</style>",
+            "libraries": "".join(f"<script>{script}</script>\n" for script in scripts),
+            "data": f'<script type="application/json" id="data">{as_script_data({"runs": payloads, "comparison": comparison})}</script>',
+            "module": f'<script type="module">{module}</script>',
+        }
+    )
+
+
+def served(entry: str, title: str) -> str:
+    """The page of a server that has the static files beside it, under their names."""
+    return _filled(
+        {
+            "policy": SERVED_POLICY,
+            "title": html.escape(title),
+            "style": '<link rel="stylesheet" href="style.css">',
+            "libraries": "".join(f'<script src="{name}"></script>\n' for name in LIBRARIES),
+            "data": "",
+            "module": f'<script type="module" src="{entry}"></script>',
+        }
+    )
+
+
+def _filled(parts: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _static("page.html"))
 
 

@@ -6,24 +6,21 @@ import datetime
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numscope.page.axis import Axis, make_axis
-from numscope.page.columns import as_float32, pack
+from numscope.page.columns import pack
+from numscope.page.gathered import Gathered
 from numscope.page.health import FINE, Health, format_of_dtype, judge
-from numscope.page.histograms import Histograms, read_histograms
-from numscope.page.matrices import Matrices, SiteRow, read_matrices
-from numscope.page.places import LOSS, row_of
-from numscope.page.ranks import Ranks, read_ranks
+from numscope.page.histograms import Histograms
+from numscope.page.matrices import SiteRow
+from numscope.page.places import row_of
+from numscope.page.ranks import Ranks
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded, read_statistics
 from numscope.page.sources import excerpts
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
-from numscope.runs.query import VIEW
 from numscope.version import __version__
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")
 MAX_DETECTION_COLUMNS = 1000  # of a run without statistics
@@ -34,33 +31,48 @@ Payload = dict[str, Any]
 
 
 def payload_of(recorded: Recorded) -> Payload:
-    """What a page of the run shows.
+    """What a page of the run shows, JSON-ready.
+
+    Raises: see ``content_of``.
+    """
+    packed: Payload = packed_arrays(content_of(recorded))
+    return packed
+
+
+def packed_arrays(value: Any) -> Any:
+    """The same with its arrays packed."""
+    if isinstance(value, dict):
+        return {name: packed_arrays(inner) for name, inner in value.items()}
+    return pack(value) if hasattr(value, "dtype") else value
+
+
+def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
+    """What a page of the run shows; its long columns are float32 arrays.
+
+    Args:
+        gathered: see ``read_statistics``.
 
     Raises: UsageError where its statistics can't be read and it has no findings; where DuckDB is not installed although there are some.
     """
-    steps = [finding.step for finding in recorded.findings]
-
-    def read(connection: DuckDBPyConnection) -> Payload:
-        matrices = read_matrices(connection, steps)
+    statistics, problems = read_statistics(recorded, gathered)
+    if statistics is not None:
+        matrices = statistics.matrices
         rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
         health = judge(matrices)
         return {
-            **_facts(recorded, rows, recorded.problems),
+            **_facts(recorded, rows, problems),
             **_axis(matrices.axis),
             "sites": [_site(site, health[i]) for i, site in enumerate(matrices.sites)],
             "numSites": matrices.num_sites,
             "rounded": matrices.is_rounded,
             "kinds": [{**plain(kind), "both": (kind.name, "min") in matrices.values and kind.both} for kind in matrices.kinds],
-            "columns": {f"{name} {extreme}": pack(matrix) for (name, extreme), matrix in matrices.values.items()},
-            "histograms": _histograms(read_histograms(connection)),
-            "loss": _loss(connection, matrices),
-            "ranks": _ranks(read_ranks(connection)),
-            "restarts": _restarts(connection),
+            "columns": {f"{name} {extreme}": matrix for (name, extreme), matrix in matrices.values.items()},
+            "histograms": _histograms(statistics.histograms),
+            "loss": None if matrices.loss is None else dict(zip(("max", "min"), matrices.loss, strict=True)),
+            "ranks": _ranks(statistics.ranks),
+            "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
         }
-
-    told, problems = read_statistics(recorded, read)
-    if told is not None:
-        return told
+    steps = [finding.step for finding in recorded.findings]
     shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
     spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
     axis = make_axis(sorted({*spread, *steps}), MAX_DETECTION_COLUMNS + len(steps))
@@ -76,12 +88,6 @@ def payload_of(recorded: Recorded) -> Payload:
         "restarts": [],
     }
     return {**_facts(recorded, {}, problems), **_axis(axis), **nothing}
-
-
-def _restarts(connection: DuckDBPyConnection) -> list[Payload]:
-    """The first step of each attempt but the first."""
-    rows = connection.execute(f"SELECT attempt, min(step) AS step FROM {VIEW} GROUP BY attempt ORDER BY attempt").fetchall()[1:]
-    return [{"step": step, "text": f"restart: attempt {attempt} of the run begins"} for attempt, step in rows]
 
 
 def _axis(axis: Axis) -> Payload:
@@ -105,29 +111,14 @@ def _histograms(histograms: Histograms | None) -> Payload | None:
         "sites": histograms.sites,
         "lowest": histograms.lowest,
         "bins": int(histograms.counts.shape[2]),
-        "counts": pack(histograms.counts),
+        "counts": histograms.counts,
     }
 
 
 def _ranks(ranks: Ranks | None) -> Payload | None:
     if ranks is None:
         return None
-    return {"ranks": ranks.ranks, "sites": ranks.sites, "first": ranks.first, "last": ranks.last, "amax": pack(ranks.amax)}
-
-
-def _loss(connection: DuckDBPyConnection, matrices: Matrices) -> Payload | None:
-    """The largest and the smallest loss of each column; nan where it was not finite or is not known."""
-    import numpy as np
-
-    rows = connection.execute(
-        f'SELECT col, max("max"), min("min") FROM {VIEW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1 GROUP BY col', [LOSS]
-    ).fetchall()
-    if not rows:
-        return None
-    top, low = (np.full(len(matrices.axis), np.nan) for _ in range(2))
-    for column, most, least in rows:
-        top[column], low[column] = (np.nan if x is None else x for x in (most, least))
-    return {"max": pack(as_float32(top)), "min": pack(as_float32(low))}
+    return {"ranks": ranks.ranks, "sites": ranks.sites, "first": ranks.first, "last": ranks.last, "amax": ranks.amax}
 
 
 def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+from numscope.page.gathered import Gathered, Statistics
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.records.finding import Finding
 from numscope.runs.folder import Run, find_run
-from numscope.runs.query import reading
 from numscope.sinks.runfolder import STATISTICS, read_attempts
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-T = TypeVar("T")
 
 MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
 MAX_STACK, MAX_FRAMES = 40, 60
@@ -112,19 +107,25 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorde
     )
 
 
-def read_statistics(recorded: Recorded, work: Callable[[DuckDBPyConnection], T]) -> tuple[T | None, tuple[str, ...]]:
-    """What ``work`` makes of a run's statistics, None if it has none, and the problems of the run together with those of its statistics.
+def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tuple[Statistics | None, tuple[str, ...]]:
+    """A run's statistics, None if it has none, and the problems of the run together with those of its statistics.
+
+    Args:
+        gathered: what is known of them; it then is as the run is now.
 
     Raises: UsageError where the statistics can't be read and there are no findings to show.
     """
     if recorded.run is None:
         return None, recorded.problems
+    gathered = Gathered() if gathered is None else gathered
     try:
-        return reading(recorded.run, work), recorded.problems
+        gathered.update(recorded.run, [finding.step for finding in recorded.findings])
     except UsageError as error:
         if not recorded.watched:
             raise
         return None, (*recorded.problems, f"No statistics could be read. {error}")
+    statistics = gathered.statistics()
+    return statistics, (*recorded.problems, *statistics.problems)
 
 
 @dataclass(frozen=True, slots=True)

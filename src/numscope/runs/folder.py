@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
@@ -20,6 +21,8 @@ class Run:
     path: str  # the folder, absolute
     parts: tuple[PartName, ...]  # its whole Parquet files, by rank, attempt and time
     broken: tuple[str, ...] = ()  # names of files that are not whole; no kill leaves one, a lost disk may
+    known_rows: Mapping[str, int] = field(default_factory=dict)  # by part: of how many of its first rows nothing is wanted
+    known_starts: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by rank and attempt: the first step, in other parts
 
     @property
     def paths(self) -> list[str]:
@@ -29,7 +32,8 @@ class Run:
     @property
     def restarted(self) -> bool:
         """Whether some rank wrote in several attempts."""
-        return len({(part.rank, part.attempt) for part in self.parts}) > len({part.rank for part in self.parts})
+        attempts = {*self.known_starts, *((part.rank, part.attempt) for part in self.parts)}
+        return len(attempts) > len({rank for rank, _ in attempts})
 
 
 def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 VIEW = "stats"
 RAW = "raw"  # without the derived columns
+EVERY = "every_row"  # as stored, with the steps that a later attempt ran again
 NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
 MAX_ROWS_PER_BYTE = 100  # a real run's rows take some bytes each; all alike, still a tenth of one
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
@@ -54,12 +56,15 @@ def connect(run: Run) -> DuckDBPyConnection:
     patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
-    source = f"read_parquet([{_strings(patterns)}], union_by_name = true, hive_partitioning = false)"
+    source = _source(run)
     _check_types(run, columns_of(connection, source))
     _check_rows(run, connection)
     rows = f"SELECT s.* FROM {source} s"
+    connection.execute(f"CREATE VIEW {EVERY} AS {rows}")
     if run.restarted:  # without the steps that a later attempt of the same rank ran again
-        connection.execute(f"CREATE TEMP TABLE starts AS SELECT rank, attempt, min(step) AS step FROM {source} GROUP BY ALL")
+        connection.execute(f"CREATE TEMP TABLE starts AS SELECT rank, attempt, min(step) AS step FROM {EVERY} GROUP BY ALL")
+        known = [[rank for rank, _ in run.known_starts], [attempt for _, attempt in run.known_starts], list(run.known_starts.values())]
+        connection.execute("INSERT INTO starts SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BIGINT[])", known)
         rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
     connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
     centered = _centered(set(columns_of(connection, "stored")))
@@ -68,6 +73,19 @@ def connect(run: Run) -> DuckDBPyConnection:
     connection.execute(f"CREATE VIEW {VIEW} AS SELECT *, {_listed(derived)} FROM {RAW}")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _source(run: Run) -> str:
+    """The rows of a run's parts, as SQL to select from."""
+    of = "union_by_name = true, hive_partitioning = false"
+    num_known = [run.known_rows.get(part.name, 0) for part in run.parts]
+    whole = [glob.escape(path) for path, known in zip(run.paths, num_known, strict=True) if not known]
+    sources = [f"read_parquet([{_strings(whole)}], {of})"] if whole else []
+    for path, known in zip(run.paths, num_known, strict=True):
+        if known:
+            rows = f"read_parquet({_strings([glob.escape(path)])}, {of}, file_row_number = true)"
+            sources.append(f"(SELECT * EXCLUDE (file_row_number) FROM {rows} WHERE file_row_number >= {known})")
+    return sources[0] if len(sources) == 1 else f"({' UNION ALL BY NAME '.join(f'FROM {source}' for source in sources)})"
 
 
 def ask(run: Run, sql: str) -> QueryResult:
@@ -103,23 +121,28 @@ def load(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY
     return frame
 
 
-def reading(run: Run, work: Callable[[DuckDBPyConnection], T]) -> T:
+def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[[Run], Run] = lambda run: run) -> T:
     """What ``work`` makes of the run, with DuckDB's complaints as UsageError.
 
     A run that still goes on may merge parts between being listed and being read: then it is listed again.
+
+    Args:
+        choose: what is read of it.
     """
     duckdb = _duckdb()
     while True:
-        try:
-            with connect(run) as connection:
-                try:
-                    return work(connection)
-                except duckdb.Error as error:
-                    if _is_there(run):
-                        _explain(error, connection)
-        except duckdb.Error as error:
-            if _is_there(run):
-                raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
+        with contextlib.suppress(FileNotFoundError):  # merged, too
+            chosen = choose(run)
+            try:
+                with connect(chosen) as connection:
+                    try:
+                        return work(connection)
+                    except duckdb.Error as error:
+                        if _is_there(chosen):
+                            _explain(error, connection)
+            except duckdb.Error as error:
+                if _is_there(chosen):
+                    raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
         run = find_run(run.path)
 
 

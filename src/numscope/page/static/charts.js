@@ -1,7 +1,7 @@
 import { theme } from "./colors.js";
 
-// A chart on canvas; a click on it gives a column.
-export function chart(element, onColumn, width) {
+// A chart on canvas; a click on it gives a column of the run.
+export function chart(element, onColumn, run) {
   const made = window.echarts.init(element, null, { renderer: "canvas", width: element.clientWidth || 400, height: element.clientHeight || 250 });
   new ResizeObserver(() => {
     const [wide, tall] = [element.clientWidth, element.clientHeight];
@@ -10,7 +10,7 @@ export function chart(element, onColumn, width) {
   made.getZr().on("click", (event) => {
     const point = [event.offsetX, event.offsetY];
     if (!made.containPixel("grid", point)) return;
-    onColumn(Math.max(0, Math.min(width - 1, Math.round(made.convertFromPixel("grid", point)[0]))));
+    onColumn(Math.max(0, Math.min(run.width - 1, Math.round(made.convertFromPixel("grid", point)[0]))));
   });
   return made;
 }

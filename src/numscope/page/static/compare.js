@@ -1,30 +1,30 @@
-import { code, el, fill, visible } from "./dom.js";
+import { code, el, fill, keeping, visible } from "./dom.js";
 import { count, digits } from "./numbers.js";
-import { set, state } from "./state.js";
+import { set } from "./state.js";
 
 // Two runs: where they begin to differ, and which settings are not the same.
 export class Compare {
-  constructor(pane, runs, comparison) {
+  // The sides have names; one of them is chosen and shown below, and the other one can be.
+  constructor(pane, comparison, sides) {
     this.cares = ["theme"];
     this.pane = pane;
-    this.runs = runs;
     this.told = comparison;
+    this.sides = sides;
+  }
+
+  renew(comparison = this.told, sides = this.sides) {
+    [this.told, this.sides] = [comparison, sides];
   }
 
   update() {
-    const { told, runs } = this;
-    const names = runs.map((run) => visible(run.name, 60));
-    fill(this.pane, el("h2", {}, "Compare"),
+    const { told, sides } = this;
+    const names = sides.names.map((name) => visible(name, 60));
+    keeping(this.pane, () => fill(this.pane, el("h2", {}, "Compare"),
       el("p", { class: "explain" }, "A is ", el("b", {}, names[0]), ", B is ", el("b", {}, names[1]), ". The panes below show ",
-        el("select", { id: "which", "aria-label": "run shown", onchange: (event) => this._switch(Number(event.target.value)) },
-          names.map((name, i) => el("option", { value: i, selected: i === state.run }, `${"AB"[i]}: ${name}`)))),
-      told.problem ? el("p", { class: "problem" }, "▲ Their numbers can't be compared. ", visible(told.problem, 400)) : this._numbers(),
-      told.settings.length ? this._settings() : el("p", { class: "explain" }, "No recorded setting differs."));
-  }
-
-  _switch(run) {
-    set({ run, finding: -1 });
-    location.reload();
+        el("select", { id: "which", "aria-label": "run shown", onchange: (event) => sides.choose(Number(event.target.value)) },
+          names.map((name, i) => el("option", { value: i, selected: i === sides.chosen }, `${"AB"[i]}: ${name}`)))),
+      !told ? el("p", { class: "explain" }, "They are being compared …") : told.problem ? el("p", { class: "problem" }, "▲ Their numbers can't be compared. ", visible(told.problem, 400)) : this._numbers(),
+      !told ? null : told.settings.length ? this._settings() : el("p", { class: "explain" }, "No recorded setting differs.")));
   }
 
   _numbers() {
@@ -37,7 +37,7 @@ export class Compare {
     const step = (one) => (one.step_a === one.step_b ? `step ${one.step_a}` : `step ${one.step_a} of A, ${one.step_b} of B`);
     const number = (value) => (typeof value === "number" ? digits(value) : String(value ?? "–"));
     return el("div", {},
-      el("p", {}, "First divergence: ", el("button", { id: "first-divergence", onclick: () => set({ step: state.run ? first.step_b : first.step_a, layer: state.run ? first.layer_b : first.layer_a, tensor: first.tensor }) },
+      el("p", {}, "First divergence: ", el("button", { id: "first-divergence", onclick: () => set({ step: this.sides.chosen ? first.step_b : first.step_a, layer: this.sides.chosen ? first.layer_b : first.layer_a, tensor: first.tensor }) },
         `${visible(first.layer_a, 100)} ${visible(first.tensor, 40)}, ${step(first)}`),
       first.nonfinite_in ? ` is not finite in ${first.nonfinite_in.toUpperCase()} alone.` : worst ? `: ${first.worst} is ${number(worst.a)} in A and ${number(worst.b)} in B.` : ""),
       el("p", { class: "explain" }, `${count(told.num_diverging_steps, "step")} of ${told.num_steps.toLocaleString("en-US")} diverge by more than their dtypes round. ${count(told.only[0], "tensor")} only in A, ${told.only[1].toLocaleString("en-US")} only in B.`),

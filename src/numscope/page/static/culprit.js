@@ -1,4 +1,4 @@
-import { code, el, fill, visible } from "./dom.js";
+import { code, el, fill, keeping, visible } from "./dom.js";
 import { baseName } from "./findings.js";
 import { count, digits, number, withUnit } from "./numbers.js";
 import { set, state } from "./state.js";
@@ -11,19 +11,27 @@ export class CulpritPane {
     this.cares = ["finding", "theme"];
     this.pane = pane;
     this.run = run;
-    this.sources = new Map(run.sources.map((source) => [`${source.file}\n${source.line}`, source]));
+    this.renew();
   }
 
+  renew() {
+    this.sources = new Map(this.run.sources.map((source) => [`${source.file}\n${source.line}`, source]));
+  }
+
+  // What is shown already is not drawn again: somebody may be reading it, or be copying from it.
   async update() {
     const { run } = this;
     const finding = run.findings[state.finding];
+    const victims = finding ? await this._victims(finding) : [];
+    const of = JSON.stringify([finding, run.sources, run.command, run.sites.length > 0, victims.map(({ site, row, num }) => [site.layer, site.tensor, row, num])]);
+    if (of === this.of) return;
+    this.of = of;
     if (!finding) {
       fill(this.pane, el("h2", {}, "Culprit"), el("p", { class: "explain" }, "Choose a finding above."));
       return;
     }
     const { culprit } = finding;
-    const victims = await this._victims(finding);
-    fill(this.pane,
+    keeping(this.pane, () => fill(this.pane,
       el("h2", {}, "Culprit"),
       culprit ? this._head(finding, culprit) : el("p", {}, "The operation is not known: ", visible(finding.replay, 400), finding.note ? ` ${visible(finding.note, 600)}` : "", ". The frames below end at the first bad value."),
       culprit ? this._source(culprit) : null,
@@ -36,7 +44,7 @@ export class CulpritPane {
       run.command ? [el("pre", { class: "command" }, code(run.command)), el("p", { class: "explain" }, "The command of the run, as it was started", run.versions.torch ? ` (torch ${visible(run.versions.torch, 40)}, Python ${visible(run.versions.python ?? "", 40)})` : "", ".")]
         : el("p", { class: "explain" }, "The run did not record its command line."),
       el("details", {}, el("summary", {}, `${count(finding.frames.length, "frame")} up to the first bad value`), this._frames(finding)),
-    );
+    ));
   }
 
   _head(finding, culprit) {

@@ -16,6 +16,18 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
+// Fills an element anew; what was unfolded, scrolled and focused in it is so again.
+export function keeping(element, draw) {
+  const parts = (selector) => [...element.querySelectorAll(selector)];
+  const opened = parts("details").map((one) => one.open);
+  const scrolled = parts("ol, pre, table").map((one) => [one.scrollTop, one.scrollLeft]);
+  const focused = parts("button, a, summary, select, input").indexOf(document.activeElement);
+  draw();
+  parts("details").forEach((one, i) => (one.open = opened[i] ?? one.open));
+  parts("ol, pre, table").forEach((one, i) => scrolled[i] && ([one.scrollTop, one.scrollLeft] = scrolled[i]));
+  if (focused >= 0) parts("button, a, summary, select, input")[focused]?.focus({ preventScroll: true });
+}
+
 // Control characters and those that turn the direction of writing, which could make a name look like another one.
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 

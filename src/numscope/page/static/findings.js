@@ -1,4 +1,4 @@
-import { el, fill, visible } from "./dom.js";
+import { el, fill, keeping, visible } from "./dom.js";
 import { count } from "./numbers.js";
 import { set, state } from "./state.js";
 import { goTo } from "./timeline.js";
@@ -20,13 +20,13 @@ export class Findings {
     const head = run.findings.length
       ? `${count(escaped, "finding")}${run.findings.length > escaped ? `, ${run.findings.length - escaped} contained` : ""}`
       : "No findings";
-    fill(this.pane, el("h2", {}, head),
+    keeping(this.pane, () => fill(this.pane, el("h2", {}, head),
       run.findings.length ? el("p", { class: "explain" }, "Bad numbers that reached the loss, a gradient, a weight or the optimizer; contained ones went nowhere. Click one for its step, tensor and line of code.")
-        : el("p", { class: "explain" }, run.watched ? "Nothing went bad while numscope watched." : "This folder has no findings file: the run was not watched for bad numbers."),
+        : el("p", { class: "explain" }, run.isLive ? "Nothing has gone bad so far: a run writes its findings as they come." : run.watched ? "Nothing went bad while numscope watched." : "This folder has no findings file: the run was not watched for bad numbers."),
       el("ol", { class: "findings" }, run.findings.map((finding, i) => this._line(finding, i))),
       rest > 0 ? el("p", { class: "hint" }, `${count(rest, "further finding")} not shown.`) : null,
       run.problems.map((problem) => el("p", { class: "problem" }, "▲ ", visible(problem, 400))),
-      run.killed.length ? el("p", { class: "problem" }, `▲ The run did not end by itself (${run.killed.map((name) => visible(name, 60)).join(", ")}): it was killed or still goes on.`) : null);
+      run.killed.length && !run.isLive ? el("p", { class: "problem" }, `▲ The run did not end by itself (${run.killed.map((name) => visible(name, 60)).join(", ")}): it was killed or still goes on.`) : null));
   }
 
   _line(finding, i) {

@@ -15,7 +15,7 @@ export class History {
   async draw(row) {
     const { run } = this;
     const turn = (this.turn = (this.turn ?? 0) + 1);
-    this.chart ??= chart(this.plot, (column) => set({ step: run.last[column] }), run.width);
+    this.chart ??= chart(this.plot, (column) => set({ step: run.last[column] }), run);
     const of = async (name, extreme) => {
       const cells = await run.cells(name, extreme);
       return cells ? cells.subarray(row * run.width, (row + 1) * run.width) : null;

@@ -2,7 +2,7 @@ import { Scale, ramp, theme } from "./colors.js";
 import { el, fill, save, saveImage, visible } from "./dom.js";
 import { UNITS, steps, withUnit } from "./numbers.js";
 import { set, state } from "./state.js";
-import { buildTree, linesOf, matcher, openSome, openTo, setAll } from "./tree.js";
+import { buildTree, linesOf, matcher, openSome, openTo, sameOpen, setAll } from "./tree.js";
 
 const LINE = 18; // pixels
 const MOST_VISIBLE = 26; // lines; more are scrolled
@@ -18,13 +18,42 @@ export class HeatMap {
     openSome(this.root, MOST_VISIBLE);
     this.merged = new Map(); // of modules: by statistic and path
     this.lines = [];
+    this.first = 0;
     this._build();
+    this._tell();
+  }
+
+  // The run has changed: the same modules stay open, and the same line stays on top.
+  renew() {
+    const root = buildTree(this.run.sites);
+    sameOpen(root, this.root);
+    const top = this.lines[this.first];
+    const below = this.view.scrollTop - LINE * this.first;
+    [this.root, this.cells] = [root, null]; // nothing is drawn until its numbers are there
+    this.merged.clear();
+    this._tell();
+    this._lay();
+    const nameOf = (line) => (line ? `${line.node.path}\n${line.name}` : "");
+    const at = this.lines.findIndex((line) => nameOf(line) === nameOf(top));
+    if (at >= 0 && at !== this.first) this.view.scrollTop = LINE * at + below;
+  }
+
+  _tell() {
+    const { run } = this;
+    const names = run.kinds.map((kind) => kind.name).join();
+    if (this.select.dataset.of !== names) {
+      this.select.dataset.of = names;
+      fill(this.select, run.kinds.map((kind) => el("option", { value: kind.name }, `${kind.label} [${UNITS[kind.unit]}]`)));
+    }
+    const several = run.first.length < run.numSteps;
+    fill(this.explained, "Each line is a tensor of a layer, or all tensors of a folded module; each column a step",
+      several ? " or several steps, of which the worst is shown; near findings each step has its own. " : ". ",
+      el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; columns without a color were not recorded.");
   }
 
   _build() {
-    const { run } = this;
-    const kinds = run.kinds.map((kind) => el("option", { value: kind.name }, `${kind.label} [${UNITS[kind.unit]}]`));
-    this.select = el("select", { id: "statistic", title: "the statistic that the colors show", onchange: () => set({ stat: this.select.value }) }, kinds);
+    this.select = el("select", { id: "statistic", title: "the statistic that the colors show", onchange: () => set({ stat: this.select.value }) });
+    this.explained = el("p", { class: "explain" });
     this.search = el("input", {
       type: "search", id: "search", placeholder: "search: name or /regex/", "aria-label": "search modules by name or regular expression",
       oninput: () => set({ search: this.search.value }),
@@ -37,14 +66,10 @@ export class HeatMap {
     this.space = el("div", { class: "space" });
     this.view = el("div", { class: "view", onscroll: () => this.draw() }, el("div", { class: "sticky" }, this.labels, this.canvas), this.space);
     this.axis = el("div", { class: "axis" });
-    const several = run.first.length < run.numSteps;
     fill(
       this.pane,
       el("h2", {}, "Map"),
-      el("p", { class: "explain" },
-        "Each line is a tensor of a layer, or all tensors of a folded module; each column a step",
-        several ? " or several steps, of which the worst is shown; near findings each step has its own. " : ". ",
-        el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; columns without a color were not recorded."),
+      this.explained,
       el("div", { class: "tools" }, el("label", {}, "Statistic ", this.select), this.legend,
         el("label", { title: "each line from light, its own smallest value, to dark, its own largest: shows how it moves" }, this.own, " each line by itself"), this.search,
         el("button", { onclick: () => this._fold(true) }, "unfold all"), el("button", { onclick: () => this._fold(false) }, "fold all"),
@@ -66,7 +91,8 @@ export class HeatMap {
     if (changed.includes("stat")) {
       this.kind = this.run.kindOf.get(state.stat) ?? this.run.kinds[0];
       this.select.value = this.kind.name;
-      [this.cells, this.bad] = [await this.run.cells(this.kind.name), await this.run.cells("num_nonfinite", "max")];
+      const [cells, bad] = [await this.run.cells(this.kind.name), await this.run.cells("num_nonfinite", "max")];
+      [this.cells, this.bad] = [cells, bad];
       this.scale = new Scale(this.cells, this.kind);
     }
     if (changed.includes("theme") || changed.includes("stat")) {
@@ -102,7 +128,7 @@ export class HeatMap {
     const { test, error } = matcher(state.search, this.run.sites);
     this.search.setCustomValidity(error);
     this.search.title = error;
-    this.lines = linesOf(this.root, test);
+    this.lines = linesOf(this.root, test).map((line) => ({ ...line, name: this.run.sites[line.row]?.tensor ?? "" }));
     this.view.style.height = `${LINE * Math.max(1, Math.min(MOST_VISIBLE, this.lines.length))}px`;
     this.space.style.height = `${LINE * this.lines.length}px`;
     this.top = this.view.scrollTop;
@@ -229,6 +255,7 @@ export class HeatMap {
   }
 
   _at(event) {
+    if (!this.cells) return null;
     const box = this.canvas.getBoundingClientRect();
     const line = this.lines[this.first + Math.floor((event.clientY - box.top) / LINE)];
     const column = Math.floor(((event.clientX - box.left) / box.width) * this.run.width);

@@ -34,6 +34,11 @@ export function steps(first, last) {
   return first === last ? `step ${first.toLocaleString("en-US")}` : `steps ${first.toLocaleString("en-US")}–${last.toLocaleString("en-US")}`;
 }
 
+export function ago(seconds) {
+  const [size, unit] = seconds < 90 ? [1, "s"] : seconds < 5400 ? [60, "min"] : seconds < 129600 ? [3600, "h"] : [86400, "days"];
+  return `${Math.round(seconds / size).toLocaleString("en-US")} ${unit} ago`;
+}
+
 export function power(exponent) {
   const signs = "⁰¹²³⁴⁵⁶⁷⁸⁹";
   return `2${exponent < 0 ? "⁻" : ""}${[...String(Math.abs(exponent))].map((digit) => signs[digit]).join("")}`;

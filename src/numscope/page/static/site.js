@@ -1,4 +1,4 @@
-import { el, fill, save, saveImage, visible } from "./dom.js";
+import { el, fill, keeping, save, saveImage, visible } from "./dom.js";
 import { formatsView } from "./formats.js";
 import { History } from "./history.js";
 import { csv } from "./map.js";
@@ -33,6 +33,7 @@ export class SitePane {
     if (row < 0) {
       fill(this.body, el("p", { class: "explain" }, run.sites.length
         ? "Choose a tensor in the map."
+        : run.isLive ? "No statistics of tensors so far: they come half a minute after a scheduled step, without a configuration at a finding and at the end."
         : "This run has no statistics of its tensors: it was watched for bad numbers only. numscope run --log-dir DIR with pyarrow installed keeps a short history by itself; --config FILE keeps more."));
       return;
     }
@@ -46,7 +47,7 @@ export class SitePane {
     const other = this._opposite(site);
     const shown = other < 0 ? [row] : BACKWARD.includes(site.tensor.split("[")[0]) ? [other, row] : [row, other];
     const value = (name) => numbers.find((one) => one.kind.name === name)?.value ?? NaN;
-    fill(this.body,
+    keeping(this.body, () => fill(this.body,
       el("h3", { class: "site-name", title: site.layer.slice(0, 2000) }, visible(site.layer, 120), " ", el("small", {}, visible(site.cls, 60))),
       el("div", { class: "chips" }, run.tensorsOf(site.layer).map((one) => el("button", { class: one === row ? "chip selected" : "chip", onclick: () => set({ tensor: run.sites[one].tensor }) }, visible(run.sites[one].tensor, 40)))),
       el("p", {}, `${site.dtype}, ${count(site.numel, "element")}${site.ranks > 1 ? `, ${count(site.ranks, "rank")}` : ""}. `, site.why ? el("b", { class: site.health }, site.health === "bad" ? "✖ " : "▲ ", site.why) : null),
@@ -59,7 +60,7 @@ export class SitePane {
       el("table", { class: "numbers" }, numbers.map(({ kind, value: x }) => el("tr", {}, el("td", {}, kind.label), el("td", { class: "num" }, withUnit(x, kind.unit)), el("td", { class: "quiet" }, UNITS[kind.unit])))),
       el("div", { class: "tools" }, el("button", { onclick: () => this._save(row, "csv") }, "CSV"), el("button", { onclick: () => this._save(row, "json") }, "JSON"),
         el("button", { onclick: () => saveImage("numscope-tensor.png", this.charts[shown.indexOf(row)].image()) }, "PNG")),
-    );
+    ));
     await Promise.all(shown.map((one, i) => this.charts[i].draw(one)));
   }
 

@@ -1,6 +1,6 @@
 import { theme } from "./colors.js";
 import { axisOf, chart, grid } from "./charts.js";
-import { el, fill, visible } from "./dom.js";
+import { el, fill, keeping, visible } from "./dom.js";
 import { count, steps } from "./numbers.js";
 import { set, state } from "./state.js";
 
@@ -14,6 +14,11 @@ export class Timeline {
     this.run = run;
     this.lane = el("div", { class: "lane" });
     this.plot = el("div", { class: "plot loss" });
+    this._build();
+  }
+
+  _build() {
+    const { run, pane } = this;
     const recorded = run.loss ? "" : " The run did not record its loss.";
     const marks = [run.findings.length ? "✖ finding" : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
     fill(pane, el("h2", {}, "Timeline"), el("p", { class: "explain" }, `${marks ? `${marks}. ` : ""}Click to go to a step.${recorded}`), this.lane, run.loss ? this.plot : null);
@@ -22,8 +27,13 @@ export class Timeline {
   async start() {
     const loss = await this.run.lossCells();
     if (!loss) return;
-    this.chart = chart(this.plot, (column) => set({ step: this.run.last[column] }), this.run.width);
+    this.chart ??= chart(this.plot, (column) => set({ step: this.run.last[column] }), this.run);
     this.loss = loss;
+  }
+
+  async renew() {
+    this._build();
+    await this.start();
   }
 
   update() {
@@ -32,7 +42,7 @@ export class Timeline {
       title: `step ${finding.step}: ${finding.kind}${finding.contained ? " (contained)" : ""} in ${visible(finding.site.module || finding.site.cls || "loss", 80)}` }));
     const events = run.events.map((event) => ({ step: event.step, i: -1, mark: "◆", kind: "event", title: `step ${event.step}, rank ${event.rank}: ${visible(event.text)}` }));
     const restarts = run.restarts.map((one) => ({ ...one, i: -1, mark: "⟳", kind: "restart", title: `step ${one.step}: ${one.text}` }));
-    fill(this.lane, [...restarts, ...events, ...findings].slice(-MOST_MARKS).map((one) => {
+    keeping(this.lane, () => fill(this.lane, [...restarts, ...events, ...findings].slice(-MOST_MARKS).map((one) => {
       const column = run.columnOf(one.step);
       return el("button", {
         class: `mark ${one.kind}${one.i >= 0 && one.i === state.finding ? " selected" : ""}`, title: one.title, "aria-label": one.title,
@@ -40,7 +50,7 @@ export class Timeline {
         onclick: () => set(one.i >= 0 ? goTo(run, one.i) : { step: one.step }),
       }, one.mark);
     }), el("span", { class: "lane-name" }, `${count(run.numSteps, "recorded step")}; shown: ${steps(run.first[run.columnOf(state.step)], run.last[run.columnOf(state.step)])}`),
-    el("span", { class: "cursor", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(run.columnOf(state.step) + 0.5) / run.width})` } }));
+    el("span", { class: "cursor", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(run.columnOf(state.step) + 0.5) / run.width})` } })));
     if (this.chart) this._draw();
   }
 

@@ -76,6 +76,17 @@ export function openSome(root, most) {
   }
 }
 
+// Opens the modules that are open in another tree.
+export function sameOpen(root, other) {
+  const open = new Map();
+  const visit = (at, work) => {
+    work(at);
+    for (const child of at.children.values()) visit(child, work);
+  };
+  visit(other, (at) => open.set(at.path, at.open));
+  visit(root, (at) => (at.open = open.get(at.path) ?? at.parent?.open ?? false));
+}
+
 export function setAll(root, open) {
   for (const child of root.children.values()) {
     child.open = open;

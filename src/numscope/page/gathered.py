@@ -1,0 +1,207 @@
+"""What a page shows of a run's statistics, gathered part by part: of a run that goes on only what is new is read."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from numscope.page.folded import Misfit
+from numscope.page.histograms import HistogramCells, Histograms
+from numscope.page.matrices import Cells, Matrices
+from numscope.page.ranks import RankCells, Ranks
+from numscope.records.errors import UsageError
+from numscope.runs.folder import Run, find_run
+from numscope.runs.query import EVERY, VIEW, reading
+from numscope.sinks.parts import PartName
+from numscope.sinks.runfolder import STATISTICS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Fingerprint = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A run's statistics as a page shows them.
+
+    Args:
+        starts: the first step of each attempt.
+        problems: parts that could not be read, a sentence each.
+    """
+
+    matrices: Matrices
+    histograms: Histograms | None
+    ranks: Ranks | None
+    starts: tuple[tuple[int, int], ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A part that was read."""
+
+    part: PartName
+    fingerprint: Fingerprint
+    num_rows: int
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Numbers of the parts that were read. All of it follows from the parts, in whatever order and portions they came."""
+
+    _cells: Cells = field(default_factory=Cells)
+    _ranks: RankCells = field(default_factory=RankCells)
+    _histograms: HistogramCells = field(default_factory=HistogramCells)
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)  # first and last step by rank and attempt, of all rows
+    _starts: dict[int, int] = field(default_factory=dict)  # first step by attempt, of the rows that count
+    _damaged: dict[str, Fingerprint] = field(default_factory=dict)
+    _findings: tuple[int, ...] = ()
+
+    def update(self, run: Run, findings: Sequence[int]) -> bool:
+        """Read what the run has beyond what is known. If it has less, all is read again.
+
+        Args:
+            findings: steps with findings.
+
+        Returns: whether anything changed.
+        Raises: UsageError where nothing can be read.
+        """
+        before = (dict(self._known), dict(self._damaged), self._findings)
+        try:
+            self._update(run, tuple(findings))
+        except Misfit:
+            self._forget()
+            self._update(run, tuple(findings))
+        return before != (self._known, self._damaged, self._findings)
+
+    def statistics(self) -> Statistics:
+        """What a page shows."""
+        shown = self._cells.shown()
+        matrices = self._cells.matrices(self._findings, shown, self._ranks.num_ranks(shown))
+        problems = tuple(f"{STATISTICS}/{name} could not be read and is left out." for name in sorted(self._damaged))
+        starts = tuple(sorted(self._starts.items()))
+        return Statistics(matrices, self._histograms.histograms(shown), self._ranks.ranks(shown), starts, problems)
+
+    def _forget(self) -> None:
+        fresh = Gathered()
+        for name in self.__slots__:
+            setattr(self, name, getattr(fresh, name))
+
+    def _update(self, run: Run, findings: tuple[int, ...]) -> None:
+        run, new = self._listed(run)
+        if new.parts:
+            try:
+                self._take(run, findings, self._new)
+            except UsageError:
+                run, new = self._listed(run)
+                if not self._leave_out_damaged(new):
+                    raise
+                if self._new(run).parts:
+                    self._take(run, findings, self._new)
+        if findings != self._findings:
+            self._cells.refit(findings)
+            self._findings = findings
+
+    def _listed(self, run: Run) -> tuple[Run, Run]:
+        """The run, listed again where it has merged parts meanwhile, and what is to be read of it. Raises: Misfit, UsageError."""
+        while True:
+            try:
+                return run, self._new(run)
+            except FileNotFoundError:
+                run = find_run(run.path)
+
+    def _leave_out_damaged(self, run: Run) -> bool:
+        """Read each part by itself to see which ones can't be. Returns: whether there are such, and others."""
+        damaged = {}
+        for part in run.parts:
+            try:
+                Gathered()._take(run, (), lambda run, part=part: replace(run, parts=(part,), known_rows={}, known_starts={}))  # type: ignore[misc]
+            except UsageError:
+                with contextlib.suppress(FileNotFoundError):  # merged
+                    damaged[part.name] = _fingerprint(os.path.join(run.path, STATISTICS, part.name))
+        if not damaged or (len(damaged) == len(run.parts) and not self._known):
+            return False
+        self._damaged.update(damaged)
+        return True
+
+    def _take(self, run: Run, findings: tuple[int, ...], choose: Callable[[Run], Run]) -> None:
+        chosen = run
+
+        def choose_anew(run: Run) -> Run:
+            nonlocal chosen
+            chosen = choose(run)
+            return chosen
+
+        reading(run, lambda connection: self._read(connection, chosen, findings), choose_anew)()
+
+    def _read(self, connection: DuckDBPyConnection, run: Run, findings: tuple[int, ...]) -> Callable[[], None]:
+        """What a connection's rows add: a function that takes it in. Raises: Misfit."""
+        spans = {}
+        rows = connection.execute(f"SELECT rank, attempt, min(step), max(step) FROM {EVERY} GROUP BY ALL").fetchall()
+        for rank, attempt, first, last in rows:
+            known = self._spans.get((rank, attempt), (first, last))
+            spans[rank, attempt] = min(first, known[0]), max(last, known[1])
+        for (rank, attempt), (first, _) in spans.items():
+            if any(r == rank and a < attempt and last >= first for (r, a), (_, last) in self._spans.items()):
+                raise Misfit  # a restarted job ran steps again that are known from before
+        starts = connection.execute(f"SELECT attempt, min(step) FROM {VIEW} GROUP BY attempt").fetchall()
+        paths = {os.path.join(run.path, STATISTICS, part.name): part for part in run.parts}
+        listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
+        sizes = dict(connection.execute(f"SELECT file_name, num_rows FROM parquet_file_metadata([{listed}])").fetchall())
+        known_parts = {part.name: _Known(part, _fingerprint(path), int(sizes[path])) for path, part in paths.items()}
+        takes = [self._cells.read(connection, findings), self._ranks.read(connection), self._histograms.read(connection)]
+
+        def take() -> None:
+            for one in takes:
+                if one is not None:
+                    one()
+            self._spans.update(spans)
+            for attempt, step in starts:
+                self._starts[attempt] = min(step, self._starts.get(attempt, step))
+            for part in known_parts.values():
+                for name in [name for name, known in self._known.items() if _holds(part.part, known.part)]:
+                    del self._known[name]
+            self._known.update(known_parts)
+            self._findings = findings
+
+        return take
+
+    def _new(self, run: Run) -> Run:
+        """What is to be read of a run. Raises: Misfit; FileNotFoundError."""
+        present = {part.name: _fingerprint(os.path.join(run.path, STATISTICS, part.name)) for part in run.parts}
+        if any(name in present and present[name] != known.fingerprint for name, known in self._known.items()):
+            raise Misfit  # written anew
+        gone = self._known.keys() - present.keys()
+        wanted, rows = [], {}
+        for part in run.parts:
+            if part.name in self._known or self._damaged.get(part.name) == present[part.name]:
+                continue
+            inside = [known for known in self._known.values() if _holds(part, known.part)]
+            inside.sort(key=lambda known: known.part.first)
+            ends = [part.first, *(known.part.last + 1 for known in inside)]
+            if any(known.part.first != end for known, end in zip(inside, ends, strict=False)):
+                raise Misfit  # something between them was not read
+            gone -= {known.part.name for known in inside}
+            wanted.append(part)
+            rows[part.name] = sum(known.num_rows for known in inside)
+        if gone:
+            raise Misfit
+        starts = {key: first for key, (first, _) in self._spans.items()}
+        return replace(run, parts=tuple(wanted), known_rows=rows, known_starts=starts)
+
+
+def _holds(part: PartName, other: PartName) -> bool:
+    """Whether a part was made of another one and further ones."""
+    return (part.rank, part.attempt) == (other.rank, other.attempt) and part.first <= other.first and other.last <= part.last
+
+
+def _fingerprint(path: str) -> Fingerprint:
+    """What changes where a file is written anew."""
+    told = os.stat(path)
+    return told.st_ino, told.st_size, told.st_mtime_ns

@@ -1,0 +1,151 @@
+"""A run that may go on: what a page shows of it, looked at again when somebody asks and enough time has passed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numscope.page.gathered import Gathered
+from numscope.page.payload import content_of
+from numscope.page.recorded import Recorded, read_recorded
+from numscope.records.errors import UsageError
+from numscope.view.changes import Shown
+from numscope.view.sources import Remote, Signature, Source
+
+State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
+
+LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
+REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
+WAIT_S = 0.4  # that an answer waits for a look
+
+_ATTEMPT = re.compile(r"ranks/rank(\d+)-(\d+)\.json")
+
+log = logging.getLogger("numscope")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the latest look has found.
+
+    Args:
+        message: why nothing, or nothing new, is shown; else empty.
+        heard: when the run last wrote, in seconds of the epoch; 0: never.
+    """
+
+    state: State
+    message: str = ""
+    heard: float = 0.0
+
+
+class LiveRun:
+    """A run, of which nothing is read until somebody asks for it.
+
+    Args:
+        key: its name in addresses.
+        name: its name for people.
+
+    Attributes:
+        seen: by the latest look.
+        shown: what pages show.
+        recorded: what that was made of; None: nothing yet.
+    """
+
+    def __init__(self, key: str, name: str, source: Source) -> None:
+        self.key, self.name, self.source = key, name, source
+        self.seen = Seen("reading", "The run is being read.")
+        self.shown = Shown()
+        self.recorded: Recorded | None = None
+        self._gathered = Gathered()
+        self._signature: Signature = {}
+        self._look: threading.Thread | None = None
+        self._next = 0.0  # of the monotonic clock
+        self._listing_s = 0.0
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Look at the folder again, if a look is due, and wait for it a moment."""
+        with self._lock:
+            if self._look is None or (not self._look.is_alive() and time.monotonic() >= self._next):
+                self._look = threading.Thread(target=self._see, daemon=True, name=f"numscope view {self.key}")
+                self._look.start()
+            looking = self._look
+        looking.join(WAIT_S)
+
+    def answer(self, version: str) -> tuple[dict[str, Any], bytes]:
+        """State, and what a page that has a version lacks."""
+        with self._lock:
+            told = {
+                "state": self.seen.state,
+                "message": self.seen.message,
+                "ago": max(0.0, time.time() - self.seen.heard) if self.seen.heard else None,
+                "ended": self.has_ended,
+                "version": self.shown.name,
+            }
+            return told, self.shown.since(version) if self.shown.version else b"{}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of its processes have said so."""
+        recorded = self.recorded
+        return recorded is not None and recorded.watched and not recorded.killed and latest_have_told(self._signature)
+
+    def _see(self) -> None:
+        start = time.monotonic()
+        try:
+            try:
+                signature = self.source.signature()
+            except (FileNotFoundError, NotADirectoryError):
+                told = "What is shown is what it held." if self.shown.version else "There is nothing to show."
+                seen = Seen("gone", f"{self.source.given} is not there any more. {told}", self.seen.heard)
+                self._signature = {}
+            else:
+                self._listing_s = time.monotonic() - start
+                seen = self._seen(signature)
+        except UsageError as error:
+            seen = Seen("unreadable", str(error), self.seen.heard)
+        except Exception as error:  # a file system or storage that fails for now: what is known stays
+            seen = Seen("unreadable", f"{self.source.given} could not be read: {type(error).__name__}: {error}", self.seen.heard)
+            self._signature = {}
+            log.debug("numscope view: %s", self.source.given, exc_info=True)
+        self.seen = seen
+        least = LOOK_REMOTE_S if isinstance(self.source, Remote) else LOOK_S
+        now = time.monotonic()
+        self._next = now + max(least, now - start, min(MOST_REST_S, REST * self._listing_s))
+
+    def _seen(self, signature: Signature) -> Seen:
+        heard = max((told[-1] for told in signature.values()), default=0.0)
+        if signature == self._signature and self.seen.state not in ("reading", "gone"):
+            return self.seen
+        if not any(is_shown(name) for name in signature):
+            self._signature = signature
+            if self.shown.version:
+                return Seen("waiting", "The run begins anew: what is shown is what the folder held before.", heard)
+            what = "The run has begun and has written no numbers yet" if signature else f"{self.source.given} is empty"
+            return Seen("waiting", f"{what}. Its first statistics come half a minute after a scheduled step, its findings at once.", heard)
+        recorded = read_recorded(self.source.fetch(signature))
+        content = {**content_of(recorded, self._gathered), "name": self.name}
+        with self._lock:
+            self.shown.renew(content)
+            self.recorded = recorded
+        self._signature = signature
+        return Seen("shown", "", heard)
+
+
+def latest_have_told(paths: Iterable[str]) -> bool:
+    """Whether each rank's latest attempt has written its findings; one that was started again may be at work."""
+    names = set(paths)
+    latest: dict[str, int] = {}
+    for match in filter(None, (_ATTEMPT.fullmatch(name) for name in names)):
+        latest[match[1]] = max(int(match[2]), latest.get(match[1], 0))
+    return all(f"findings-rank{rank}{'' if number == 1 else f'-{number}'}.json" in names for rank, number in latest.items())
+
+
+def is_shown(path: str) -> bool:
+    """Whether a page shows a file of a run, rather than just that there is a run."""
+    return path.endswith(".parquet") or os.path.basename(path).startswith("findings-")

@@ -1,0 +1,180 @@
+"""The server: the page's own files, and what is new of a run, to whoever the guard lets in."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from numscope.page.comparison import comparison_of
+from numscope.page.document import LIBRARIES, STATIC, served
+from numscope.records.errors import UsageError
+from numscope.view.guard import Guard
+from numscope.view.live import WAIT_S, LiveRun
+from numscope.view.shelf import Shelf
+
+KINDS = {".js": "text/javascript", ".css": "text/css"}
+AGAIN_S, AGAIN_TIMES = 5.0, 10  # a comparison is made again after so long, and after so many times as long as it took
+MOST_COMPARED = 4
+
+
+class Comparer:
+    """Comparisons of two runs, made when somebody asks, in a thread."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], _Comparison] = {}
+        self._lock = threading.Lock()
+
+    def of(self, a: LiveRun, b: LiveRun) -> dict[str, Any]:
+        """The latest, and of which versions it is."""
+        with self._lock:
+            made = self._made.pop((a.key, b.key), None) or _Comparison(a, b)
+            self._made[a.key, b.key] = made
+            while len(self._made) > MOST_COMPARED:
+                del self._made[next(iter(self._made))]
+            made.start_if_due()
+        made.thread.join(WAIT_S)
+        return made.told
+
+
+class _Comparison:
+    def __init__(self, a: LiveRun, b: LiveRun) -> None:
+        self._sides = a, b
+        self._next = 0.0
+        self._of: tuple[str, str] = ("", "")
+        self.thread = threading.Thread()
+        self.told: dict[str, Any] = {"version": "", "comparison": None}
+
+    def start_if_due(self) -> None:
+        versions = (self._sides[0].shown.name, self._sides[1].shown.name)
+        if self.thread.is_alive() or versions == self._of or time.monotonic() < self._next:
+            return
+        self._of = versions
+        self.thread = threading.Thread(target=self._make, args=(versions,), daemon=True)
+        self.thread.start()
+
+    def _make(self, versions: tuple[str, str]) -> None:
+        start = time.monotonic()
+        a, b = (side.recorded for side in self._sides)
+        if a is None or b is None:
+            return
+        try:
+            told = comparison_of(a, b)
+        except Exception as error:  # parts that are gone meanwhile, numbers that no tensor has
+            told = {"problem": f"{type(error).__name__}: {error}", "settings": []}
+        self.told = {"version": " ".join(versions), "comparison": told}
+        took = time.monotonic() - start
+        self._next = time.monotonic() + max(AGAIN_S, AGAIN_TIMES * took)
+
+
+def application(shelf: Shelf) -> Starlette:
+    """All that the server answers, for those who are let in."""
+    files = {path.name: (path.read_bytes(), KINDS[path.suffix]) for path in STATIC.iterdir() if path.suffix in KINDS}
+    files |= {name: ((STATIC / name).read_bytes(), KINDS[".js"]) for name in LIBRARIES}
+    page = served("view.js", "numscope view").encode()
+    comparer = Comparer()
+
+    def known(work: Callable[[Request, LiveRun], Response], name: str = "run") -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            run = shelf.find(request.query_params.get(name, ""))
+            return PlainTextResponse("There is no run of that name.", 404) if run is None else work(request, run)
+
+        return answer
+
+    def of_run(request: Request, run: LiveRun) -> Response:
+        run.look()
+        told, content = run.answer(request.query_params.get("since", ""))
+        head = json.dumps({"key": run.key, "name": run.name, **told})
+        return Response(head[:-1].encode() + b', "content": ' + content + b"}", media_type="application/json")
+
+    def of_two(request: Request, run: LiveRun) -> Response:
+        other = shelf.find(request.query_params.get("with", ""))
+        if other is None:
+            return PlainTextResponse("There is no run of that name.", 404)
+        for one in (run, other):
+            one.look()
+        told = comparer.of(run, other)
+        told = {} if told["version"] == request.query_params.get("since") else told
+        return JSONResponse({"names": [run.name, other.name], "seen": [run.seen.message, other.seen.message], **told})
+
+    async def file(request: Request) -> Response:
+        found = files.get(request.path_params["name"])
+        return PlainTextResponse("Not found", 404) if found is None else Response(found[0], media_type=found[1])
+
+    def index(request: Request) -> Response:
+        return Response(page, media_type="text/html")
+
+    def runs(request: Request) -> Response:
+        return JSONResponse(shelf.glances())
+
+    routes = [
+        Route("/", index),
+        Route("/api/runs", runs),
+        Route("/api/run", known(of_run)),
+        Route("/api/comparison", known(of_two)),
+        Route("/{name:path}", file),
+    ]
+    return Starlette(routes=routes)
+
+
+def listen(host: str, port: int, others: range) -> socket.socket:
+    """A socket that listens at the host and port, or at one of some others, or, if there are some and none is free, at any.
+
+    Raises: UsageError.
+    """
+    tried = [port, *others, 0] if others else [port]
+    for one in tried:
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, one, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listening.bind(address)
+                listening.listen()
+            except OSError:
+                listening.close()
+                raise
+            return listening
+        except socket.gaierror as error:
+            raise UsageError(f"--host: got {host!r}, expected a name or address of this machine: {error.strerror}.") from None
+        except OSError as error:
+            failed = error
+    where = "--port" if "use" in str(failed.strerror) or failed.errno == 13 else "--host"
+    raise UsageError(f"{where}: {host}, port {port}: {failed.strerror}.")
+
+
+def serve(shelf: Shelf, listening: socket.socket, token: str, names: frozenset[str], on_start: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    app = Guard(application(shelf), token, listening.getsockname()[1], names)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=20,
+    )
+    server = uvicorn.Server(config)
+    started = server.startup
+
+    async def startup(sockets: list[socket.socket] | None = None) -> None:
+        await started(sockets=sockets)
+        on_start()
+
+    server.startup = startup  # type: ignore[method-assign]
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # how uvicorn passes on the signal that ended it
+        pass

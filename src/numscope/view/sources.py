@@ -1,0 +1,193 @@
+"""Where runs lie: a folder of this machine, or one that fsspec reaches, of which a copy of the run's own files is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from numscope.records.attempt import RANKS
+from numscope.records.errors import UsageError
+from numscope.records.words import closest
+from numscope.sinks.runfolder import RUN_FILE, STATISTICS
+
+FOLDERS = (STATISTICS, RANKS)
+MARKS = (RUN_FILE, *FOLDERS, "debug_logs", "debug_statistics_logs")
+
+_OWN = re.compile(rf"{re.escape(RUN_FILE)}|(findings-)?rank\d+(-\d+){{0,3}}\.(json|parquet)")
+_FINDINGS = re.compile(r"findings-rank\d+(-\d+)?\.json")
+
+Signature = dict[str, tuple[Any, ...]]  # by path in the run: what changes where a file is written anew, the time last
+
+
+def is_of_run(name: str) -> bool:
+    """Whether a folder that holds a file or folder of this name is a run's."""
+    return name in MARKS or _FINDINGS.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A folder of this machine."""
+
+    given: str
+
+    @property
+    def path(self) -> str:
+        return os.path.abspath(self.given)
+
+    def check(self) -> None:
+        """Raises: UsageError where there is no such folder."""
+        if os.path.isdir(self.path):
+            return
+        parent, name = os.path.split(self.path)
+        near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
+        hint = f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
+        hint = "It is a file." if os.path.exists(self.path) else hint
+        raise UsageError(f"RUN: got {self.given!r}, expected a run's folder, or a folder of them. {hint}")
+
+    def names(self) -> dict[str, bool]:
+        """Names in the folder, and whether each is a folder. Raises: OSError."""
+        with os.scandir(self.path) as entries:
+            return {entry.name: entry.is_dir() for entry in entries}
+
+    def child(self, name: str) -> Local:
+        return Local(os.path.join(self.given, name))
+
+    def signature(self) -> Signature:
+        """Of the run's files. Raises: OSError."""
+        return dict(self._files())
+
+    def _files(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        for folder in ("", *FOLDERS):
+            with contextlib.suppress(*((FileNotFoundError, NotADirectoryError) if folder else ())):
+                with os.scandir(os.path.join(self.path, folder)) as entries:
+                    for entry in entries:
+                        if _OWN.fullmatch(entry.name):
+                            with contextlib.suppress(FileNotFoundError):  # merged
+                                told = entry.stat(follow_symlinks=False)
+                                yield os.path.join(folder, entry.name), (told.st_ino, told.st_size, told.st_mtime_ns / 1e9)
+
+    def fetch(self, signature: Signature) -> str:
+        """The folder, where the files are."""
+        return self.path
+
+    def close(self) -> None:
+        """There is no copy."""
+
+
+@dataclass(slots=True)
+class Remote:
+    """A folder that fsspec reaches (``s3://…``, ``gs://…``). What changes is copied into a folder that ends with the program."""
+
+    given: str
+    _fs: Any = None
+    _root: str = ""
+    _copy: tempfile.TemporaryDirectory[str] | None = None
+    _have: Signature = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return self.given.rstrip("/")
+
+    def check(self) -> None:
+        """Raises: UsageError where there is no such folder, or no way to it."""
+        try:
+            self._connect()
+            self.names()
+        except FileNotFoundError:
+            raise UsageError(
+                f"RUN: got {self.given!r}, expected a run's folder, or a folder of them. There is nothing of that name."
+            ) from None
+        except Exception as error:  # whatever a storage's package raises: no such protocol, no package, no credentials, no network
+            told = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise UsageError(f"RUN: got {self.given!r}, which could not be reached: {told}") from None
+
+    def _connect(self) -> None:
+        if self._fs is None:
+            from fsspec.core import url_to_fs
+
+            self._fs, self._root = url_to_fs(self.given, use_listings_cache=False)
+
+    def _list(self, folder: str) -> list[dict[str, Any]]:
+        self._connect()
+        place = f"{self._root.rstrip('/')}/{folder}".rstrip("/")
+        self._fs.invalidate_cache()
+        listed: list[dict[str, Any]] = self._fs.ls(place, detail=True)
+        return [one for one in listed if str(one["name"]).rstrip("/").strip("/") != place.strip("/")]
+
+    def names(self) -> dict[str, bool]:
+        """Names in the folder, and whether each is a folder."""
+        return {_base(one): one["type"] == "directory" for one in self._list("")}
+
+    def child(self, name: str) -> Remote:
+        return Remote(f"{self.path}/{name}")
+
+    def signature(self) -> Signature:
+        """Of the run's files."""
+        found: Signature = {}
+        for folder in ("", *FOLDERS):
+            with contextlib.suppress(*((FileNotFoundError,) if folder else ())):
+                for one in self._list(folder):
+                    if one["type"] == "file" and _OWN.fullmatch(_base(one)):
+                        of = (
+                            str(one.get(key))
+                            for key in ("size", "ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "created")
+                        )
+                        found[os.path.join(folder, _base(one))] = (*of, _time_of(one))
+        return found
+
+    def fetch(self, signature: Signature) -> str:
+        """A folder of this machine with the files that a signature names."""
+        if self._copy is None:
+            self._copy = tempfile.TemporaryDirectory(prefix="numscope-view-")
+        here = self._copy.name
+        for name in [name for name in self._have if name not in signature]:
+            os.unlink(os.path.join(here, name))
+            del self._have[name]
+        for name, told in signature.items():
+            if self._have.get(name) == told:
+                continue
+            path = os.path.join(here, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            aside = os.path.join(here, ".part")
+            with contextlib.suppress(FileNotFoundError):  # merged
+                self._fs.get_file(f"{self._root.rstrip('/')}/{name}", aside)
+                os.utime(aside, (told[-1], told[-1]))
+                os.replace(aside, path)
+                self._have[name] = told
+        return here
+
+    def close(self) -> None:
+        """Remove the copy."""
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+Source = Local | Remote
+
+
+def source_of(given: str) -> Source:
+    """Where a RUN lies, whether or not there is anything."""
+    return Remote(given) if re.match(r"[A-Za-z][\w+.-]*://", given) else Local(given)
+
+
+def _base(info: dict[str, Any]) -> str:
+    return str(info["name"]).rstrip("/").rsplit("/", 1)[-1]
+
+
+def _time_of(info: dict[str, Any]) -> float:
+    for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    return 0.0
