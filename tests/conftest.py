@@ -43,6 +43,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
 
 
+def pytest_sessionfinish() -> None:
+    from numscope.report import page
+
+    page.take()  # of a run inside a test: nobody looks at it
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """A process for each core and two more, since some tests mostly wait; the tests of one file run in this one, which starts sooner."""
     files = {argument.partition("::")[0] for argument in config.args}

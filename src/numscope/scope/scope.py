@@ -28,6 +28,7 @@ from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
 from numscope.records.errors import AbortAfter, NonFiniteError
 from numscope.records.finding import Finding
+from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
 
@@ -340,6 +341,17 @@ def _write_all() -> None:
                 scope.inspector.recorder.close()
 
 
+def _end_all() -> None:
+    """The interpreter ends, and nobody has closed these, whose files are to be whole."""
+    for scope in live():
+        if scope.findings:
+            with contextlib.suppress(Exception):
+                scope._end()
+
+
 def live() -> tuple[Scope, ...]:
     """The open scopes of this process, in the order of their start."""
     return tuple(_live)
+
+
+page.first(_end_all)
