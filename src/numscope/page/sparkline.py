@@ -36,16 +36,14 @@ def scale_of(cells: Sequence[tuple[float | None, bool]], dtype: str) -> tuple[fl
     return min([*sizes, high / SPAN]), high
 
 
-def spark(cells: Sequence[tuple[float | None, bool]], low: float, high: float) -> str:
-    """A character for each cell, logarithmic."""
+def heights_of(cells: Sequence[tuple[float | None, bool]], low: float, high: float) -> list[float | None]:
+    """Where each cell's number stands between the lowest and the highest level, from 0 to 1, logarithmically; None without one."""
     span = math.log(high / low) if high > low else 0.0
+    return [None if x is None else min(1.0, max(0.0, math.log(x / low) / span)) if x and span else 0.0 for x, _ in cells]
 
-    def character(x: float | None, is_bad: bool) -> str:
-        if is_bad:
-            return BAD
-        if x is None:
-            return NOTHING
-        share = math.log(x / low) / span if x and span else 0.0
-        return LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
 
-    return "".join(character(x, is_bad) for x, is_bad in cells)
+def spark(cells: Sequence[tuple[float | None, bool]], low: float, high: float) -> str:
+    """A character for each cell."""
+    heights = heights_of(cells, low, high)
+    levels = [NOTHING if y is None else LEVELS[min(int(y * len(LEVELS)), len(LEVELS) - 1)] for y in heights]
+    return "".join(BAD if is_bad else level for level, (_, is_bad) in zip(levels, cells, strict=True))
