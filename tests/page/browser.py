@@ -8,11 +8,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
@@ -20,6 +23,11 @@ FLAGS = (
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 )
 MOST_WAIT_S = 30.0
+MUST_BE_THERE = os.environ.get("CI") == "true" and sys.platform == "linux" and os.geteuid() == 0  # .ci/run installs it
+
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None and not MUST_BE_THERE, reason="no chromium on this machine (Debian: apt install chromium)"
+)
 
 
 class Tab:
@@ -139,7 +147,7 @@ class Tab:
 @contextlib.contextmanager
 def browse() -> Iterator[Tab]:
     """A tab of a browser of its own, which ends with the block."""
-    assert CHROMIUM is not None
+    assert CHROMIUM is not None, "no chromium, which .ci/run installs"
     to_read, to = os.pipe()
     back, back_write = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

@@ -17,11 +17,11 @@ from numscope.page.document import render
 from numscope.page.payload import payload_of
 from numscope.page.recorded import read_recorded
 from numscope.summary.extras import EXPONENTS, format_extra
-from tests.page.browser import CHROMIUM, Tab, browse
+from tests.page.browser import Tab, browse, needs_browser
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
+pytestmark = needs_browser
 
 SCRIPT = """\
 import torch
