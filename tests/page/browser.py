@@ -110,15 +110,23 @@ class Tab:
 
     def click(self, selector: str, x: float = 0.5, y: float = 0.5) -> None:
         """A click of the mouse at a place within an element, as shares of its size."""
+        place = {**self._place(selector, x, y), "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, **place)
+        self.settle()
+
+    def move(self, selector: str, x: float = 0.5, y: float = 0.5) -> None:
+        """The mouse moves to such a place."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **self._place(selector, x, y))
+        self.settle()
+
+    def _place(self, selector: str, x: float, y: float) -> dict[str, float]:
         found = json.dumps(selector)
         self.js(f"document.querySelector({found}).scrollIntoView({{block: 'center'}})")
         box = self.js(
             f"(() => {{ const b = document.querySelector({found}).getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; }})()"
         )
-        place = {"x": box[0] + x * box[2], "y": box[1] + y * box[3], "button": "left", "clickCount": 1}
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, **place)
-        self.settle()
+        return {"x": box[0] + x * box[2], "y": box[1] + y * box[3]}
 
     def key(self, key: str) -> None:
         text = {"text": key} if len(key) == 1 else {}
@@ -133,12 +141,12 @@ class Tab:
     def text(self, selector: str) -> str:
         return str(self.js(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
-    def screenshot(self, path: Path, selector: str | None = None) -> None:
+    def screenshot(self, path: Path, selector: str | None = None, most_tall: int = 100_000) -> None:
         clip: dict[str, Any] = {}
         if selector is not None:
             box = self.js(
                 f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
-                " return [b.x + scrollX, b.y + scrollY, b.width, b.height]; })()"
+                f" return [b.x + scrollX, b.y + scrollY, b.width, Math.min(b.height, {most_tall})]; }})()"
             )
             clip = {"clip": dict(zip(("x", "y", "width", "height"), box, strict=True)) | {"scale": 1}, "captureBeyondViewport": True}
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **clip)["data"]))

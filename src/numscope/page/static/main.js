@@ -40,7 +40,8 @@ function toggleTheme() {
 // What a page shows that was opened without an address: its first finding, or its last step and worst tensor.
 function begin() {
   const changes = {};
-  if (!given.has("finding") && run.findings.length) Object.assign(changes, goTo(run, 0));
+  const finding = given.has("finding") ? state.finding : 0;
+  if (run.findings[finding]) Object.assign(changes, goTo(run, finding));
   else if (!given.has("finding")) changes.step = run.last[run.width - 1] ?? 0;
   if (!changes.layer && run.sites.length) {
     const worst = run.sites.find((site) => site.health === "bad") ?? run.sites.find((site) => site.health) ?? run.sites[0];
