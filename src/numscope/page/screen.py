@@ -11,8 +11,8 @@ from rich.text import Text
 
 from numscope.page.glance import Glance
 from numscope.page.health import BAD, FINE, format_of_dtype
-from numscope.page.places import LOSS
-from numscope.page.recorded import Event
+from numscope.page.recorded import Happening
+from numscope.page.rows import LOSS
 from numscope.page.sparkline import cells_of, scale_of, spark
 from numscope.records.finding import Finding
 from numscope.records.words import count, escape
@@ -105,7 +105,7 @@ def _finding(finding: Finding) -> Iterator[Text]:
 
 
 def _events(glance: Glance) -> Iterator[Text]:
-    events: tuple[Event, ...] = glance.recorded.events
+    events: tuple[Happening, ...] = glance.recorded.events
     if events:
         yield Text("")
         yield Text(f"{count(len(events), 'event')}, the last ones:", TITLE)
