@@ -12,7 +12,7 @@ from numscope.records.words import escape
 from numscope.report.stderr import say
 
 NAME = "report.html"
-MAX_BYTES = 64 << 20  # of statistics: some two million rows, which take two or three seconds
+MAX_BYTES = 24 << 20  # of statistics: some million rows, which take two or three seconds
 MOST_S = 30  # whoever waits has gone before
 
 
