@@ -3,7 +3,7 @@ import { HeatMap } from "./map.js";
 import { digits, withUnit } from "./numbers.js";
 
 const MOST_LINES = 14; // of the map; more are scrolled
-const MOST = 24; // powers of two: where one of the two is zero
+const [LEAST, MOST] = [2 ** -8, 24]; // powers of two: less is shown as equal, bfloat16 rounds by as much; where one of the two is zero
 
 // How far two runs are from each other, as a run of its own: its statistics are the differences of those that both have, its sites those of
 // both names, its columns the first run's.
@@ -13,7 +13,7 @@ export class Difference {
     this.pairs = a.sites.map((site, row) => [row, b.rowOf(site.layer, site.tensor)]).filter(([, other]) => other >= 0);
     this.sites = this.pairs.map(([row]) => ({ ...a.sites[row], health: undefined, why: "" }));
     this.rows = this.sites.map((site) => `${site.layer}\n${site.tensor}`);
-    this.kinds = a.kinds.filter((kind) => b.kindOf.has(kind.name) && kind.name !== "num_nonfinite").map((kind) => ({ ...kind, worst: "max", unit: isRatio(kind) ? "log2" : kind.unit }));
+    this.kinds = a.kinds.filter((kind) => b.kindOf.has(kind.name) && kind.name !== "num_nonfinite").map((kind) => ({ ...kind, worst: "max", ...(isRatio(kind) ? { unit: "log2", least: LEAST } : {}) }));
     this.kindOf = new Map(this.kinds.map((kind) => [kind.name, kind]));
     this.stretches = a.first.map((first, column) => columnsWithin(b, first, a.last[column]));
     this._made = new Map();
@@ -93,7 +93,7 @@ export class DifferenceMap extends HeatMap {
   _head() {
     return [
       el("h3", {}, "Where they differ"),
-      el("p", { class: "explain" }, "The stronger a cell's color, the farther B is from A: the faintest is equal, 1 power of two a factor of 2. ",
+      el("p", { class: "explain" }, "The stronger a cell's color, the farther B is from A: the faintest is equal or nearly so, 1 power of two a factor of 2. ",
         el("b", { class: "bad" }, "✖ orange"), " is not finite in one of the two alone; cells without a color are not in both. The statistic is the map's below."),
       el("div", { class: "tools" }, this.legend),
     ];
