@@ -27,7 +27,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; n
 WARM = prepare()
 
 # Timings decide no test. --hypothesis-profile long tries twenty times as many examples where a test sets no number of its own.
-settings.register_profile("numscope", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+# Not on Hypothesis's own profile for CI, which tries the same examples each time.
+settings.register_profile(
+    "numscope", settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50
+)
 settings.register_profile("long", settings.get_profile("numscope"), max_examples=1000)  # docs/promises.md
 settings.load_profile("numscope")
 
@@ -41,6 +44,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         load_all_at_first()  # before the workers come
     sys.executable = WARM
     multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
+
+
+def pytest_sessionfinish() -> None:
+    from numscope.report import page
+
+    page.take()  # of a run inside a test: nobody looks at it
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -1,5 +1,6 @@
 # Each public name and the module it comes from: what type checkers read, and what the package imports a name by when it is first used.
 
+from numscope.page.frame import load as load
 from numscope.plugins.registry import feature as feature
 from numscope.plugins.registry import logger as logger
 from numscope.plugins.registry import rule as rule
@@ -9,7 +10,6 @@ from numscope.records.errors import NonFiniteError as NonFiniteError
 from numscope.records.errors import UsageError as UsageError
 from numscope.records.finding import Culprit as Culprit
 from numscope.records.finding import Finding as Finding
-from numscope.runs.query import load as load
 from numscope.scope.scope import Scope as Scope
 from numscope.scope.watching import watch as watch
 from numscope.summary.check import check as check

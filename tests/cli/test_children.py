@@ -109,6 +109,9 @@ def test_child_that_numscope_stops_ends_as_if_its_target_had_raised_and_the_run_
     assert f"s.py:{line_of(tmp_path / 's.py', '.log()')}" in done.stderr
     assert f"numscope: stopped at {tmp_path / 's.py'}:{line_of(tmp_path / 's.py', 'optimizer.step()')} in train" in done.stderr
     assert "Traceback" not in done.stderr
+    said, _, link = done.stderr.rstrip().rpartition("\n")
+    assert link == f"numscope: to look at it: {(tmp_path / 'logs' / 'child2' / 'report.html').as_uri()}"
+    done.stderr = said
     assert last_line(done) == "numscope: watched Net in 3 child processes, up to 3 steps each, n tensors: 1 finding"
     counts = {path.name: len(json.loads(path.read_text())["findings"]) for path in tmp_path.glob("found*.json")}
     assert counts == {"found-child1.json": 0, "found-child2.json": 1, "found-child3.json": 0}  # each is rank 0 of its own training

@@ -355,9 +355,13 @@ def test_data_loader_workers_run_without_a_watch(tmp_path: Path, method: str) ->
 def test_torchrun_starts_a_watched_script_on_each_rank(train: Path, tmp_path: Path) -> None:
     source = train.read_text().replace("def main():", "def main():\n    torch.distributed.init_process_group('gloo')")
     train.write_text(source.replace("model = Net()", "model = nn.parallel.DistributedDataParallel(Net())"))
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "numscope", "run", "--json", "found.json", "train.py", "--json", "x"]
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "numscope", "run"]
+    words += ["--json", "found.json", "--log-dir", "logs", "train.py", "--json", "x"]
     done = cli(*words, cwd=tmp_path, command=("-m", "torch.distributed.run"), OMP_NUM_THREADS="1")
     assert done.returncode == 1, done.stderr  # torchrun's own status for a failed rank
+    page = tmp_path / "logs" / "report.html"
+    assert done.stderr.count("numscope: to look at it:") == done.stderr.count(f"numscope: to look at it: {page.as_uri()}") == 1
+    assert '"killed":[]' in page.read_text(encoding="utf-8"), "the ranks had written their files"
     assert "exitcode  : 3" in done.stderr
     assert "aten.log at" in done.stderr
     assert sorted("".join(done.stdout.split())) == list("001122")  # two processes write their lines into each other

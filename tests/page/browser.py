@@ -8,11 +8,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
@@ -20,6 +23,11 @@ FLAGS = (
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 )
 MOST_WAIT_S = 30.0
+MUST_BE_THERE = os.environ.get("CI") == "true" and sys.platform == "linux" and os.geteuid() == 0  # .ci/run installs it
+
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None and not MUST_BE_THERE, reason="no chromium on this machine (Debian: apt install chromium)"
+)
 
 
 class Tab:
@@ -106,15 +114,23 @@ class Tab:
 
     def click(self, selector: str, x: float = 0.5, y: float = 0.5) -> None:
         """A click of the mouse at a place within an element, as shares of its size."""
+        place = {**self._place(selector, x, y), "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, **place)
+        self.settle()
+
+    def move(self, selector: str, x: float = 0.5, y: float = 0.5) -> None:
+        """The mouse moves to such a place."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **self._place(selector, x, y))
+        self.settle()
+
+    def _place(self, selector: str, x: float, y: float) -> dict[str, float]:
         found = json.dumps(selector)
         self.js(f"document.querySelector({found}).scrollIntoView({{block: 'center'}})")
         box = self.js(
             f"(() => {{ const b = document.querySelector({found}).getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; }})()"
         )
-        place = {"x": box[0] + x * box[2], "y": box[1] + y * box[3], "button": "left", "clickCount": 1}
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, **place)
-        self.settle()
+        return {"x": box[0] + x * box[2], "y": box[1] + y * box[3]}
 
     def key(self, key: str) -> None:
         text = {"text": key} if len(key) == 1 else {}
@@ -129,12 +145,12 @@ class Tab:
     def text(self, selector: str) -> str:
         return str(self.js(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
-    def screenshot(self, path: Path, selector: str | None = None) -> None:
+    def screenshot(self, path: Path, selector: str | None = None, most_tall: int = 100_000) -> None:
         clip: dict[str, Any] = {}
         if selector is not None:
             box = self.js(
                 f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
-                " return [b.x + scrollX, b.y + scrollY, b.width, b.height]; })()"
+                f" return [b.x + scrollX, b.y + scrollY, b.width, Math.min(b.height, {most_tall})]; }})()"
             )
             clip = {"clip": dict(zip(("x", "y", "width", "height"), box, strict=True)) | {"scale": 1}, "captureBeyondViewport": True}
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **clip)["data"]))
@@ -143,7 +159,7 @@ class Tab:
 @contextlib.contextmanager
 def browse() -> Iterator[Tab]:
     """A tab of a browser of its own, which ends with the block."""
-    assert CHROMIUM is not None
+    assert CHROMIUM is not None, "no chromium, which .ci/run installs"
     to_read, to = os.pipe()
     back, back_write = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

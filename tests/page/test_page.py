@@ -17,11 +17,11 @@ from numscope.page.document import render
 from numscope.page.payload import payload_of
 from numscope.page.recorded import read_recorded
 from numscope.summary.extras import EXPONENTS, format_extra
-from tests.page.browser import CHROMIUM, Tab, browse
+from tests.page.browser import Tab, browse, needs_browser
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
+pytestmark = needs_browser
 
 SCRIPT = """\
 import torch
@@ -144,7 +144,7 @@ def test_numbers_of_the_page_are_those_of_the_run(tab: Tab, watched: Path) -> No
     rows = "[...document.querySelectorAll('#site table.numbers tr')]"
     cells = tab.js(f"Object.fromEntries({rows}.map((row) => [...row.children].map((cell) => cell.innerText)))")
     assert float(cells["largest magnitude (amax)"].replace(",", "")) == pytest.approx(value.abs().max().item(), rel=1e-3)
-    assert cells["zeros"] == f"{float(f'{100 * (value == 0).double().mean().item():.4g}'):g} %"
+    assert cells["zeros"] == f"{float(f'{100 * (value == 0).double().mean().item():.4g}'):g}"
     bars = tab.js(
         "[...document.querySelectorAll('#site .bar')].map((bar) => Number(/: ([\\d.e-]+) %/.exec(bar.title)[1])).reduce((a, b) => a + b)"
     )
@@ -248,12 +248,48 @@ def test_two_runs_are_compared(tab: Tab, tmp_path: Path) -> None:
     tab.open(page)
     assert "fc output, step 4" in tab.text("#compare")
     assert "1 step of 6 diverge" in tab.text("#compare")
+    hover = "#differences canvas.cells"
+    lines = tab.js("document.querySelectorAll('#differences .label').length")
+    tab.click(hover, x=4.5 / 6, y=(lines - 0.5) / lines)
+    assert dict(tab.js("[...new URLSearchParams(location.hash.slice(1))]")) | {"step": "4", "layer": "fc"} == dict(
+        tab.js("[...new URLSearchParams(location.hash.slice(1))]")
+    )
+    for x, told in (
+        (4.5, "step 4: largest magnitude (amax): 1.585 powers of two apart (A 8, B 24)"),
+        (2.5, "0 powers of two apart (A 8, B 8)"),
+    ):
+        tab.move(hover, x=x / 6, y=(lines - 0.5) / lines)
+        assert told in tab.text("#differences .hint")
     tab.click("#first-divergence")
     assert "All numbers, step 4" in tab.text("#site")
     assert "8 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())
     tab.js("(() => { const which = document.getElementById('which'); which.value = '1'; which.dispatchEvent(new Event('change')); })()")
     tab.wait("document.querySelector('#head h1')?.innerText === 'numscope b' && document.documentElement.dataset.ready")
     assert "24 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())
+
+
+def test_map_of_differences_holds_what_both_runs_have(tab: Tab, tmp_path: Path) -> None:
+    values = {Place(step, "fc", "Linear", "output"): torch.tensor([2.0**step]) for step in range(8)}
+    other = {place: value for place, value in values.items() if place.step % 2 == 0} | {Place(0, "own", "Linear", "output"): torch.ones(1)}
+    other[Place(2, "fc", "Linear", "output")] = torch.tensor([float("nan")])
+    other[Place(4, "fc", "Linear", "output")] = torch.zeros(1)
+    write(tmp_path / "a", values)
+    write(tmp_path / "b", other)
+    a, b = (read_recorded(tmp_path / name) for name in "ab")
+    page = tmp_path / "both.html"
+    page.write_text(render([payload_of(a), payload_of(b)], "both", comparison_of(a, b)), encoding="utf-8")
+    tab.open(page)
+    names = tab.js("[...document.querySelectorAll('#differences .name')].map((one) => one.innerText)")
+    assert names == ["fc", "output"]
+    expected = {
+        0: "0 powers of two apart",
+        1: "not in both",
+        2: "not finite in one of the two alone",
+        4: "24 powers of two apart (A 16, B 0)",
+    }
+    for step, told in expected.items():
+        tab.move("#differences canvas.cells", x=(step + 0.5) / 8, y=0.75)
+        assert f"fc output, step {step}: largest magnitude (amax): {told}" in tab.text("#differences .hint")
 
 
 def test_the_odd_rank_is_named(tab: Tab, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import numscope
-from numscope.runs.query import load
+from numscope.page.frame import load
 
 SCRIPT = """
 import os, signal, sys, time, torch, numscope

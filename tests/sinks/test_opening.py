@@ -15,9 +15,9 @@ import pytest
 from torch import nn
 
 import numscope
+from numscope.page.frame import load
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
-from numscope.runs.query import load
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.loggers import BaseLogger, Logger
 from numscope.sinks.opening import GuardedSink, open_sinks

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status, hide_our_frames, print_stop, print_uncaught
 from numscope.records.files import write_atomically
+from numscope.report.page import Due
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Told:
     raised: bool = False  # whether the parent gets it as an exception
     ended: bool = True  # False while the child is at work
     pid: int = 0  # the child's process number, set when it is written
+    page: Due | None = None  # that the child owes, and leaves to its parent: it may be ended as soon as another child has
 
     def write(self, folder: str) -> None:
         """

@@ -21,6 +21,7 @@ from numscope.cli.child import ChildRun, Told
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import hide_our_frames, is_installed
+from numscope.report.page import Due
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Children:
                 if entry.name.endswith(".json"):
                     with open(entry.path, encoding="utf-8") as file:
                         data = json.load(file)
-                    yield Told(**{**data, "watched": Watched(**data["watched"])})
+                    yield Told(**{**data, "watched": Watched(**data["watched"]), "page": data["page"] and Due(*data["page"])})
 
     def running(self) -> set[int | None]:
         """Process numbers of the watched children that Python is going to wait for when the script has ended."""

@@ -16,6 +16,7 @@ from numscope.cli.precision import precision
 from numscope.cli.report import report
 from numscope.cli.run import USAGE, run
 from numscope.cli.stats import stats
+from numscope.cli.top import top
 from numscope.cli.view import view
 from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.words import nearest
@@ -30,7 +31,7 @@ def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
 
 
-for one in (diff, doctor, run, config, layers, precision, report, stats, view):
+for one in (diff, doctor, run, config, layers, precision, report, stats, top, view):
     numscope.add_command(one)
 
 

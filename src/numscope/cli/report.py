@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numscope.page.unasked import NAME
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 
 if TYPE_CHECKING:
     from numscope.page.recorded import Recorded
 
-DEFAULT_NAME = "report.html"
 SUMMARY_NAME = "summary"
 
 
 @click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
-@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{DEFAULT_NAME}).")
+@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
 @click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
 @click.argument("run", metavar="RUN")
@@ -41,7 +41,7 @@ def report(run: str, output: str | None, other: str | None, summary: bool) -> No
         for suffix, text in zip((".json", ".md"), digests(recorded), strict=True):
             _write(stem + suffix, text)
         return
-    path, title = output or os.path.join(recorded.path, DEFAULT_NAME), f"numscope: {os.path.basename(recorded.path)}"
+    path, title = output or os.path.join(recorded.path, NAME), f"numscope: {os.path.basename(recorded.path)}"
     if other is None:
         _write(path, render([payload_of(recorded)], title))
         return
@@ -64,7 +64,7 @@ def _write(path: str, text: str) -> None:
     from numscope.records.files import write_where_asked
 
     if os.path.isdir(path):
-        raise UsageError(f"--output: got {path!r}, a folder, expected a file. Did you mean {os.path.join(path, DEFAULT_NAME)!r}?")
+        raise UsageError(f"--output: got {path!r}, a folder, expected a file. Did you mean {os.path.join(path, NAME)!r}?")
     data = text.encode()
     try:
         write_where_asked(path, data)

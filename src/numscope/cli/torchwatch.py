@@ -16,6 +16,7 @@ from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
 from numscope.records.finding import Finding, Kind
 from numscope.records.words import count
+from numscope.report import page
 from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
 
@@ -91,6 +92,9 @@ class TorchWatch(Watch):
             alone = self.finding is not before  # at the end, other ranks are not asked
             self._words = self._sum_up(told, alone) if self._armed else ""
             self._children.close()
+            for one in told:
+                if one.page is not None:
+                    page.due(one.page)
         return next((one.status for one in told if one.status and not one.raised), None)
 
     def last_words(self) -> str:
@@ -101,7 +105,7 @@ class TorchWatch(Watch):
         watched = self._watched()
         status = 0 if stop is None else exit_status(stop) or 0
         if watched.models or watched.gaps or status:
-            self._write(Told(watched, status, raised))
+            self._write(Told(watched, status, raised, page=page.take()))
 
     def _write(self, told: Told) -> None:
         try:

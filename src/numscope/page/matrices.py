@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import as_float32, rounded
 from numscope.page.folded import Folded, held
-from numscope.page.places import LOSS
+from numscope.page.rows import LOSS
 from numscope.runs.query import VIEW, columns_of, quoted
+from numscope.summary.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -45,36 +46,40 @@ class Kind:
     sql: str = ""
 
 
+def _of(name: str, label: str, worst: str = "max", both: bool = False) -> Kind:
+    return Kind(name, label, STATISTICS[name].unit, worst, both)
+
+
 # By how much they explain: of a run that has more, the last ones are left out.
 KINDS = (
     Kind("amax", "largest magnitude (amax)", "value", both=True, sql="abs_max"),
     Kind("num_nonfinite", "nan and inf", "count", sql="num_nan + num_pos_inf + num_neg_inf"),
-    Kind("abs_min", "smallest non-zero magnitude", "value", "min"),
-    Kind("rms", "root mean square", "value", both=True),
-    Kind("zero_pct", "zeros", "%"),
-    Kind("subnormal_pct", "subnormals of the dtype", "%"),
-    Kind("kurtosis", "kurtosis", "ratio"),
-    Kind("e4m3_underflows_pct", "underflow in e4m3", "%"),
-    Kind("e5m2_underflows_pct", "underflow in e5m2", "%"),
-    Kind("fp16_underflows_pct", "underflow in fp16", "%"),
-    Kind("bf16_underflows_pct", "underflow in bf16", "%"),
-    Kind("fp16_overflows_pct", "overflow in fp16", "%"),
-    Kind("e4m3_overflows_pct", "overflow in e4m3", "%"),
-    Kind("e5m2_overflows_pct", "overflow in e5m2", "%"),
-    Kind("e4m3_sqnr_db", "signal to noise in e4m3", "dB", "min"),
-    Kind("e5m2_sqnr_db", "signal to noise in e5m2", "dB", "min"),
-    Kind("bf16_sqnr_db", "signal to noise in bf16", "dB", "min"),
-    Kind("update_weight_ratio", "update / weight", "ratio"),
-    Kind("grad_weight_ratio", "gradient / weight", "ratio"),
-    Kind("lost_updates_pct", "updates lost to rounding", "%"),
-    Kind("bf16_lost_updates_pct", "updates that bf16 would lose", "%"),
-    Kind("adam_v_underflow_pct", "underflow of Adam's second moment", "%"),
-    Kind("momentum_agreement_pct", "momentum agrees with gradient", "%", "min"),
-    Kind("max_blockwise_dynamic_range", "widest range of a block", "log2"),
-    Kind("attention_entropy", "attention entropy", "nats", "min"),
-    Kind("attention_max", "largest attention", "ratio"),
-    Kind("spectral_norm", "largest singular value", "value"),
-    Kind("stable_rank", "stable rank", "ratio", "min"),
+    _of("abs_min", "smallest non-zero magnitude", "min"),
+    _of("rms", "root mean square", both=True),
+    _of("zero_pct", "zeros"),
+    _of("subnormal_pct", "subnormals of the dtype"),
+    _of("kurtosis", "kurtosis"),
+    _of("e4m3_underflows_pct", "underflow in e4m3"),
+    _of("e5m2_underflows_pct", "underflow in e5m2"),
+    _of("fp16_underflows_pct", "underflow in fp16"),
+    _of("bf16_underflows_pct", "underflow in bf16"),
+    _of("fp16_overflows_pct", "overflow in fp16"),
+    _of("e4m3_overflows_pct", "overflow in e4m3"),
+    _of("e5m2_overflows_pct", "overflow in e5m2"),
+    _of("e4m3_sqnr_db", "signal to noise in e4m3", "min"),
+    _of("e5m2_sqnr_db", "signal to noise in e5m2", "min"),
+    _of("bf16_sqnr_db", "signal to noise in bf16", "min"),
+    _of("update_weight_ratio", "update / weight"),
+    _of("grad_weight_ratio", "gradient / weight"),
+    _of("lost_updates_pct", "updates lost to rounding"),
+    _of("bf16_lost_updates_pct", "updates that bf16 would lose"),
+    _of("adam_v_underflow_pct", "underflow of Adam's second moment"),
+    _of("momentum_agreement_pct", "momentum agrees with gradient", "min"),
+    _of("max_blockwise_dynamic_range", "widest range of a block"),
+    _of("attention_entropy", "attention entropy", "min"),
+    _of("attention_max", "largest attention"),
+    _of("spectral_norm", "largest singular value"),
+    _of("stable_rank", "stable rank", "min"),
 )
 
 

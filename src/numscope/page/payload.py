@@ -14,9 +14,9 @@ from numscope.page.gathered import Gathered
 from numscope.page.health import FINE, Health, format_of_dtype, judge
 from numscope.page.histograms import Histograms
 from numscope.page.matrices import SiteRow
-from numscope.page.places import row_of
 from numscope.page.ranks import Ranks
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded, read_statistics
+from numscope.page.rows import row_of
 from numscope.page.sources import excerpts
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
@@ -123,6 +123,7 @@ def _ranks(ranks: Ranks | None) -> Payload | None:
 
 def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:
     last = recorded.attempts[-1] if recorded.attempts else {}
+    observed = {layer for layer, _ in rows}
     return {
         "format": 1,
         "numscope": __version__,
@@ -144,7 +145,7 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
         "configured": bool(last.get("config")),
         "formats": {name: _format(name) for name in SHOWN_FORMATS},
         "sources": excerpts(recorded.findings),
-        "unobserved": [layer for layer, _ in recorded.layers if not any(layer == one for one, _ in rows)][:1000] if rows else [],
+        "unobserved": [layer for layer, _ in recorded.layers if layer not in observed][:1000] if rows else [],
     }
 
 

@@ -26,7 +26,7 @@ _NAME = re.compile(r"findings-rank(\d+)(?:-(\d+))?\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Happening:
     """Something that happened at a step and is not a finding, such as a step that GradScaler skipped."""
 
     step: int
@@ -57,7 +57,7 @@ class Recorded:
     run: Run | None
     findings: tuple[Finding, ...]
     num_findings: int
-    events: tuple[Event, ...]
+    events: tuple[Happening, ...]
     num_steps: int
     model: str
     attempts: tuple[dict[str, Any], ...]
@@ -134,7 +134,7 @@ class _Document:
 
     name: str
     findings: list[Finding]
-    events: list[Event]
+    events: list[Happening]
     num_steps: int
     model: str
     ended: bool
@@ -147,7 +147,7 @@ def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Do
             meta = data["meta"]
             rank = int(meta.get("rank", 0))
             escaped, contained = _findings(data["findings"]), _findings(data["contained"])
-            events = [Event(int(step), rank, str(text)) for step, text in meta.get("events", [])]
+            events = [Happening(int(step), rank, str(text)) for step, text in meta.get("events", [])]
             yield _Document(
                 name, escaped + contained, events, int(meta.get("steps", 0)), str(meta.get("model", "")), bool(meta.get("ended", True))
             )

@@ -8,6 +8,7 @@ from enum import Enum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from numscope.records.markup import BAD, GOOD, Markup, element, markup, table
 from numscope.records.site import Phase, Site
 
 
@@ -161,6 +162,32 @@ class Finding:
         c = self.culprit
         code = f" `{c.code}`" if c.code else ""
         return f"{where}: {c.op} at {c.file}:{c.line}{code} — {c.reason.value}: {c.detail} {c.advice}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        contained = " (contained)" if self.contained else ""
+        where = f" at step {self.step:,}, rank {self.rank}{contained}"
+        note = [element("p", self.note)] if self.note else []
+        title = element("p", element("b", self.kind.value, style=BAD), " in ", element("code", self.site), f", {self.phase.value}{where}")
+        c = self.culprit
+        if c is None:
+            return element("div", title, *note, element("p", f"Operation unknown: {self.replay}"))
+        facts: list[tuple[object, object]] = [("Operation", Markup(f"{element('code', c.op)}{markup(f' ({c.phase.value})')}"))]
+        facts += [("Line", Markup(f"{markup(f'{c.file}:{c.line}')}{element('pre', c.code.strip())}"))] if c.file else []
+        facts.append(("Reason", f"{c.reason.value}. {c.detail}"))
+        facts += [("Advice", element("span", c.advice, style=GOOD))] if c.advice else []
+        rows = [_cells(one, "") for one in c.inputs] + [_cells(one, "→ ") for one in c.outputs]
+        head = ("operand", "dtype", "shape", "abs min", "abs max", "nan", "inf")
+        return element("div", title, *note, table(facts), *([table(rows, head)] if rows else []))
+
+
+def _cells(operand: Operand, mark: str) -> tuple[object, ...]:
+    n = operand.numbers
+    if n is None:
+        return f"{mark}{operand.name}", operand.value
+    low, high = ("–" if x is None else f"{x:.3g}" for x in (n.abs_min, n.abs_max))
+    counts = (element("span", f"{x:,}", style=BAD if x else "") for x in (n.num_nan, n.num_pos_inf + n.num_neg_inf))
+    return f"{mark}{operand.name}", n.dtype, "x".join(map(str, n.shape)) or "scalar", low, high, *counts
 
 
 def plain(value: Any) -> Any:

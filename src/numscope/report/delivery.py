@@ -15,6 +15,7 @@ from numscope.records.attempt import Attempt
 from numscope.records.files import write_atomically, write_where_asked
 from numscope.records.finding import Finding, Frame
 from numscope.records.words import escape
+from numscope.report import page
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
 from numscope.report.json import findings_json
 from numscope.report.stderr import say
@@ -80,6 +81,8 @@ class Delivery:
         if len(share.findings) >= share.due:  # the run may be killed; of very many, the last ones wait for its end
             share.due = len(share.findings) + 1 + len(share.findings) // 8
             self._write_folder({"model": self._model, "ended": False})
+        if share.attempt is not None and self._log_dir is not None:
+            page.due(page.Due(self._log_dir, share.attempt.number))
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""

@@ -101,18 +101,8 @@ def ask(run: Run, sql: str) -> QueryResult:
     return reading(run, rows)
 
 
-def load(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY step, rank, ord") -> pandas.DataFrame:
-    """A run's numbers as a DataFrame: a row a site and step, the stored columns and every statistic that follows from them.
-
-    Args:
-        run: the ``log_dir`` that the run was given.
-        sql: a query over the view ``stats``, in DuckDB's SQL, for less than all.
-
-    Raises: UsageError for a folder without a run, a wrong query, or where duckdb and pandas are not installed.
-
-    Example:
-        >>> numscope.load("runs/a", "SELECT step, layer, l2_norm FROM stats WHERE tensor = 'wgrad'")  # doctest: +SKIP
-    """
+def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY step, rank, ord") -> pandas.DataFrame:
+    """The result of a query as a DataFrame; see ``numscope.load``."""
     try:
         import pandas  # noqa: F401  # said here rather than by DuckDB, and before the folder is read
     except ImportError:

@@ -28,12 +28,17 @@ from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
 from numscope.records.errors import AbortAfter, NonFiniteError
 from numscope.records.finding import Finding
+from numscope.records.markup import BAD, Markup, element
+from numscope.records.words import count
+from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
 
 if TYPE_CHECKING:
     from numscope.inspect.inspector import Inspector
     from numscope.inspect.recorder import Recorder
+
+MOST_SHOWN = 3  # findings in a notebook
 
 log = logging.getLogger("numscope")
 
@@ -207,6 +212,18 @@ class Scope:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close(error)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        state = "off after a fault" if self.fault else "closed" if self.closed else "open"
+        told = [count(self.num_steps, "step"), count(self.num_tensors, "tensor observation"), count(len(self.findings), "finding")]
+        told += [count(len(self.contained), "contained note")] if self.contained else []
+        told += [count(len(self.events), "skipped step")] if self.events else []
+        title = element("p", element("b", f"Scope of {class_name(self._model)}"), f" ({state}): {', '.join(told)}")
+        fault = [element("p", self.fault, style=BAD)] if self.fault else []
+        shown = [Markup(finding._repr_html_()) for finding in self.findings[:MOST_SHOWN]]
+        more = len(self.findings) - len(shown)
+        return element("div", title, *fault, *shown, *([element("p", f"and {count(more, 'finding')} more")] if more else []))
+
     # ---- what an automatic watch needs
 
     @property
@@ -340,6 +357,17 @@ def _write_all() -> None:
                 scope.inspector.recorder.close()
 
 
+def _end_all() -> None:
+    """The interpreter ends, and nobody has closed these, whose files are to be whole."""
+    for scope in live():
+        if scope.findings:
+            with contextlib.suppress(Exception):
+                scope._end()
+
+
 def live() -> tuple[Scope, ...]:
     """The open scopes of this process, in the order of their start."""
     return tuple(_live)
+
+
+page.first(_end_all)

@@ -19,6 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from numscope.records.markup import BAD, QUIET, element, table
 from numscope.records.observation import FIELDS
 
 ROW_WIDTH = 16  # a row is two cache lines
@@ -266,6 +267,21 @@ class Summary:
     def finalize(self) -> dict[str, int | float | None]:
         """All stored and derived numbers by name, in the order of ``FIELDS`` and ``DERIVED``."""
         return {name: getattr(self, name) for name in (*FIELDS, *DERIVED)}
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+
+        def told(value: float | None) -> str:
+            return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+        counts = [element("span", told(x), style=BAD if x else "") for x in (self.num_nan, self.num_pos_inf, self.num_neg_inf)]
+        shares = ["–" if x is None else f"{x:.3g} %" for x in (self.zero_pct, self.subnormal_pct)]
+        of_all = table([[told(self.numel), *counts, *shares]], ("elements", "nan", "inf", "-inf", "zeros", "subnormals"))
+        numbers = {"min": self.min, "max": self.max, "smallest magnitude": self.abs_min, "largest": self.abs_max}
+        if self.has_moments:
+            numbers |= {"mean": self.mean, "std": self.std, "rms": self.rms, "l2_norm": self.l2_norm}
+        of_finite = table([[told(value) for value in numbers.values()]], tuple(numbers))
+        return element("div", of_all, element("span", "Of the finite elements:", style=QUIET), of_finite)
 
 
 def fields_of(row: Sequence[float]) -> tuple[Any, ...]:

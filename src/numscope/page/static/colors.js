@@ -36,6 +36,7 @@ export class Scale {
     }
     if (low > high) low = high = 1;
     if (kind.unit === "%") [low, high] = [Math.max(low, 1e-3), Math.max(high, 1)];
+    if (kind.least) low = Math.max(low, kind.least);
     this.low = low;
     this.high = high > low ? high : this.isLog ? low * 2 : low + 1;
   }

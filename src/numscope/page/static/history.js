@@ -45,15 +45,15 @@ export class History {
     });
     for (const { value, name, isTop } of limits) {
       series.push({
-        name, type: "line", animation: false, silent: true, symbolSize: 0.1, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
-        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [4, isTop ? 3 : -13], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [run.width - 0.5, value]],
+        name, type: "line", animation: false, silent: true, z: 4, symbolSize: 0.1, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
+        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [6, isTop ? 3 : -13], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [run.width - 0.5, value]],
       });
     }
     this.chart.setOption({
       animation: false,
       grid: { left: 62, right: 12, top: 12, bottom: 34 },
       xAxis: axisOf(run, true),
-      yAxis: { type: "log", min: low, max: high, axisLabel: { color: theme("quiet"), formatter: (x) => digits(x) }, splitNumber: 5,
+      yAxis: { type: "log", axisLine: { onZero: false, show: true }, min: low, max: high, axisLabel: { color: theme("quiet"), formatter: (x) => digits(x) }, splitNumber: 5,
         splitLine: { lineStyle: { color: theme("line") } }, name: "magnitude (the tensor's unit)", nameLocation: "middle", nameGap: 48, nameTextStyle: { color: theme("quiet") } },
       tooltip: { trigger: "axis", renderMode: "richText", formatter: (at) => {
         const column = Math.round(at[0].axisValue);

@@ -8,7 +8,7 @@ const given = readAddress();
 const shown = new Page(new Run(runs[state.run] ?? runs[0]), given);
 if (comparison) {
   shown.compare(comparison, {
-    names: runs.map((run) => run.name), chosen: runs[state.run] ? state.run : 0,
+    runs, names: runs.map((run) => run.name), chosen: runs[state.run] ? state.run : 0,
     choose: (run) => {
       set({ run, finding: -1 });
       location.reload();

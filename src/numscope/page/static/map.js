@@ -10,12 +10,13 @@ const MARKS = { bad: "✖", warn: "▲" };
 
 // Sites by steps: the module tree on the left, a statistic's history as colors beside it. What several steps or sites share is their worst.
 export class HeatMap {
-  constructor(pane, run) {
+  constructor(pane, run, most = MOST_VISIBLE) {
     this.cares = ["step", "layer", "tensor", "stat", "search", "theme"];
     this.pane = pane;
     this.run = run;
+    this.most = most;
     this.root = buildTree(run.sites);
-    openSome(this.root, MOST_VISIBLE);
+    openSome(this.root, most);
     this.merged = new Map(); // of modules: by statistic and path
     this.lines = [];
     this.first = 0;
@@ -48,7 +49,7 @@ export class HeatMap {
     const several = run.first.length < run.numSteps;
     fill(this.explained, "Each line is a tensor of a layer, or all tensors of a folded module; each column a step",
       several ? " or several steps, of which the worst is shown; near findings each step has its own. " : ". ",
-      el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; columns without a color were not recorded.");
+      el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; cells without a color were not recorded. Beside a name: ", el("b", { class: "bad" }, "✖"), " was bad, ", el("b", { class: "warn" }, "▲"), " is close to it.");
   }
 
   _build() {
@@ -66,8 +67,15 @@ export class HeatMap {
     this.space = el("div", { class: "space" });
     this.view = el("div", { class: "view", onscroll: () => this.draw() }, el("div", { class: "sticky" }, this.labels, this.canvas), this.space);
     this.axis = el("div", { class: "axis" });
-    fill(
-      this.pane,
+    fill(this.pane, this._head(), this.view, this.axis, this.info);
+    this.canvas.addEventListener("mousemove", (event) => this._hover(event));
+    this.canvas.addEventListener("mouseleave", () => fill(this.info, this._hint()));
+    this.canvas.addEventListener("click", (event) => this._click(event));
+    fill(this.info, this._hint());
+  }
+
+  _head() {
+    return [
       el("h2", {}, "Map"),
       this.explained,
       el("div", { class: "tools" }, el("label", {}, "Statistic ", this.select), this.legend,
@@ -75,12 +83,7 @@ export class HeatMap {
         el("button", { onclick: () => this._fold(true) }, "unfold all"), el("button", { onclick: () => this._fold(false) }, "fold all"),
         el("button", { onclick: () => this._saveCsv(), title: "all sites and columns of this statistic" }, "CSV"),
         el("button", { onclick: () => saveImage("numscope-map.png", this.canvas.toDataURL()) }, "PNG")),
-      this.view, this.axis, this.info,
-    );
-    this.canvas.addEventListener("mousemove", (event) => this._hover(event));
-    this.canvas.addEventListener("mouseleave", () => fill(this.info, this._hint()));
-    this.canvas.addEventListener("click", (event) => this._click(event));
-    fill(this.info, this._hint());
+    ];
   }
 
   _hint() {
@@ -129,7 +132,7 @@ export class HeatMap {
     this.search.setCustomValidity(error);
     this.search.title = error;
     this.lines = linesOf(this.root, test).map((line) => ({ ...line, name: this.run.sites[line.row]?.tensor ?? "" }));
-    this.view.style.height = `${LINE * Math.max(1, Math.min(MOST_VISIBLE, this.lines.length))}px`;
+    this.view.style.height = `${LINE * Math.max(1, Math.min(this.most, this.lines.length))}px`;
     this.space.style.height = `${LINE * this.lines.length}px`;
     this.top = this.view.scrollTop;
   }
@@ -137,7 +140,7 @@ export class HeatMap {
   // Scrolls to the selected line.
   _show() {
     const at = this.lines.findIndex((line) => this._isSelected(line));
-    const num = Math.min(MOST_VISIBLE, this.lines.length);
+    const num = Math.min(this.most, this.lines.length);
     const first = this.view.scrollTop / LINE;
     if (at >= 0 && (at < first || at >= first + num - 1)) this.view.scrollTop = LINE * Math.max(0, at - (num >> 1));
   }
@@ -170,7 +173,7 @@ export class HeatMap {
 
   draw() {
     if (!this.cells || !this.lines) return;
-    const num = Math.min(MOST_VISIBLE, this.lines.length);
+    const num = Math.min(this.most, this.lines.length);
     const first = Math.max(0, Math.min(this.lines.length - num, Math.round(this.view.scrollTop / LINE)));
     this.first = first;
     const shown = this.lines.slice(first, first + num);
@@ -244,7 +247,7 @@ export class HeatMap {
       title: `${visible(site ? `${site.layer} ${site.tensor}` : node.path)}${why ? `\n${why}` : ""}`,
       "aria-expanded": hasMore ? String(node.open) : null,
       onclick: () => (site ? set({ layer: site.layer, tensor: site.tensor }) : this._toggle(node)),
-    }, el("span", { class: "fold" }, hasMore ? (node.open ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name || "(no name)", 60)),
+    }, el("span", { class: "fold" }, hasMore ? (node.open || state.search.trim() ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name || "(no name)", 60)),
     health ? el("span", { class: health }, MARKS[health]) : null);
   }
 
@@ -268,9 +271,12 @@ export class HeatMap {
     const [cells, bad] = this._row(at.line);
     const site = this.run.sites[at.line.row];
     const name = site ? `${site.layer} ${site.tensor}` : `${at.line.node.path} (worst tensor)`;
-    const value = Number.isNaN(cells[at.column]) ? "not recorded" : withUnit(cells[at.column], this.kind.unit);
-    const worse = bad[at.column] > 0 ? `, ${withUnit(bad[at.column], "count")} nan or inf` : "";
-    fill(this.info, `${visible(name, 120)}, ${steps(this.run.first[at.column], this.run.last[at.column])}: ${this.kind.label} ${value}${worse}`);
+    fill(this.info, `${visible(name, 120)}, ${steps(this.run.first[at.column], this.run.last[at.column])}: ${this._told(cells[at.column], bad[at.column], at)}`);
+  }
+
+  _told(value, bad) {
+    const worse = bad > 0 ? `, ${withUnit(bad, "count")} nan or inf` : "";
+    return `${this.kind.label} ${Number.isNaN(value) ? "not recorded" : withUnit(value, this.kind.unit)}${worse}`;
   }
 
   // A cell of a module leads to the tensor that is worst in it.

@@ -16,7 +16,7 @@ export function digits(value) {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e6) return value.toLocaleString("en-US");
   if (size >= 1e6 || size < 1e-3) return value.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e");
-  return String(Number(value.toPrecision(4)));
+  return Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 20 });
 }
 
 export function withUnit(value, unit) {

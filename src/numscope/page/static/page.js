@@ -123,7 +123,8 @@ export class Page {
   _begin() {
     const { run, given } = this;
     const changes = {};
-    if (!given.has("finding") && run.findings.length) Object.assign(changes, goTo(run, 0));
+    const finding = given.has("finding") ? state.finding : 0;
+    if (run.findings[finding]) Object.assign(changes, goTo(run, finding));
     else if (!given.has("finding")) changes.step = run.last[run.width - 1] ?? 0;
     if (!changes.layer) Object.assign(changes, worst(run));
     if (!run.kindOf.has(state.stat)) changes.stat = run.kinds[0]?.name ?? "amax";

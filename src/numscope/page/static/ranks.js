@@ -23,9 +23,17 @@ export async function ranksView(run, row, step) {
     const box = canvas.getBoundingClientRect();
     set({ step: given.last[Math.min(width - 1, Math.floor(((event.clientX - box.left) / box.width) * width))] });
   });
-  return el("div", {}, el("h3", {}, `${lines} ranks`),
-    el("p", { class: "explain" }, `Largest magnitude (the tensor's unit), a line for each rank from ${given.ranks[0]} to ${given.ranks[lines - 1]}; orange is nan or inf.`),
-    el("p", { id: "odd-rank" }, `${steps(given.first[stretch], given.last[stretch])}: ${oddOneOut(values)}`), canvas);
+  return el("div", { class: "ranks" }, el("h3", {}, `${lines} ranks`),
+    el("p", { class: "explain" }, "Largest magnitude (the tensor's unit), light to dark, log scale: a line for each rank, a column for each step or few; ", el("b", { class: "bad" }, "orange"), " is nan or inf."),
+    el("p", { id: "odd-rank" }, `${steps(given.first[stretch], given.last[stretch])}: ${oddOneOut(values)}`),
+    el("div", { class: "rank-lines" }, el("div", { class: "rank-names" }, namesOf(given.ranks).map((name) => el("span", {}, name))), canvas,
+      el("div", { class: "rank-steps" }, [given.first[0], given.last[width - 1]].map((at) => el("span", {}, `step ${at.toLocaleString("en-US")}`)))));
+}
+
+// Each rank's where lines are tall enough to be read, else the first and the last.
+function namesOf(ranks) {
+  const [first, last] = [ranks[0], ranks[ranks.length - 1]];
+  return ranks.length <= MOST_TALL ? ranks.map((rank) => `rank ${rank}`) : [`rank ${first}`, "", `rank ${last}`];
 }
 
 export function oddOneOut(values) {

@@ -2,7 +2,7 @@ import { el, fill, keeping, save, saveImage, visible } from "./dom.js";
 import { formatsView } from "./formats.js";
 import { History } from "./history.js";
 import { csv } from "./map.js";
-import { UNITS, count, steps, withUnit } from "./numbers.js";
+import { UNITS, count, digits, steps } from "./numbers.js";
 import { ranksView } from "./ranks.js";
 import { set, state } from "./state.js";
 
@@ -57,7 +57,7 @@ export class SitePane {
       formatsView(run, histogram, [value("abs_min"), value("amax")], site),
       ranks,
       el("h3", {}, `All numbers, ${steps(run.first[column], run.last[column])}`),
-      el("table", { class: "numbers" }, numbers.map(({ kind, value: x }) => el("tr", {}, el("td", {}, kind.label), el("td", { class: "num" }, withUnit(x, kind.unit)), el("td", { class: "quiet" }, UNITS[kind.unit])))),
+      el("table", { class: "numbers" }, numbers.map(({ kind, value: x }) => el("tr", {}, el("td", {}, kind.label), el("td", { class: "num" }, digits(x)), el("td", { class: "quiet" }, UNITS[kind.unit])))),
       el("div", { class: "tools" }, el("button", { onclick: () => this._save(row, "csv") }, "CSV"), el("button", { onclick: () => this._save(row, "json") }, "JSON"),
         el("button", { onclick: () => saveImage("numscope-tensor.png", this.charts[shown.indexOf(row)].image()) }, "PNG")),
     ));

@@ -20,7 +20,7 @@ export class Timeline {
   _build() {
     const { run, pane } = this;
     const recorded = run.loss ? "" : " The run did not record its loss.";
-    const marks = [run.findings.length ? "✖ finding" : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
+    const marks = [run.findings.length ? `✖ finding${run.findings.some((one) => one.contained) ? " (gray: contained)" : ""}` : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
     fill(pane, el("h2", {}, "Timeline"), el("p", { class: "explain" }, `${marks ? `${marks}. ` : ""}Click to go to a step.${recorded}`), this.lane, run.loss ? this.plot : null);
   }
 
@@ -66,7 +66,7 @@ export class Timeline {
       animation: false,
       grid: grid(),
       xAxis: axisOf(run, false),
-      yAxis: { type: "value", scale: true, name: "loss", nameLocation: "middle", nameGap: 44, nameTextStyle: { color: theme("quiet") },
+      yAxis: { type: "value", axisLine: { onZero: false, show: true }, scale: true, name: "loss", nameLocation: "middle", nameGap: 44, nameTextStyle: { color: theme("quiet") },
         axisLabel: { color: theme("quiet") }, splitLine: { lineStyle: { color: theme("line") } }, splitNumber: 3 },
       tooltip: { trigger: "axis", renderMode: "richText", formatter: (at) => `${steps(run.first[at[0].dataIndex], run.last[at[0].dataIndex])}\n${at.map((one) =>
         `${one.seriesName} ${one.data[1] ?? "not finite or not recorded"}`).join("\n")}` },

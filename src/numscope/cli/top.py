@@ -1,0 +1,131 @@
+"""``numscope top``: a run in a terminal, while it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from numscope.records.errors import UsageError
+from numscope.records.words import escape
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from numscope.page.glance import Glance, Stamp
+
+TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
+REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
+MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
+
+
+@click.command(options_metavar="[options]", short_help="Look at a run in a terminal while it goes on.")
+@click.option("--once", is_flag=True, help="Print once and end; so it is where stdout is no terminal.")
+@click.argument("run", metavar="RUN")
+def top(run: str, once: bool) -> None:
+    """Show a run's findings, events and worst tensors, each with the course of its largest magnitude; new records appear by themselves.
+
+    RUN is the run's log_dir. q or Ctrl-C ends it.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if once or not console.is_terminal:
+        _print(console, run)
+    else:
+        _Live(console, run).loop()
+
+
+def _print(console: Console, run: str) -> None:
+    from numscope.page.glance import glance_at
+    from numscope.page.screen import screen
+
+    glance = glance_at(run)
+    with console.capture() as capture:
+        console.print(screen(glance, time.time() - glance.written, console.width))
+    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+class _Live:
+    """The screen of one run."""
+
+    def __init__(self, console: Console, run: str) -> None:
+        from numscope.page.gathered import Gathered
+
+        if not os.path.isdir(run):
+            raise UsageError(f"RUN: got {run!r}, expected a run's folder: the log_dir that it was given.")
+        self._console, self._run = console, run
+        self._gathered = Gathered()
+        self._reader = ThreadPoolExecutor(1)  # so that keys are heard meanwhile
+        self._reading: Future[Glance] | None = None
+        self._stamp: Stamp | None = None
+        self._glance: Glance | None = None
+        self._problem = ""
+        self._began = self._due = 0.0
+
+    def loop(self) -> None:
+        from rich.live import Live
+
+        from numscope.cli.keys import Keys
+
+        before = signal.signal(signal.SIGTERM, _leave)
+        try:
+            with Live(console=self._console, screen=True, auto_refresh=False) as live, Keys().listening() as keys:
+                drawn: object = None
+                while not {"q", "Q", "\x03", "\x04"} & set(keys.wait(TICK_S if drawn else 0)):
+                    self._read()
+                    shown = (id(self._glance), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
+                    if shown != drawn:
+                        live.update(self._screen(), refresh=True)
+                        drawn = shown
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            if self._reading is not None and not self._reading.done():  # Python would wait for it: seconds, of a large run
+                sys.stdout.flush()
+                os._exit(0)
+
+    def _read(self) -> None:
+        """Begin to read if there is something new and the last reading is long enough ago; take what was read."""
+        from numscope.page.glance import glance_at, stamp_of
+
+        now = time.monotonic()
+        if self._reading is not None:
+            if not self._reading.done():
+                return
+            try:
+                self._glance, self._problem = self._reading.result(), ""
+            except UsageError as error:  # nothing there yet, or no longer
+                self._problem = str(error)
+            except Exception as error:  # the next records may be better
+                self._problem = escape(f"{type(error).__name__}: {error}")
+            self._due = now + REST * (now - self._began)
+            self._reading = None
+        stamp = stamp_of(self._run)
+        if stamp != self._stamp and now >= self._due:
+            self._stamp, self._began = stamp, now
+            self._reading = self._reader.submit(glance_at, self._run, self._gathered)
+
+    def _screen(self) -> RenderableType:
+        from rich.text import Text
+
+        from numscope.page.screen import screen
+
+        width, height = self._console.size
+        footer = "q quits" + (f"   {self._problem}" if self._problem and self._glance is not None else "")
+        if self._glance is None:
+            return Text(f"Nothing to show yet. {self._problem}\n\nq quits" if self._problem else "reading …")
+        return screen(self._glance, time.time() - self._glance.written, width, height, footer)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # through what puts the terminal back

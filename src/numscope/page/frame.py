@@ -1,0 +1,91 @@
+"""``numscope.load``: a run as a DataFrame, which a notebook shows with what is most worth knowing of the run."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from numscope.page.glance import Glance, glance_at
+from numscope.page.health import BAD, FINE
+from numscope.page.sparkline import cells_of, heights_of, scale_of
+from numscope.records import markup
+from numscope.records.errors import UsageError
+from numscope.records.markup import Markup, element, line, table
+from numscope.records.words import count
+from numscope.runs.query import frame_of
+
+if TYPE_CHECKING:
+    import pandas
+
+MOST_FINDINGS, MOST_SITES = 3, 5
+SPARK_CELLS = 60
+
+
+def load(run: str | os.PathLike[str], sql: str | None = None) -> pandas.DataFrame:
+    """A run's numbers as a DataFrame: a row a site and step, the stored columns and every statistic that follows from them.
+
+    Args:
+        run: the ``log_dir`` that the run was given.
+        sql: a query over the view ``stats``, in DuckDB's SQL, for less than all.
+
+    Raises: UsageError for a folder without a run, a wrong query, or where duckdb and pandas are not installed.
+
+    Example:
+        >>> numscope.load("runs/a", "SELECT step, layer, l2_norm FROM stats WHERE tensor = 'wgrad'")  # doctest: +SKIP
+    """
+    if sql is not None:
+        return frame_of(run, sql)
+    rows = frame_of(run)
+    frame: pandas.DataFrame = _frame_class()(rows)
+    frame.run_folder = os.path.abspath(os.fspath(run))
+    return frame
+
+
+@cache
+def _frame_class() -> Any:
+    """Made when pandas is there. What is taken from such a frame is an ordinary one."""
+    import pandas
+
+    class RunFrame(pandas.DataFrame):  # type: ignore[misc]
+        """A run's rows."""
+
+        _metadata = ("run_folder",)
+        run_folder = ""
+
+        @property
+        def _constructor(self) -> Any:
+            return pandas.DataFrame
+
+        def __reduce__(self) -> Any:
+            return pandas.DataFrame(self).__reduce__()
+
+        def _repr_html_(self) -> str | None:
+            rows: str | None = super()._repr_html_()
+            try:
+                return rows and f"{html_of(glance_at(self.run_folder))}{rows}"
+            except UsageError:  # the folder is gone
+                return rows
+
+    return RunFrame
+
+
+def html_of(glance: Glance) -> Markup:
+    """A run in short: its findings and its worst tensors."""
+    recorded, matrices = glance.recorded, glance.matrices
+    facts = [recorded.model, count(recorded.num_steps, "step"), count(recorded.num_findings, "finding")]
+    parts = [element("p", element("b", os.path.basename(recorded.path)), f": {', '.join(filter(None, facts))}")]
+    for finding in recorded.findings[:MOST_FINDINGS]:
+        parts.append(element("p", element("b", "✖ ", style=markup.BAD), finding.headline()))
+    worst = sorted((i for i, one in enumerate(glance.health) if one.state != FINE), key=lambda i: -glance.health[i].score)
+    if matrices is not None and worst:
+        rows = []
+        for i in worst[:MOST_SITES]:
+            site, one = matrices.sites[i], glance.health[i]
+            cells = cells_of(matrices.values["amax", "max"][i], matrices.values["num_nonfinite", "max"][i], SPARK_CELLS)
+            picture = line(heights_of(cells, *scale_of(cells, site.dtype)), [k for k, (_, is_bad) in enumerate(cells) if is_bad])
+            mark = element("b", "✖" if one.state == BAD else "▲", style=markup.BAD)
+            rows.append((mark, element("code", f"{site.layer} {site.tensor}"), site.dtype, picture, one.why))
+        parts.append(table(rows, ("", f"worst of {count(matrices.num_sites, 'tensor')}", "dtype", "largest magnitude", "")))
+    parts += [element("p", f"▲ {problem}") for problem in glance.problems[:MOST_FINDINGS]]
+    return element("div", *parts)

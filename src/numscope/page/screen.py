@@ -1,0 +1,153 @@
+"""A run at a glance in a terminal: findings, events, the worst tensors. Names are text: control characters in them are escaped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from numscope.page.glance import Glance
+from numscope.page.health import BAD, FINE, format_of_dtype
+from numscope.page.recorded import Happening
+from numscope.page.rows import LOSS
+from numscope.page.sparkline import cells_of, scale_of, spark
+from numscope.records.finding import Finding
+from numscope.records.words import count, escape
+
+BAD_STYLE, WARN_STYLE, QUIET, TITLE = "bold red", "yellow", "dim", "bold"
+MARKS = {BAD: ("✖", BAD_STYLE), FINE: (" ", "")}
+MOST_FINDINGS, MOST_EVENTS, MOST_SITES, MOST_PROBLEMS = 10, 5, 40, 3
+LEGEND = "Largest magnitude over the steps: a level is a factor of 4 or more, █ is close to the dtype's largest number; ✖ nan or inf"
+WIDE, SPARK = 100, 24
+ROOMY = 20  # lines; fewer are used without empty ones
+
+
+def screen(glance: Glance, age_s: float, width: int, height: int | None = None, footer: str = "") -> RenderableType:
+    """The lines of a run.
+
+    Args:
+        age_s: of its latest record.
+        width: columns; lines are cut there.
+        height: lines at most; None: as many as there are.
+    """
+    room = 10_000 if height is None else height
+    foot = [Text(footer, QUIET)] if footer and room > 3 else []
+    room -= len(foot)
+    problems = [Text(f"▲ {escape(one)}", WARN_STYLE) for one in glance.problems[:MOST_PROBLEMS]]
+    blocks = [[_title(glance, age_s), *_loss(glance, width)], list(_findings(glance)), list(_events(glance)), problems]
+    blocks.append(list(_sites(glance, width)))
+    if room < ROOMY:
+        blocks = [[line for line in block if line.plain] for block in blocks]
+    for_sites = min(len(blocks[-1]), room // 3)
+    body: list[Text] = []
+    for block in blocks[:-1]:
+        body += block[: max(0, room - for_sites - len(body))]
+    body += blocks[-1][: max(0, room - len(body))]
+    for line in body + foot:
+        line.truncate(width, overflow="ellipsis")
+    return Group(*body, *foot)
+
+
+def _title(glance: Glance, age_s: float) -> Text:
+    recorded = glance.recorded
+    facts = [escape(recorded.model)] if recorded.model else []
+    last = -1 if glance.matrices is None else glance.matrices.axis.last[-1]
+    facts.append(count(max(recorded.num_steps, last + 1), "step"))
+    if len(recorded.attempts) > 1:
+        facts.append(count(len(recorded.attempts), "attempt"))
+    if glance.written:
+        facts.append(f"last record {_ago(age_s)}")
+    return Text.assemble((escape(os.path.basename(recorded.path)), TITLE), f"  {', '.join(facts)}")
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size:
+            return f"{count(int(seconds // size), unit)} ago"
+    return f"{max(0, int(seconds))} s ago"
+
+
+def _loss(glance: Glance, width: int) -> Iterator[Text]:
+    matrices = glance.matrices
+    for i, site in enumerate(() if matrices is None else matrices.sites):
+        if site.tensor == LOSS and site.numel == 1:
+            assert matrices is not None
+            cells = cells_of(matrices.values["amax", "max"][i], matrices.values["num_nonfinite", "max"][i], min(60, width - 30))
+            known = [x for x, _ in cells if x]
+            if known:
+                yield Text(f"loss (magnitude) {known[0]:.4g} {spark(cells, min(known), max(known))} {known[-1]:.4g}")
+
+
+def _findings(glance: Glance) -> Iterator[Text]:
+    recorded = glance.recorded
+    yield Text("")
+    if not recorded.watched:
+        yield Text("No findings written: there are none so far, or detection is off", TITLE)
+        return
+    yield Text(count(recorded.num_findings, "finding") if recorded.num_findings else "No finding", TITLE)
+    for finding in recorded.findings[:MOST_FINDINGS]:
+        yield from _finding(finding)
+    if recorded.num_findings > MOST_FINDINGS:
+        yield Text(f"  and {recorded.num_findings - MOST_FINDINGS:,} more", QUIET)
+
+
+def _finding(finding: Finding) -> Iterator[Text]:
+    contained = ", contained" if finding.contained else ""
+    head = f"step {finding.step:,}, rank {finding.rank}: {finding.kind.value} in {escape(str(finding.site))}{contained}"
+    yield Text.assemble(("✖ ", QUIET if finding.contained else BAD_STYLE), head)
+    culprit = finding.culprit
+    if culprit is not None:
+        line = f"  {escape(culprit.op)} at {escape(os.path.basename(culprit.file))}:{culprit.line}"
+        yield Text.assemble((line, TITLE), (f"  {escape(culprit.code.strip())}", QUIET))
+
+
+def _events(glance: Glance) -> Iterator[Text]:
+    events: tuple[Happening, ...] = glance.recorded.events
+    if events:
+        yield Text("")
+        yield Text(f"{count(len(events), 'event')}, the last ones:", TITLE)
+        for event in events[: -MOST_EVENTS - 1 : -1]:
+            yield Text(f"◆ step {event.step:,}, rank {event.rank}: {escape(event.text)}")
+
+
+def _sites(glance: Glance, width: int) -> Iterator[Text]:
+    matrices = glance.matrices
+    yield Text("")
+    if matrices is None:
+        yield Text("No statistics of tensors yet", TITLE)
+        return
+    is_wide = width >= WIDE
+    worst = sorted(range(len(glance.health)), key=lambda i: (glance.health[i].state == FINE, -glance.health[i].score))
+    shown = [i for i in worst if glance.health[i].state != FINE or matrices.sites[i].tensor != LOSS][:MOST_SITES]
+    num = sum(one.state != FINE for one in glance.health)
+    steps = f"steps {matrices.axis.first[0]:,} to {matrices.axis.last[-1]:,}"
+    yield Text(f"Worst of {count(matrices.num_sites, 'tensor')}, {steps}: {num:,} bad or close to it", TITLE)
+    if is_wide:
+        yield Text(LEGEND, QUIET)
+    names = [f"{escape(matrices.sites[i].layer)} {escape(matrices.sites[i].tensor)}" for i in shown]
+    spark_width = SPARK if is_wide else max(8, width // 5)
+    longest = max(12, min(max(map(cell_len, names)), (width - spark_width) // 2 - 5 if is_wide else width - spark_width - 13))
+    for i, name in zip(shown, names, strict=True):
+        site, one = matrices.sites[i], glance.health[i]
+        mark, style = MARKS.get(one.state, ("▲", WARN_STYLE))
+        amax = matrices.values["amax", "max"][i]
+        cells = cells_of(amax, matrices.values["num_nonfinite", "max"][i], spark_width)
+        largest = max((x for x, _ in cells if x is not None), default=None)
+        low, high = scale_of(cells, site.dtype)
+        value = "no finite number" if largest is None else f"{largest:8.3g}"
+        if is_wide and (form := format_of_dtype(site.dtype)) is not None and form.max == high:
+            value += f" of {form.name}'s {form.max:.5g}"
+        text = Text.assemble((f"{mark} ", style), (_middle(name, longest), style), "  ", spark(cells, low, high).ljust(spark_width))
+        yield text.append(f" {value}").append(f"  {one.why}" if is_wide else "", QUIET)
+
+
+def _middle(name: str, longest: int) -> str:
+    """A name of this width; the middle of a longer one is left out: layers differ at both ends."""
+    text = Text(name)
+    if text.cell_len > longest:
+        text = Text(f"{name[: longest // 3]}…{name[len(name) - (longest - longest // 3 - 1) :]}")
+        text.truncate(longest)  # wide characters
+    return text.plain + " " * (longest - text.cell_len)

@@ -1,0 +1,41 @@
+"""The page of a run that has just ended with a finding, which nobody has asked for: quick, or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from numscope.records.errors import NumscopeError
+from numscope.records.files import write_atomically
+from numscope.records.words import escape
+from numscope.report.stderr import say
+
+NAME = "report.html"
+MAX_BYTES = 24 << 20  # of statistics: some million rows, which take two or three seconds
+MOST_S = 30  # whoever waits has gone before
+
+
+def main(folder: str) -> None:
+    """Write the page of a run's folder into it and print its link. What hinders it is one sentence; nothing is raised."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(MOST_S)
+    try:
+        say(f"numscope: to look at it: {_write(folder)}")
+    except Exception as error:  # whatever it is: the run is over
+        name = "" if isinstance(error, NumscopeError) else f"{type(error).__name__}: "
+        say(f"numscope: no page was made of {escape(folder)}: {name}{escape(str(error))}")
+
+
+def _write(folder: str) -> str:
+    """The page's link, or the command that makes it."""
+    from numscope.page.document import render
+    from numscope.page.payload import payload_of
+    from numscope.page.recorded import read_recorded
+
+    recorded = read_recorded(folder)
+    if recorded.run is not None and sum(map(os.path.getsize, recorded.run.paths)) > MAX_BYTES:
+        return f"numscope report {escape(folder)}"
+    path = os.path.join(recorded.path, NAME)
+    write_atomically(path, render([payload_of(recorded)], f"numscope: {os.path.basename(recorded.path)}"))
+    return Path(path).as_uri()

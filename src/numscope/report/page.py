@@ -1,0 +1,111 @@
+"""The page of a run that had a finding, made by a process of its own as the run ends: nothing that fails there changes that end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.util import Finalize
+from typing import NamedTuple
+
+from numscope.records.words import escape
+from numscope.report.stderr import say
+
+WAIT_S = 10.0  # of the run's end; a page takes about a second, and larger folders have none by themselves
+
+_SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The script's folder is not on its path: a file there must not stand in for a library's.
+_CODE = """\
+import sys
+sys.path = [one for one in sys.path if one] + [sys.argv.pop()]
+from numscope.page.unasked import main
+main(sys.argv[1])
+"""
+
+
+class Due(NamedTuple):
+    """A page to be made: of a run's folder, for the findings of one of its attempts."""
+
+    folder: str
+    attempt: int
+
+
+_due: tuple[Due, int] | None = None  # the last one, and the process that owes it
+_first: list[Callable[[], None]] = []
+
+log = logging.getLogger("numscope")
+
+
+def due(page: Due) -> None:
+    """When this process ends by itself, have the page written and its link printed, once for all ranks of a folder: by the first that ends.
+
+    A process that a signal ends has no time. In an interactive session, which may never end, the command is said instead.
+    """
+    global _due
+    if hasattr(sys, "ps1"):
+        say(_how(page.folder))
+        return
+    if _due is None or _due[1] != os.getpid():
+        # After what was registered before the finding; what multiprocessing has forked calls no exit handlers.
+        atexit.register(_write) if multiprocessing.parent_process() is None else Finalize(None, _write, exitpriority=0)
+    _due = page._replace(folder=os.path.abspath(page.folder)), os.getpid()
+
+
+def take() -> Due | None:
+    """The page that this process owes; from now on it owes none."""
+    global _due
+    (page, owner), _due = _due or (None, 0), None
+    return page if owner == os.getpid() else None
+
+
+def first(work: Callable[[], None]) -> None:
+    """Call ``work`` before a page is made, so that the folder is whole."""
+    _first.append(work)
+
+
+def _write() -> None:
+    page = take()
+    if page is None:
+        return
+    status: int | None = None
+    try:
+        for work in _first:
+            work()
+        if not _is_first(page):
+            return
+        if getattr(sys, "last_type", None) is not KeyboardInterrupt:  # else somebody is in a hurry
+            status = _make(page.folder)
+    except BaseException as error:  # also an impatient Ctrl-C; the run's status stands
+        log.debug("no page of %s: %s: %s", page.folder, type(error).__name__, error)
+    if status != 0:
+        say(_how(page.folder))
+
+
+def _is_first(page: Due) -> bool:
+    """Whether no other rank has come here before, on any machine: every file system can create a file once."""
+    try:
+        os.close(os.open(os.path.join(page.folder, f".report-{page.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    except OSError:  # what makes the page says it
+        pass
+    return True
+
+
+def _make(folder: str) -> int:
+    # In a session of its own: torchrun ends the group of a rank as soon as another one has ended.
+    process = subprocess.Popen([sys.executable, "-c", _CODE, folder, _SOURCES], stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return process.wait(WAIT_S)
+    finally:
+        with contextlib.suppress(OSError):
+            process.kill()
+
+
+def _how(folder: str) -> str:
+    return f"numscope: to look at it: numscope report {escape(folder)}"
