@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,7 @@ def test_bytes_that_a_run_read_come_from_its_records() -> None:
     sink.describe([asdict(Layer("fc", "Linear", "fc", ("weight",), 8, 32))])
     for step, numel in enumerate((600, 400)):
         seen = observe(Place(step, "fc", "Linear", "activation"), 0, torch.ones(numel, dtype=torch.bfloat16))
-        sink.write([replace(seen, ranks=2)])
+        sink.write([seen._replace(ranks=2)])
     sink.close()
     assert subject_of("run").read == {("fc", "activation"): 600 // 2 * 2}
 

@@ -6,7 +6,6 @@ the CPU are already in host memory.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import struct
 import weakref
@@ -23,91 +22,19 @@ from torch.utils._python_dispatch import _disable_current_modes
 from numscope.records.finding import Numbers
 from numscope.records.observation import FIELDS
 from numscope.summary import dispatch, native
-from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH, Groups, Summary
+from numscope.summary.block import Block, untransformed
+from numscope.summary.state import ROW_BYTES, ROW_WIDTH, Groups, Summary
 
 KEPT_BYTES = 350  # of Python's objects for a row that is kept, with its part of the journal's event
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
-
-
-def _untransformed() -> contextlib.AbstractContextManager[Any]:
-    """Inside torch.func's transforms, the rows are tensors like everywhere else."""
-    if torch._C._functorch.peek_interpreter_stack() is None:
-        return contextlib.nullcontext()
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-    return temporarily_clear_interpreter_stack()
-
-
-def _pins(device: torch.device) -> bool:
-    """Whether a device copies to pinned host memory while the host goes on."""
-    accelerator = torch.accelerator.current_accelerator()
-    return accelerator is not None and accelerator.type == device.type
-
-
-class _Block:
-    """Rows of one device: a float64 tensor ``[capacity, ROW_WIDTH]`` that grows by doubling."""
-
-    __slots__ = ("address", "capacity", "device", "handles", "host", "num_read", "rows")
-
-    def __init__(self, device: torch.device, capacity: int) -> None:
-        self.device = device
-        self.capacity = 0
-        self.handles: list[int] = []  # row → handle
-        self.rows: Tensor = torch.empty((0, ROW_WIDTH), dtype=torch.float64, device=device)
-        self.host: Tensor = self.rows
-        self.address = 0
-        self.num_read = 0  # rows whose current content the host has
-        self.grow(capacity)
-
-    def grow(self, capacity: int) -> None:
-        dispatch.launch_waiting()
-        with _untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
-            rows = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").to(self.device, non_blocking=True).repeat(capacity, 1)
-            rows[: self.capacity] = self.rows
-        self.rows, self.capacity = rows, capacity
-        self.address = rows.data_ptr()
-        self.host = (
-            rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
-        )
-        self.num_read = 0
-
-    def fetch(self) -> bool:
-        """Begin to copy new rows to the host; returns whether somebody must wait for it."""
-        count = len(self.handles)
-        if self.device.type == "cpu" or self.num_read == count:
-            return False
-        with torch.no_grad():
-            self.host[:count].copy_(self.rows[:count], non_blocking=True)
-        self.num_read = count
-        return self.host.is_pinned()
-
-    def clear(self, first: int, count: int) -> None:
-        """Make rows empty."""
-        dispatch.launch_waiting()
-        self.num_read = 0
-        if native.module is not None and self.device.type == "cpu":
-            native.module.reset(self.address + first * ROW_BYTES, count)
-        else:
-            with torch.no_grad():
-                empty = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
-                self.rows[first : first + count] = empty.to(self.device, non_blocking=True)
-
-    def bad(self) -> list[int]:
-        """Rows with a nan or an inf, as of the last read."""
-        count = len(self.handles)
-        if native.module is not None and count:
-            found: list[int] = native.module.bad_rows(self.host.data_ptr(), count)
-            return found
-        with torch.no_grad():
-            return (self.host[:count, 1:4] > 0).any(1).nonzero().flatten().tolist()
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A ledger's rows at one moment."""
 
-    _meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]]
-    _rows: dict[_Block, bytes]
+    _meta: list[tuple[Block, int, torch.dtype, tuple[int, ...]]]
+    _rows: dict[Block, bytes]
 
     @property
     def nbytes(self) -> int:
@@ -137,14 +64,14 @@ class Ledger:
 
     def __init__(self, groups: Groups = Groups.HEALTH, capacity: int = 512) -> None:
         self._seen: dict[int, tuple[weakref.ref[Tensor], int, int]] = {}
-        self._meta: list[tuple[_Block, int, torch.dtype, tuple[int, ...]]] = []
+        self._meta: list[tuple[Block, int, torch.dtype, tuple[int, ...]]] = []
         self.groups = groups
         self.lock = RLock()
         self._share(self._seen, self._meta, self.lock)
         self.before_reset: Callable[[], None] | None = None
         self._capacity = capacity
-        self._blocks: dict[torch.device, _Block] = {}
-        self._cpu: _Block | None = None
+        self._blocks: dict[torch.device, Block] = {}
+        self._cpu: Block | None = None
         self._num_past = 0
         self.num_reread = 0
 
@@ -220,11 +147,11 @@ class Ledger:
         """Read each tensor again at its next observation: some writes do not change the version, such as GradScaler's to gradients."""
         self._seen.clear()
 
-    def _block_of(self, device: torch.device, capacity: int = 0) -> _Block | None:
+    def _block_of(self, device: torch.device, capacity: int = 0) -> Block | None:
         """A device's block, created at first use; None for the meta device."""
         block = self._blocks.get(device)
         if block is None and device.type != "meta":
-            block = self._blocks[device] = _Block(device, max(capacity, self._capacity))
+            block = self._blocks[device] = Block(device, max(capacity, self._capacity))
             if device.type == "cpu":
                 self._cpu = block
                 self._point(block, block.handles, block.address, block.capacity)
@@ -276,14 +203,14 @@ class Ledger:
     def _point(self, block: object, handles: object, address: int, capacity: int) -> None:
         """Tell C where the rows in CPU memory are."""
 
-    def _make_room(self, block: _Block, count: int = 1) -> None:
+    def _make_room(self, block: Block, count: int = 1) -> None:
         needed = len(block.handles) + count
         if needed > block.capacity:
             block.grow(max(needed, 2 * block.capacity))
             if block is self._cpu:
                 self._point(block, block.handles, block.address, block.capacity)
 
-    def _add(self, block: _Block, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    def _add(self, block: Block, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
         """A new row at a block's end; its handle."""
         while True:
             self._make_room(block)
@@ -297,7 +224,7 @@ class Ledger:
     def take(self, other: Ledger, handles: Sequence[int]) -> list[int]:
         """Copies rows of another ledger as observations of this one. *Cost:* one copy per device, no sync."""
         taken: list[int] = []
-        sources: dict[_Block, tuple[_Block, list[int]]] = {}
+        sources: dict[Block, tuple[Block, list[int]]] = {}
         dispatch.launch_waiting()
         with self:
             for handle in handles:
@@ -309,7 +236,7 @@ class Ledger:
                 assert block is not None
                 taken.append(self._add(block, dtype, shape))
                 sources.setdefault(source, (block, []))[1].append(row)
-            with _untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+            with untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
                 for source, (block, rows) in sources.items():
                     index = torch.tensor(rows, device="cpu").to(source.device, non_blocking=True)  # a list as an index would wait
                     end = len(block.handles)
@@ -341,7 +268,7 @@ class Ledger:
 
     def _write(self, tensors: Mapping[int, Tensor]) -> set[int]:
         """Summarize tensors into the rows of their handles, with one native call per device; returns handles that could not be written."""
-        groups: dict[_Block, list[int]] = {}
+        groups: dict[Block, list[int]] = {}
         for handle in tensors:
             groups.setdefault(self._meta[handle][0], []).append(handle)
         unread: set[int] = set()

@@ -1,0 +1,86 @@
+"""A device's rows, and their copy on the host."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from numscope.summary import dispatch, native
+from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH
+
+
+def untransformed() -> contextlib.AbstractContextManager[Any]:
+    """Inside torch.func's transforms, the rows are tensors like everywhere else."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return contextlib.nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
+def _pins(device: torch.device) -> bool:
+    """Whether a device copies to pinned host memory while the host goes on."""
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator is not None and accelerator.type == device.type
+
+
+class Block:
+    """Rows of one device: a float64 tensor ``[capacity, ROW_WIDTH]`` that grows by doubling."""
+
+    __slots__ = ("address", "capacity", "device", "handles", "host", "num_read", "rows")
+
+    def __init__(self, device: torch.device, capacity: int) -> None:
+        self.device = device
+        self.capacity = 0
+        self.handles: list[int] = []  # row → handle
+        self.rows: Tensor = torch.empty((0, ROW_WIDTH), dtype=torch.float64, device=device)
+        self.host: Tensor = self.rows
+        self.address = 0
+        self.num_read = 0  # rows whose current content the host has
+        self.grow(capacity)
+
+    def grow(self, capacity: int) -> None:
+        dispatch.launch_waiting()
+        with untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+            rows = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").to(self.device, non_blocking=True).repeat(capacity, 1)
+            rows[: self.capacity] = self.rows
+        self.rows, self.capacity = rows, capacity
+        self.address = rows.data_ptr()
+        self.host = (
+            rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
+        )
+        self.num_read = 0
+
+    def fetch(self) -> bool:
+        """Begin to copy new rows to the host; returns whether somebody must wait for it."""
+        count = len(self.handles)
+        if self.device.type == "cpu" or self.num_read == count:
+            return False
+        with torch.no_grad():
+            self.host[:count].copy_(self.rows[:count], non_blocking=True)
+        self.num_read = count
+        return self.host.is_pinned()
+
+    def clear(self, first: int, count: int) -> None:
+        """Make rows empty."""
+        dispatch.launch_waiting()
+        self.num_read = 0
+        if native.module is not None and self.device.type == "cpu":
+            native.module.reset(self.address + first * ROW_BYTES, count)
+        else:
+            with torch.no_grad():
+                empty = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
+                self.rows[first : first + count] = empty.to(self.device, non_blocking=True)
+
+    def bad(self) -> list[int]:
+        """Rows with a nan or an inf, as of the last read."""
+        count = len(self.handles)
+        if native.module is not None and count:
+            found: list[int] = native.module.bad_rows(self.host.data_ptr(), count)
+            return found
+        with torch.no_grad():
+            return (self.host[:count, 1:4] > 0).any(1).nonzero().flatten().tolist()
