@@ -41,7 +41,7 @@ def test_nothing_waits_for_the_device_between_a_steps_start_and_its_end(level: s
                         raise AssertionError(f"Tensor.{name} waits for the device")
 
                     m.setattr(torch.Tensor, name, refuse)
-                for owner in (ledger.Ledger, ledger._Block, journal.Journal):
+                for owner in (ledger.Ledger, ledger.Block, journal.Journal):
                     for name in ("read", "bad", "any_bad", "numbers", "summary"):
                         if hasattr(owner, name):
                             m.setattr(owner, name, refuse)
