@@ -36,7 +36,7 @@ all:
     layer_name_regex_pattern: ".*"
   statistics:
     enabled: true
-    stats: [max, min, rms, kurtosis, exponent_histogram, zero_pct, e4m3_underflows_pct, fp16_overflows_pct]
+    stats: [max, min, rms, kurtosis, exponent_histogram, zero_pct, e4m3_underflows_pct, fp16_overflows_pct, e4m3_sqnr_db, e5m2_sqnr_db, bf16_sqnr_db]
     tensors: [activation, output, gradient, weight, wgrad]
     freq: 1
 """
@@ -71,6 +71,7 @@ PICTURES = {
     "page-culprit": Picture("t5", "", "#culprit"),
     "page-tensor": Picture("t5", f"#{WO}", "#site"),
     "page-formats": Picture("t5", f"#{WO}&step=30", "#site .formats"),
+    "page-precision": Picture("t5", f"#{WO}", "#precision", most_tall=420),
     "page-ranks": Picture("ranks", "#finding=0", "#site .ranks"),
     "page-compare": Picture("both", "", "#compare"),
 }

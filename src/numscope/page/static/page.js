@@ -4,6 +4,7 @@ import { el, fill, keeping, visible } from "./dom.js";
 import { Findings } from "./findings.js";
 import { HeatMap } from "./map.js";
 import { count } from "./numbers.js";
+import { PrecisionPane, hasCasts } from "./precision.js";
 import { SitePane } from "./site.js";
 import { onChange, readAddress, set, state } from "./state.js";
 import { Timeline, goTo } from "./timeline.js";
@@ -92,6 +93,7 @@ export class Page {
       ["map", HeatMap, run.sites.length],
       ["culprit", CulpritPane, run.findings.length],
       ["site", SitePane, true],
+      ["precision", PrecisionPane, hasCasts(run)],
     ];
     pane("compare").hidden = !this.panes.has("compare");
     const added = [];
