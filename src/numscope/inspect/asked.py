@@ -47,7 +47,7 @@ class Asked:
         """A row's fields by name, in order, and the statistics by the names that they are asked by."""
         fields, numbers = self._numbers.of(row)
         if not self._formulas:
-            return fields, {**numbers}
+            return fields, numbers  # type: ignore[return-value]  # a dict of its own
         found: dict[str, Value | Histogram] = {**dict.fromkeys(self._order), **numbers}
         summary = Summary(*fields.values())  # type: ignore[arg-type]
         for label, formula in self._formulas:
