@@ -36,7 +36,18 @@ all:
     layer_name_regex_pattern: ".*"
   statistics:
     enabled: true
-    stats: [max, min, rms, kurtosis, exponent_histogram, zero_pct, e4m3_underflows_pct, fp16_overflows_pct, e4m3_sqnr_db, e5m2_sqnr_db, bf16_sqnr_db]
+    stats:
+      - max
+      - min
+      - rms
+      - kurtosis
+      - exponent_histogram
+      - zero_pct
+      - e4m3_underflows_pct
+      - fp16_overflows_pct
+      - e4m3_sqnr_db
+      - e5m2_sqnr_db
+      - bf16_sqnr_db
     tensors: [activation, output, gradient, weight, wgrad]
     freq: 1
 """

@@ -10,8 +10,8 @@ import pytest
 import torch
 from rich.console import Console
 
+from numscope.cli.top_screen import screen
 from numscope.page.glance import Glance, glance_at, stamp_of
-from numscope.page.screen import screen
 from numscope.page.sparkline import cells_of, scale_of, spark
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import Place, write

@@ -43,8 +43,8 @@ def top(run: str, once: bool) -> None:
 
 
 def _print(console: Console, run: str) -> None:
+    from numscope.cli.top_screen import screen
     from numscope.page.glance import glance_at
-    from numscope.page.screen import screen
 
     glance = glance_at(run)
     with console.capture() as capture:
@@ -118,7 +118,7 @@ class _Live:
     def _screen(self) -> RenderableType:
         from rich.text import Text
 
-        from numscope.page.screen import screen
+        from numscope.cli.top_screen import screen
 
         width, height = self._console.size
         footer = "q quits" + (f"   {self._problem}" if self._problem and self._glance is not None else "")

@@ -205,7 +205,8 @@ class Judge:
         self._evidence.updated_by(optimizer)
         weights = self._evidence.journal.weights.ledger
         bad = set(weights.bad())
-        written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in zip(places, handles, strict=True) if handle in bad]
+        read = zip(places, handles, strict=True) if bad else ()
+        written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
         news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
         alarm = bool(news) and not self.victim
         somebody, somewhere = self._ranks.any("the updated weights", alarm, bool(bad), patience=agree.ANSWER_S)

@@ -168,6 +168,8 @@ class Ledger:
             if self._cpu is not None:
                 self._make_room(self._cpu, len(tensors))
             handles = self._observe_batch([*tensors], torch.get_num_threads())
+            if None not in handles:
+                return handles  # type: ignore[return-value]
             fresh: dict[int, tuple[int, Tensor]] = {}
             for position in [position for position, handle in enumerate(handles) if handle is None]:
                 handles[position] = UNOBSERVED

@@ -102,10 +102,11 @@ class Weights:
         """
         with self.ledger:
             done = self._reread([*parameters], stepped, torch.get_num_threads())
-        left = {id(p): p for p, handle in zip(parameters, done, strict=True) if handle is None}
+        left = {id(p): p for p, handle in zip(parameters, done, strict=True) if handle is None} if None in done else {}
         self.ledger.num_reread += len(done) - len(left)
-        if left:
-            self._read_any(left, stepped)
+        if not left:
+            return done  # type: ignore[return-value]
+        self._read_any(left, stepped)
         return [self.rows[id(p)].handle if handle is None else handle for p, handle in zip(parameters, done, strict=True)]
 
     def _reread(self, parameters: list[Tensor], stepped: bool, num_threads: int) -> list[int | None]:
