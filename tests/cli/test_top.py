@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_top_screen import growing
 from tests.page.test_recorded import FINDING, document
-from tests.page.test_screen import growing
 from tests.runs.tensors import write
 from tests.warm import COLD
 
