@@ -367,6 +367,18 @@ def test_a_step_of_a_chart_stands_below_its_point(tab: Tab, fifteen: Path) -> No
     assert all(label == pytest.approx(point, abs=1) for label, point in places), places
 
 
+def test_a_limit_is_named_beside_its_line(tab: Tab, tmp_path: Path) -> None:
+    write(tmp_path, {Place(step, "a", "A", "output"): torch.tensor([8.0**step], dtype=torch.float16) for step in range(6)})
+    tab.open(make(tmp_path), "#step=3&layer=a&tensor=output")
+    top, line = tab.js(
+        "(() => { const chart = echarts.getInstanceByDom(document.querySelector('#site .plot'));"
+        " const text = chart.getZr().storage.getDisplayList().find((one) => one.style.text === 'fp16 max 65,504');"
+        " const box = text.getBoundingRect().clone(); box.applyTransform(text.transform);"
+        " return [box.y, chart.convertToPixel({ yAxisIndex: 0 }, 65504)]; })()"
+    )
+    assert top > line + 4  # the box of a text begins above its letters
+
+
 def test_steps_below_the_map_are_evenly_spaced(tab: Tab, fifteen: Path) -> None:
     tab.open(fifteen)
     assert tab.text("#map .axis").split() == ["step", *map(str, range(0, 15, 2))]
