@@ -69,6 +69,11 @@ def test_screen_fits_every_terminal(folder: Path, width: int, height: int) -> No
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.parametrize("width", [30, 44])
+def test_numbers_of_a_narrow_terminal_are_whole(folder: Path, width: int) -> None:
+    assert "✖ 1.64e+04\n" in text_of(glance_at(str(folder)), width)
+
+
 def test_hostile_names_neither_color_nor_turn_nor_end_a_line(tmp_path: Path) -> None:
     write(tmp_path, growing(HOSTILE), part_rows=1000)
     finding = {

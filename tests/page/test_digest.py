@@ -44,12 +44,19 @@ def test_digest_of_the_largest_run_is_small(tmp_path: Path) -> None:
         "advice": name, "inputs": [operand] * 8, "outputs": [operand] * 8, "stack": [[name, 1, name, name]] * 10,
     }  # fmt: skip
     finding = FINDING | {"culprit": culprit, "note": name, "replay": name, "site": FINDING["site"] | {"slot": name}}
-    (tmp_path / "findings-rank0.json").write_text(document(*[finding] * 30, model=name, events=[[0, name]] * 500))
+    (tmp_path / "findings-rank0.json").write_text(document(*(finding | {"step": i} for i in range(30)), model=name, events=[[0, name]] * 500))
     write(tmp_path, {Place(0, f"{name[:90]}{i}", "A", "output"): torch.tensor([float("inf"), 1.0]) for i in range(100)})
     recorded = read_recorded(tmp_path)
     assert recorded.num_findings == 30
     for text in digests(recorded):
         assert 2000 < len(text.encode()) <= MAX_BYTES
+
+
+def test_a_run_without_bad_tensors_has_no_empty_table(tmp_path: Path) -> None:
+    write(tmp_path, {Place(0, "a", "A", "output"): torch.tensor([1.0])})
+    _, markdown = digests(read_recorded(tmp_path))
+    assert "None was bad or close to it.\n" in markdown
+    assert "|---|" not in markdown
 
 
 def test_names_are_text_in_markdown(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ def test_hostile_names_make_no_element(name: str) -> None:
     assert json.loads(data) == {"runs": [{"name": name}], "comparison": None}
 
 
+def test_a_folder_whose_name_is_not_utf8_has_a_page() -> None:
+    assert "<title>caf\\udce9</title>" in render([{}], "caf\udce9").encode().decode()
+
+
 def test_policy_allows_the_files_own_scripts_and_nothing_else() -> None:
     found = elements(render([{}], "a"))
     (policy,) = (str(a["content"]) for tag, a, _ in found if a.get("http-equiv") == "Content-Security-Policy")

@@ -338,6 +338,62 @@ def test_nothing_sticks_out_of_a_narrow_or_wide_window(tab: Tab, watched: Path, 
     tab.size(1440, 1000)
 
 
+@pytest.fixture(scope="module")
+def fifteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a run of 15 steps and more layers than its map is tall."""
+    folder = tmp_path_factory.mktemp("fifteen")
+    write(folder, {Place(step, f"layer{i}", "Linear", "output"): torch.ones(2) for step in range(15) for i in range(80)}, part_rows=400)
+    return make(folder)
+
+
+def test_charts_are_as_wide_as_the_window_lets_them(tab: Tab, fifteen: Path) -> None:
+    tab.open(fifteen, "#step=3&layer=layer0&tensor=output")
+    for width in (900, 1440):
+        tab.size(width, 1000)
+        tab.wait(
+            f"innerWidth === {width} && (([plot, canvas]) => plot.clientWidth === canvas.clientWidth)"
+            "(['', ' canvas'].map((of) => document.querySelector('#site .plot' + of)))"
+        )
+
+
+def test_a_step_of_a_chart_stands_below_its_point(tab: Tab, fifteen: Path) -> None:
+    tab.open(fifteen, "#step=3&layer=layer0&tensor=output")
+    places = tab.js(
+        "(() => { const chart = echarts.getInstanceByDom(document.querySelector('#site .plot'));"
+        " return chart.getZr().storage.getDisplayList().filter((one) => /^\\d+$/.test(one.style.text ?? '') && one.transform?.[4] > 62)"
+        ".map((one) => [one.transform[4], chart.convertToPixel({ xAxisIndex: 0 }, Number(one.style.text))]); })()"
+    )
+    assert len(places) > 3  # right of 62 no label is the other axis's
+    assert all(label == pytest.approx(point, abs=1) for label, point in places), places
+
+
+def test_a_limit_is_named_beside_its_line(tab: Tab, tmp_path: Path) -> None:
+    write(tmp_path, {Place(step, "a", "A", "output"): torch.tensor([8.0**step], dtype=torch.float16) for step in range(6)})
+    tab.open(make(tmp_path), "#step=3&layer=a&tensor=output")
+    top, line = tab.js(
+        "(() => { const chart = echarts.getInstanceByDom(document.querySelector('#site .plot'));"
+        " const text = chart.getZr().storage.getDisplayList().find((one) => one.style.text === 'fp16 max 65,504');"
+        " const box = text.getBoundingRect().clone(); box.applyTransform(text.transform);"
+        " return [box.y, chart.convertToPixel({ yAxisIndex: 0 }, 65504)]; })()"
+    )
+    assert top > line + 4  # the box of a text begins above its letters
+
+
+def test_steps_below_the_map_are_evenly_spaced(tab: Tab, fifteen: Path) -> None:
+    tab.open(fifteen)
+    assert tab.text("#map .axis").split() == ["step", *map(str, range(0, 15, 2))]
+
+
+def test_a_scrollbar_moves_no_column_of_the_map(tab: Tab, fifteen: Path) -> None:
+    tab.open(fifteen)
+    tab.js("document.querySelector('#map .view').style.borderRight = '15px solid'")  # the room of a scrollbar: tests have none
+    right = "document.querySelector('{}').getBoundingClientRect().right"
+    assert tab.js(right.format("#map canvas.cells")) < tab.js(right.format("#map .axis"))
+    tab.key("ArrowLeft")
+    assert tab.js(right.format("#map canvas.cells")) == tab.js(right.format("#map .axis"))
+    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_events_and_restarts_stand_in_the_timeline(tab: Tab, tmp_path: Path) -> None:
     for start in (0, 3):
         write(tmp_path, {Place(start + step, "a", "A", "output"): torch.ones(2) for step in range(4)})

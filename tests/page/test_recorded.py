@@ -55,6 +55,14 @@ def test_findings_of_all_ranks_and_attempts_are_joined(tmp_path: Path) -> None:
     assert found.killed == ("findings-rank0.json",)
 
 
+def test_a_finding_that_stopped_all_ranks_is_one(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"findings-rank{rank}.json").write_text(document(FINDING, rank=rank))
+    assert read_recorded(tmp_path).num_findings == 1
+    (tmp_path / "findings-rank0-2.json").write_text(document(FINDING, attempt=2))
+    assert read_recorded(tmp_path).num_findings == 2
+
+
 def test_keys_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "findings-rank0.json").write_text(document({**FINDING, "new": 1}))
     assert read_recorded(tmp_path).num_findings == 1

@@ -150,3 +150,19 @@ def test_run_without_duckdb_has_a_page_of_its_findings(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == LINK.format(f"{(tmp_path / 'report.html').as_uri()}\n")
     assert "duckdb is not installed" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_of_somebody_else_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    page = tmp_path / "report.html"
+    for held, is_kept in (("<html>mine", True), ("", True), (None, False), ("old", False)):
+        if held == "old":
+            page.write_text(page.read_text() + "<!-- old -->")
+        elif held is None:
+            page.unlink()
+        else:
+            page.write_text(held)
+        unasked.main(str(tmp_path))
+        told = capsys.readouterr().err
+        assert (page.read_text() == held, "report.html there is not numscope's" in told) == (is_kept, is_kept)
+        assert "<!-- old -->" not in page.read_text()

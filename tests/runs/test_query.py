@@ -206,6 +206,32 @@ def test_folder_that_is_not_there(tmp_path: Path) -> None:
         find_run(tmp_path / "runs-b")
 
 
+def test_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("")
+    with pytest.raises(UsageError, match=r"expected a run's folder: the log_dir that it was given\. It is a file\.$"):
+        find_run(tmp_path / "notes")
+
+
+def test_folder_that_is_empty(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"in it\. It is empty\.$"):
+        find_run(tmp_path)
+
+
+def test_run_that_was_killed_before_it_wrote_numbers(tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    with pytest.raises(UsageError, match="holds a run that has written no statistics yet"):
+        find_run(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of other systems are Unicode")
+def test_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    write(tmp_path / "run", {Place(0, "a", "Linear", "weight"): torch.ones(3)})
+    (tmp_path / "run").rename(folder)
+    with pytest.raises(UsageError, match=r"caf\\udce9', a name that is not UTF-8, which DuckDB can't read\."):
+        find_run(folder)
+
+
 def test_folder_without_a_run_names_one_inside(tmp_path: Path) -> None:
     write(tmp_path / "deep", {Place(0, "a", "Linear", "weight"): torch.ones(3)})
     with pytest.raises(UsageError, match=r"expected a folder with run\.json and statistics/\*\.parquet in it\. Did you mean '.*deep'\?$"):

@@ -129,7 +129,7 @@ def _sites(glance: Glance, width: int) -> Iterator[Text]:
         yield Text(LEGEND, QUIET)
     names = [f"{escape(matrices.sites[i].layer)} {escape(matrices.sites[i].tensor)}" for i in shown]
     spark_width = SPARK if is_wide else max(8, width // 5)
-    longest = max(12, min(max(map(cell_len, names)), (width - spark_width) // 2 - 5 if is_wide else width - spark_width - 13))
+    longest = max(6, min(max(map(cell_len, names)), (width - spark_width) // 2 - 5 if is_wide else width - spark_width - 13))
     for i, name in zip(shown, names, strict=True):
         site, one = matrices.sites[i], glance.health[i]
         mark, style = MARKS.get(one.state, ("▲", WARN_STYLE))

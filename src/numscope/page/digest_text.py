@@ -30,7 +30,10 @@ def markdown(digest: Digest) -> Iterator[str]:
     if statistics is not None:
         steps = f"steps {statistics['first_step']} to {statistics['last_step']}"
         yield f"\n## Worst of {count(statistics['num_sites'], 'tensor')}, {steps}\n"
-        yield "| layer | tensor | dtype | state | why | largest magnitude, first to last |\n|---|---|---|---|---|---|"
+        if not statistics["worst_sites"]:
+            yield "None was bad or close to it."
+        else:
+            yield "| layer | tensor | dtype | state | why | largest magnitude, first to last |\n|---|---|---|---|---|---|"
         for site in statistics["worst_sites"]:
             trend = " ".join(f"{x:.3g}" for x in site["amax_trend"])
             cells = (_code(site["layer"]), _md(site["tensor"]), _md(site["dtype"]), site["state"], _md(site["why"]), trend)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from numscope.records.words import escape
+
 STATIC = Path(__file__).with_name("static")
 LIBRARIES = ("vendor/echarts.common.min.js",)
 ENTRY = "main.js"
@@ -40,7 +42,7 @@ def render(payloads: Sequence[Any], title: str, comparison: Any = None) -> str:
     return _filled(
         {
             "policy": html.escape(policy),
-            "title": html.escape(title),
+            "title": html.escape(escape(title)),
             "style": f"<style>{style}</style>",
             "libraries": "".join(f"<script>{script}</script>\n" for script in scripts),
             "data": f'<script type="application/json" id="data">{as_script_data({"runs": payloads, "comparison": comparison})}</script>',

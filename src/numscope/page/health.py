@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numscope.page.matrices import Matrices
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
+from numscope.records.words import count
 
 BAD, WARN, FINE = "bad", "warn", "fine"
 NEAR_LIMIT = 0.25  # of the dtype's largest number: two doublings are left
@@ -60,7 +61,7 @@ def _judge(matrices: Matrices, site: int) -> Health:
     if nonfinite.any():
         first = int(np.flatnonzero(nonfinite)[0])
         return Health(
-            BAD, f"{int(nonfinite.max()):,} nan or inf elements, first at step {axis.first[first]}.", 1e6 - first + share / 2, trend
+            BAD, f"{count(int(nonfinite.max()), 'nan or inf element')}, first at step {axis.first[first]}.", 1e6 - first + share / 2, trend
         )
     if not len(known):
         return Health(FINE, "", 0.0, trend)

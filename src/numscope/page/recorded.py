@@ -90,7 +90,9 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorde
         if os.path.islink(statistics) or (os.path.isdir(statistics) and any(name.endswith(".parquet") for name in os.listdir(statistics))):
             problems.append(f"No statistics could be read. {error}")
     files = list(_documents(path, names, problems))
-    findings = sorted((one for file in files for one in file.findings), key=lambda one: (one.contained, one.step, one.rank))
+    # A finding that stopped all ranks is written by each of them.
+    by_text = {(attempt_of(file.name), repr(one)): one for file in files for one in file.findings}
+    findings = sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
     return Recorded(
         path=path,
         run=run,
@@ -105,6 +107,12 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorde
         killed=tuple(file.name for file in files if not file.ended),
         problems=tuple(problems),
     )
+
+
+def attempt_of(name: str) -> int:
+    """Of a findings file's processes."""
+    match = _NAME.fullmatch(name)
+    return int(match[2] or 1) if match else 0
 
 
 def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tuple[Statistics | None, tuple[str, ...]]:

@@ -37,5 +37,16 @@ def _write(folder: str) -> str:
     if recorded.run is not None and sum(map(os.path.getsize, recorded.run.paths)) > MAX_BYTES:
         return f"numscope report {escape(folder)}"
     path = os.path.join(recorded.path, NAME)
+    if not _is_ours(path):
+        return f"numscope report {escape(folder)} -o FILE ({NAME} there is not numscope's, and is kept)"
     write_atomically(path, render([payload_of(recorded)], f"numscope: {os.path.basename(recorded.path)}"))
     return Path(path).as_uri()
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a page may be put there: nobody has asked for one, and a ``log_dir`` may be a folder with other things."""
+    try:
+        with open(path, "rb") as file:
+            return b"<title>numscope: " in file.read(4096)
+    except FileNotFoundError:
+        return True

@@ -89,7 +89,7 @@ def _write() -> None:
 def _is_first(page: Due) -> bool:
     """Whether no other rank has come here before, on any machine: every file system can create a file once."""
     try:
-        os.close(os.open(os.path.join(page.folder, f".report-{page.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(os.open(os.path.join(page.folder, f".report-{page.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         return False
     except OSError:  # what makes the page says it

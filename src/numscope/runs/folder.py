@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
 from numscope.sinks.parts import PartName, split_merged
@@ -44,7 +45,9 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
     given = os.fspath(folder)
     path = os.path.abspath(given)
     if not os.path.isdir(path):
-        raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {_instead(path)}")
+        raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {instead(path)}")
+    if any("\ud800" <= c <= "\udfff" for c in path):
+        raise UsageError(f"{where}: got {given!r}, a name that is not UTF-8, which DuckDB can't read. Rename it, or use a link to it.")
     statistics = os.path.join(path, STATISTICS)
     found = split_merged(os.listdir(statistics))[0] if os.path.isdir(statistics) else []
     for place in (statistics, *(os.path.join(statistics, part.name) for part in found)):
@@ -55,10 +58,10 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
     broken = tuple(part.name for part in found if not _is_whole(os.path.join(statistics, part.name)))
     parts = tuple(part for part in found if part.name not in broken)
     if not parts:
-        if os.path.exists(os.path.join(path, RUN_FILE)):
+        if os.path.exists(os.path.join(path, RUN_FILE)) or os.path.isdir(os.path.join(path, RANKS)):
             raise UsageError(
                 f"{where}: {given!r} holds a run that has written no statistics yet: the first come half a minute after a scheduled step, "
-                "or when the run ends. Its debug_statistics_logs have them before."
+                "or when the run ends, without a configuration at a finding and at the end. One that was killed before that has none."
             )
         raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it. {_inside(path)}")
     return Run(path, parts, broken)
@@ -77,8 +80,10 @@ def _is_whole(path: str) -> bool:
         return False
 
 
-def _instead(path: str) -> str:
+def instead(path: str) -> str:
     """What to do about a folder that is not there."""
+    if os.path.exists(path):
+        return "It is a file."
     parent, name = os.path.split(path)
     near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
     return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
@@ -89,4 +94,4 @@ def _inside(path: str) -> str:
     runs = sorted(entry.name for entry in os.scandir(path) if entry.is_dir() and os.path.exists(os.path.join(entry.path, RUN_FILE)))
     if runs:
         return f"Did you mean {os.path.join(path, runs[0])!r}?"
-    return "Runs with a configuration write them, where pyarrow is installed."
+    return "Runs write them where pyarrow is installed." if os.listdir(path) else "It is empty."

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from numscope.page.recorded import attempt_of
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.sinks.parts import PartName, split_merged
@@ -127,12 +128,13 @@ def _children(root: Source, names: dict[str, bool], known: Sequence[str] | dict[
 
 def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     """Findings, last step and whether the run has ended, as its files tell."""
-    findings, last, ended = 0, -1, []
+    findings: set[tuple[int, str]] = set()  # by attempt: each rank writes the one that stopped all of them
+    last, ended = -1, []
     for name in signature:
         if name.startswith("findings-"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 data = read_json(os.path.join(folder, name))
-                findings += len(data["findings"]) + len(data["contained"])
+                findings |= {(attempt_of(name), repr(one)) for one in (*data["findings"], *data["contained"])}
                 last = max(last, int(data["meta"].get("steps", 0)) - 1)
                 ended.append(bool(data["meta"].get("ended", True)))
     kept, _ = split_merged(os.path.basename(name) for name in signature if name.startswith(STATISTICS))
@@ -140,7 +142,7 @@ def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     last = max((last, *(_last_step(folder, part) for part in newest.values())))
     heard = max((told[-1] for told in signature.values()), default=0.0)
     return {
-        "findings": findings if ended else None,
+        "findings": len(findings) if ended else None,
         "step": last if last >= 0 else None,
         "heard": heard,
         "ended": bool(ended) and all(ended) and latest_have_told(signature),

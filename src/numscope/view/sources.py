@@ -13,7 +13,7 @@ from typing import Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
-from numscope.records.words import closest
+from numscope.runs.folder import instead
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 
 FOLDERS = (STATISTICS, RANKS)
@@ -44,11 +44,7 @@ class Local:
         """Raises: UsageError where there is no such folder."""
         if os.path.isdir(self.path):
             return
-        parent, name = os.path.split(self.path)
-        near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
-        hint = f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
-        hint = "It is a file." if os.path.exists(self.path) else hint
-        raise UsageError(f"RUN: got {self.given!r}, expected a run's folder, or a folder of them. {hint}")
+        raise UsageError(f"RUN: got {self.given!r}, expected a run's folder, or a folder of them. {instead(self.path)}")
 
     def names(self) -> dict[str, bool]:
         """Names in the folder, and whether each is a folder. Raises: OSError."""

@@ -46,7 +46,7 @@ export class History {
     for (const { value, name, isTop } of limits) {
       series.push({
         name, type: "line", animation: false, silent: true, z: 4, symbolSize: 0.1, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
-        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [6, isTop ? 3 : -13], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [run.width - 0.5, value]],
+        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [6, isTop ? 9 : -14], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [run.width - 0.5, value]],
       });
     }
     this.chart.setOption({

@@ -179,6 +179,7 @@ export class HeatMap {
     const shown = this.lines.slice(first, first + num);
     fill(this.labels, shown.map((line) => this._label(line)));
     const ratio = window.devicePixelRatio || 1;
+    this.view.style.marginRight = `${this.view.clientWidth - this.view.offsetWidth}px`; // its scrollbar takes no room: columns stand below the timeline's
     const wide = this.canvas.clientWidth;
     this.canvas.style.height = `${num * LINE}px`;
     [this.canvas.width, this.canvas.height] = [Math.round(wide * ratio), Math.round(num * LINE * ratio)];
@@ -227,9 +228,10 @@ export class HeatMap {
   }
 
   _ticks(wide) {
-    const num = Math.max(2, Math.min(this.run.width, Math.floor(wide / 90)));
-    const columns = Array.from({ length: num }, (_, i) => Math.round((i * (this.run.width - 1)) / Math.max(1, num - 1)));
-    fill(this.axis, el("span", { class: "axis-name" }, "step"), [...new Set(columns)].map((column) =>
+    const last = this.run.width - 1;
+    const every = Math.max(1, Math.ceil(last / Math.max(1, Math.floor(wide / 90) - 1)));
+    const columns = this.run.first.map((_, column) => column).filter((column) => column === last || (column % every === 0 && last - column >= every));
+    fill(this.axis, el("span", { class: "axis-name" }, "step"), columns.map((column) =>
       el("span", { class: "tick", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(column + 0.5) / this.run.width})` } },
         this.run.first[column].toLocaleString("en-US"))));
   }
