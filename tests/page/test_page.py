@@ -261,7 +261,7 @@ def test_two_runs_are_compared(tab: Tab, tmp_path: Path) -> None:
         tab.move(hover, x=x / 6, y=(lines - 0.5) / lines)
         assert told in tab.text("#differences .hint")
     tab.click("#first-divergence")
-    assert "All numbers, step 4" in tab.text("#site")
+    assert "Numbers, step 4" in tab.text("#site")
     assert "8 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())
     tab.js("(() => { const which = document.getElementById('which'); which.value = '1'; which.dispatchEvent(new Event('change')); })()")
     tab.wait("document.querySelector('#head h1')?.innerText === 'numscope b' && document.documentElement.dataset.ready")

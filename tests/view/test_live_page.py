@@ -134,7 +134,7 @@ def test_a_page_follows_a_training_from_before_its_start_to_its_finding(tab: Tab
             tab.wait(last_column(18))
             assert tab.js("document.getElementById('follow').checked")
             assert int(tab.js("document.querySelectorAll('#map canvas.cells').length")) == 1
-            shown = re.search(r"All numbers, step (\d+)", tab.text("#site"))
+            shown = re.search(r"Numbers, step (\d+)", tab.text("#site"))
             assert shown is not None
             assert int(shown[1]) >= 19
             training.go_to(99)
@@ -145,7 +145,7 @@ def test_a_page_follows_a_training_from_before_its_start_to_its_finding(tab: Tab
             training.process.wait(30)
         tab.wait("document.getElementById('live').innerText.startsWith('■ the run has ended')")
         assert "torch.sqrt(score)" in tab.text("#culprit .culprit-line")
-        tab.wait("document.getElementById('site').innerText.includes('All numbers, step 40')")
+        tab.wait("document.getElementById('site').innerText.includes('Numbers, step 40')")
         assert tab.js("document.title") == "✖ 1 logs – numscope"
         assert tab.js("window.never") == "reloaded"
         body = tab.text("main")
@@ -223,7 +223,7 @@ def test_two_live_runs_are_compared(tab: Tab, three: Served) -> None:
     tab.wait("document.getElementById('compare').innerText.includes('First divergence')")
     assert "fc output, step 4" in tab.text("#compare")
     tab.click("#first-divergence")
-    assert "All numbers, step 4" in tab.text("#site")
+    assert "Numbers, step 4" in tab.text("#site")
     assert "8 the tensor's unit" in " ".join(tab.text("#site table.numbers tr:first-child").split())
     tab.js("(() => { const which = document.getElementById('which'); which.value = '1'; which.dispatchEvent(new Event('change')); })()")
     tab.wait("document.querySelector('#head h1')?.innerText === 'numscope b' && document.documentElement.dataset.ready")
@@ -258,7 +258,7 @@ def test_a_server_that_ends_is_told_and_what_was_shown_stays(tab: Tab, tmp_path:
         tab.wait("document.getElementById('live').innerText.startsWith('○ the server is gone')")
         assert tab.text("#site table.numbers") == site
         tab.click("#map canvas.cells", x=0.1)
-        assert "All numbers, step 0" in tab.text("#site")
+        assert "Numbers, step 0" in tab.text("#site")
     tab.complaints[:] = [one for one in tab.complaints if "ERR_CONNECTION_REFUSED" not in one]
 
 

@@ -56,8 +56,9 @@ export class SitePane {
       el("div", { class: "pair" }, shown.map((one, i) => el("figure", {}, el("figcaption", {}, visible(run.sites[one].tensor, 40), el("small", {}, ` ${run.sites[one].dtype}`)), this.charts[i].plot))),
       formatsView(run, histogram, [value("abs_min"), value("amax")], site),
       ranks,
-      el("h3", {}, `All numbers, ${steps(run.first[column], run.last[column])}`),
+      el("h3", {}, `Numbers, ${steps(run.first[column], run.last[column])}`),
       el("table", { class: "numbers" }, numbers.map(({ kind, value: x }) => el("tr", {}, el("td", {}, kind.label), el("td", { class: "num" }, digits(x)), el("td", { class: "quiet" }, UNITS[kind.unit])))),
+      el("p", { class: "hint" }, "What else the run recorded, such as means and norms: numscope stats."),
       el("div", { class: "tools" }, el("button", { onclick: () => this._save(row, "csv") }, "CSV"), el("button", { onclick: () => this._save(row, "json") }, "JSON"),
         el("button", { onclick: () => saveImage("numscope-tensor.png", this.charts[shown.indexOf(row)].image()) }, "PNG")),
     ));
