@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.summary import dispatch
 from numscope.summary.ledger import UNOBSERVED, Ledger
@@ -50,6 +52,25 @@ def test_rows_beyond_the_capacity_keep_what_was_there(ledger: Ledger) -> None:
     ledger.read()
     assert [ledger.numbers(h).max for h in handles] == [float(i) for i in range(1, 40)]
     assert len(ledger) == 39 and ledger.nbytes == 64 * ROW_BYTES
+
+
+class Refuses(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"the script has called no {func}")
+
+
+class OnMeta(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **{**(kwargs or {}), **({"device": "meta"} if func is torch.empty else {})})
+
+
+@pytest.mark.parametrize("mode", [Refuses, OnMeta])
+def test_a_mode_of_the_script_neither_sees_nor_moves_the_rows(ledger: Ledger, mode: Any) -> None:
+    tensors = [torch.full((2,), float(i)) for i in range(6)]
+    with mode():
+        handles = [ledger.observe(tensor) for tensor in tensors]
+    ledger.read()
+    assert [ledger.numbers(handle).max for handle in handles] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_unchanged_tensor_is_read_once_and_a_changed_one_again(ledger: Ledger, monkeypatch: Any, in_python: None) -> None:

@@ -83,8 +83,8 @@ class _Thread(threading.local):
     stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the current GradScaler.step
     scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
     has_closure = False  # the optimizer that is about to step was given one
-    is_paused = False
-    is_untrained = False
+    is_paused = 0  # how many replays run in it, one inside the other
+    is_untrained = 0
 
 
 _thread = _Thread()
@@ -124,7 +124,7 @@ def has_closure() -> bool:
 
 def is_paused() -> bool:
     """Whether a replay runs in this thread; a thread of autograd's own, where a device's backward runs, may work for any thread's."""
-    return _num_paused > 0 and (_thread.is_paused or (in_backward() and threading.current_thread().name.startswith("Dummy")))
+    return _num_paused > 0 and (_thread.is_paused > 0 or (in_backward() and threading.current_thread().name.startswith("Dummy")))
 
 
 class paused:
@@ -132,19 +132,30 @@ class paused:
 
     def __init__(self, untrained: bool = False) -> None:
         self._untrained = untrained
+        self._thread: int | None = None  # in which it is entered
 
     def __enter__(self) -> None:
         global _num_paused
-        self._was = _thread.is_paused, _thread.is_untrained
-        _thread.is_paused, _thread.is_untrained = True, self._untrained
         with _lock:
             _num_paused += 1
+            _thread.is_paused += 1
+            _thread.is_untrained += self._untrained
+            self._thread = threading.get_ident()
 
     def __exit__(self, *_: object) -> None:
         global _num_paused
-        _thread.is_paused, _thread.is_untrained = self._was
         with _lock:
+            thread, self._thread = self._thread, None
+            if thread is None:
+                return
             _num_paused -= 1
+            if thread == threading.get_ident():
+                _thread.is_paused -= 1
+                _thread.is_untrained -= self._untrained
+
+    def __del__(self) -> None:  # an interrupt at the beginning of __exit__ left it undone, and nobody would be told anything again
+        if self._thread is not None:
+            self.__exit__()
 
 
 def _told() -> tuple[StepListener, ...]:

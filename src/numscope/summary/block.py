@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.summary import dispatch, native
-from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH
+from numscope.summary.state import EMPTY_ROW, ROW_BYTES
 
 
 def untransformed() -> contextlib.AbstractContextManager[Any]:
@@ -37,8 +37,8 @@ class Block:
         self.device = device
         self.capacity = 0
         self.handles: list[int] = []  # row → handle
-        self.rows: Tensor = torch.empty((0, ROW_WIDTH), dtype=torch.float64, device=device)
-        self.host: Tensor = self.rows
+        self.rows: Tensor
+        self.host: Tensor
         self.address = 0
         self.num_read = 0  # rows whose current content the host has
         self.grow(capacity)
@@ -47,12 +47,12 @@ class Block:
         dispatch.launch_waiting()
         with untransformed(), torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
             rows = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu").to(self.device, non_blocking=True).repeat(capacity, 1)
-            rows[: self.capacity] = self.rows
-        self.rows, self.capacity = rows, capacity
-        self.address = rows.data_ptr()
-        self.host = (
-            rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
-        )
+            if self.capacity:
+                rows[: self.capacity] = self.rows
+            on_host = rows
+            if self.device.type != "cpu":
+                on_host = torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
+        self.rows, self.host, self.capacity, self.address = rows, on_host, capacity, rows.data_ptr()
         self.num_read = 0
 
     def fetch(self) -> bool:
