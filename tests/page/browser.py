@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -51,12 +52,14 @@ class Tab:
             self.call(f"{domain}.enable")
         self.size(1440, 1000)
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, most_s: float = 2 * MOST_WAIT_S, **params: Any) -> dict[str, Any]:
+        """Raises AssertionError where the browser refuses, or has not answered after so many seconds."""
         self._last += 1
+        end = time.monotonic() + most_s
         said = {"id": self._last, "method": method, "params": params, **({"sessionId": self._session} if self._session else {})}
         self._to.write(json.dumps(said).encode() + b"\0")
         while True:
-            heard = self._read()
+            heard = self._read(method, end)
             if heard.get("id") == self._last:
                 if "error" in heard:
                     raise AssertionError(f"{method}: {heard['error']}")
@@ -64,8 +67,10 @@ class Tab:
                 return result
             self._note(heard)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, method: str, end: float) -> dict[str, Any]:
         while b"\0" not in self._held:
+            if not select.select([self._back], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise AssertionError(f"{method}: the browser does not answer")
             more = self._back.read(1 << 16)
             if not more:
                 raise AssertionError("the browser ended")
@@ -99,18 +104,22 @@ class Tab:
         self.call("Page.navigate", url=url)
         self.wait("document.documentElement?.dataset.ready")
 
-    def js(self, expression: str) -> Any:
-        found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+    def js(self, expression: str, most_s: float = 2 * MOST_WAIT_S) -> Any:
+        found = self.call("Runtime.evaluate", most_s, expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in found:
             raise AssertionError(f"{expression}: {found['exceptionDetails'].get('exception', {}).get('description')}")
         return found["result"].get("value")
 
     def wait(self, condition: str) -> Any:
-        end = time.monotonic() + MOST_WAIT_S
-        while not (value := self.js(condition)):
-            assert time.monotonic() < end, f"never true: {condition}; {self.complaints}"
+        end, why = time.monotonic() + MOST_WAIT_S, ""
+        while True:
+            try:
+                if value := self.js(condition, 5.0):
+                    return value
+            except AssertionError as error:  # the page that was asked has just made way for another one
+                why = str(error)
+            assert time.monotonic() < end, f"never true: {condition}; {self.complaints} {why}"
             time.sleep(0.02)
-        return value
 
     def click(self, selector: str, x: float = 0.5, y: float = 0.5) -> None:
         """A click of the mouse at a place within an element, as shares of its size."""
@@ -139,8 +148,9 @@ class Tab:
         self.settle()
 
     def settle(self) -> None:
-        """Until what a click began is drawn."""
-        self.js("new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 30))")
+        """Until what a click began is drawn. A click that leads to another page ends the one that is asked, which then may never answer."""
+        with contextlib.suppress(AssertionError):
+            self.js("new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 30))", 5.0)
 
     def text(self, selector: str) -> str:
         return str(self.js(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))

@@ -44,7 +44,9 @@ def test_digest_of_the_largest_run_is_small(tmp_path: Path) -> None:
         "advice": name, "inputs": [operand] * 8, "outputs": [operand] * 8, "stack": [[name, 1, name, name]] * 10,
     }  # fmt: skip
     finding = FINDING | {"culprit": culprit, "note": name, "replay": name, "site": FINDING["site"] | {"slot": name}}
-    (tmp_path / "findings-rank0.json").write_text(document(*(finding | {"step": i} for i in range(30)), model=name, events=[[0, name]] * 500))
+    (tmp_path / "findings-rank0.json").write_text(
+        document(*(finding | {"step": i} for i in range(30)), model=name, events=[[0, name]] * 500)
+    )
     write(tmp_path, {Place(0, f"{name[:90]}{i}", "A", "output"): torch.tensor([float("inf"), 1.0]) for i in range(100)})
     recorded = read_recorded(tmp_path)
     assert recorded.num_findings == 30

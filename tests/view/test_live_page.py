@@ -219,6 +219,7 @@ def test_runs_are_switched_by_a_link(tab: Tab, three: Served) -> None:
 
 
 def test_two_live_runs_are_compared(tab: Tab, three: Served) -> None:
+    tab.visit(three.link)  # lets the browser in
     tab.visit(f"{three.site}?run=a&with=b")
     tab.wait("document.getElementById('compare').innerText.includes('First divergence')")
     assert "fc output, step 4" in tab.text("#compare")
