@@ -18,9 +18,9 @@ import torch
 import numscope
 from numscope.records.finding import Finding, parse_finding
 from numscope.records.markup import line
+from tests.cli.test_top_screen import CULPRIT, growing
 from tests.page.test_document import HOSTILE
 from tests.page.test_recorded import FINDING, document
-from tests.page.test_screen import CULPRIT, growing
 from tests.runs.tensors import write
 from tests.warm import COLD
 
