@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from numscope.records.errors import UsageError
 from numscope.sinks.textlog import TextLog, text_of
 from tests.sinks.seen import observation
+from tests.warm import COLD
 
 LINE = re.compile(r"INFO - (\S+) \t\t\t\t iteration=(\d{6,}) \t\t\t\t value=(\S+)")
 
@@ -96,7 +96,7 @@ def test_killed_process_has_written_every_step_it_was_through_with(tmp_path: Pat
         "    log.write([observation(step, max=1.0)])\n"
         "print('through', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([COLD, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "through\n"
         os.kill(process.pid, signal.SIGKILL)
