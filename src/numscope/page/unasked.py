@@ -17,14 +17,19 @@ MOST_S = 30  # whoever waits has gone before
 
 
 def main(folder: str) -> None:
-    """Write the page of a run's folder into it and print its link. What hinders it is one sentence; nothing is raised."""
-    if hasattr(signal, "alarm"):
-        signal.alarm(MOST_S)
+    """Write the page of a run's folder into it and print its link. What hinders it is one sentence; nothing is raised.
+
+    The process ends where it takes longer than ``MOST_S``, on systems with alarms.
+    """
+    alarm = getattr(signal, "alarm", lambda seconds: None)
+    alarm(MOST_S)
     try:
         say(f"numscope: to look at it: {_write(folder)}")
     except Exception as error:  # whatever it is: the run is over
         name = "" if isinstance(error, NumscopeError) else f"{type(error).__name__}: "
         say(f"numscope: no page was made of {escape(folder)}: {name}{escape(str(error))}")
+    finally:
+        alarm(0)
 
 
 def _write(folder: str) -> str:
