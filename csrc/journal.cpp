@@ -147,7 +147,8 @@ PyObject* py_add_gradients(PyObject* self, PyObject* const* args, Py_ssize_t num
     Ref handles(found ? PyObject_CallMethod(journal->ledger, "observe_many", "O", gradients.get()) : nullptr);
     if (handles && (!PyList_Check(handles.get()) || PyList_Size(handles.get()) != PyList_Size(found.get())))
         return PyErr_Format(PyExc_TypeError, "Ledger.observe_many: expected a handle for each tensor");
-    const Ref fold(handles ? PyTuple_Pack(3, found.get(), handles.get(), journal->call) : nullptr);
+    const Ref order(handles ? PyIter_Next(journal->clock) : nullptr);
+    const Ref fold(order ? PyTuple_Pack(4, found.get(), handles.get(), journal->call, order.get()) : nullptr);
     return fold && PyList_Append(journal->folded, fold.get()) == 0 ? handles.release() : nullptr;
 }
 

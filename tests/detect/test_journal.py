@@ -28,6 +28,25 @@ def journal_of(*values: float) -> Journal:
     return journal
 
 
+@pytest.mark.parametrize("in_c", [True, False])
+def test_gradients_stand_where_they_were_seen_whenever_somebody_asks(in_c: bool, request: pytest.FixtureRequest) -> None:
+    if not in_c:
+        request.getfixturevalue("in_python")
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.tensor([1.0, math.nan])
+    one, other, entry = journal_of(1.0), Journal(), Entry("layer1", "Linear")
+    one.add_gradients([(entry, "weight", weight)])
+    other.add(entry, Phase.FORWARD, {}, [("output", torch.ones(1))])
+    one.add(entry, Phase.FORWARD, {}, [("output", torch.ones(1))])
+    assert [(event.phase, event.items[-1][0]) for event in one.events] == [
+        (Phase.FORWARD, "output"), (Phase.BACKWARD, "grad weight"), (Phase.FORWARD, "output"),
+    ]  # fmt: skip
+    before, gradient, after = (event.order for event in one.events)
+    assert before < gradient < other.event(0).order < after
+    one.read()
+    assert one.bad() == [(1, "grad weight")]
+
+
 def test_bad_leaves_come_in_order_with_their_slots() -> None:
     journal = journal_of(1.0, math.nan, 2.0, math.inf)
     journal.read()

@@ -58,7 +58,8 @@ class Journal:
         self.call = 0
         self.before_gradient: Callable[[], None] | None = None
         self._seen: list[tuple[Any, ...]] = []
-        self._folded: list[tuple[list[tuple[Entry, str, Parameter]], list[int], int]] = []  # of ``add_gradients``: places, handles, call
+        # of ``add_gradients``: places, handles, the call's number, order
+        self._folded: list[tuple[list[tuple[Entry, str, Parameter]], list[int], int, int]] = []
         self._share(
             *(self.ledger, self.weights.ledger, self.weights, self._seen, _clock, self._folded, Phase.BACKWARD, Phase.FORWARD),
             *(describe, walk.NONE, walk.NOT_A_TENSOR, gradient_of),
@@ -100,16 +101,16 @@ class Journal:
         gradients = [gradient_of(p) for _, _, p in places]
         handles = self.ledger.observe_many([g for g in gradients if g is not None])
         found = [place for place, gradient in zip(places, gradients, strict=True) if gradient is not None]
-        self._folded.append((found, handles, self.call))
+        self._folded.append((found, handles, self.call, next(_clock)))
         return handles
 
     def unfold(self) -> None:
         """Make events of parameters' gradients. In a healthy step nobody asks for them."""
         while self._folded:
-            places, handles, call = self._folded.pop(0)
+            places, handles, call, order = self._folded.pop(0)
             for (entry, slot, _), handle in zip(places, handles, strict=True):
                 flat = _item(entry.gradient_slot(slot), self.ledger, handle)
-                self._seen.append((entry, Phase.BACKWARD, call, flat, next(_clock)))
+                self._seen.append((entry, Phase.BACKWARD, call, flat, order))
 
     def add_handles(self, entry: Entry, phase: Phase, ledger: Ledger, handles: Iterable[tuple[str, int]]) -> None:
         """An event whose tensors were observed already."""

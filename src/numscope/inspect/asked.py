@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from numscope.config.plan import Collect, StatRequest
 from numscope.plugins.guarded import Plugins
 from numscope.records.observation import Histogram, Value
-from numscope.summary.derived import Derived
+from numscope.summary.derived import KNOWN, Derived
 from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS, formula_of
 
@@ -24,11 +24,12 @@ class Asked:
 
     def __init__(self, collects: Iterable[Collect], plugins: Plugins) -> None:
         self.collects = tuple(collects)
-        numbers: dict[str, str] = {}  # attributes of a summary, by label
+        numbers: dict[str, str] = {}  # attributes of a summary that C derives, by label
         self._formulas: list[tuple[str, Formula]] = []
         for asked in (asked for collect in self.collects for asked in self._once(collect)):
             custom = plugins.statistics.get(asked.statistic)
-            if custom is None and (attribute := STATISTICS[asked.statistic].attribute):
+            attribute = "" if custom is not None else STATISTICS[asked.statistic].attribute
+            if attribute in KNOWN:
                 numbers.setdefault(asked.label, attribute)
             else:
                 self._formulas.append((asked.label, formula_of(asked) if custom is None else custom.value))

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 Leaves = list[tuple[str, Any]]
-Shown = tuple[int | None, int | None, int | None]  # sites of a module's activation, its output, and the output's gradient; None: not wanted
+# Of a module's activation, its output, and the output's gradient; None: not wanted.
+ShownSites = tuple[int | None, int | None, int | None]
 
 
 class Entry:
@@ -68,7 +69,7 @@ class Wanted(NamedTuple):
     calls: bool = False
     leaves: bool = False
     sites: LayerSites | None = None
-    shown: Shown | None = None
+    shown: ShownSites | None = None
     marks: tuple[str, str, str, str] = ("", "", "", "")
 
     @classmethod

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from numscope.probe import hook, optimizer
-from numscope.probe.entry import Shown
+from numscope.probe.entry import ShownSites
 from numscope.summary import native
 
 
@@ -37,7 +37,7 @@ class Shower:
     def _share(self, *parts: object) -> None:
         """Tell C what it calls."""
 
-    def shown(self, sites: Shown, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> bool:
+    def shown(self, sites: ShownSites, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> bool:
         """A module has returned.
 
         Args:

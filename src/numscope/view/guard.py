@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from numscope.page.document import SERVED_POLICY
 
-Scope = MutableMapping[str, Any]
+Connection = MutableMapping[str, Any]  # what ASGI calls a scope
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Any, Send], Awaitable[None]]
+App = Callable[[Connection, Any, Send], Awaitable[None]]
 
 HEADERS = (
     ("Content-Security-Policy", f"{SERVED_POLICY}; frame-ancestors 'none'"),
@@ -46,7 +46,7 @@ class Guard:
         self._app, self._token, self._names = app, token.encode(), names
         self._cookie = f"numscope-view-{port}"
 
-    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
+    async def __call__(self, scope: Connection, receive: Any, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -65,7 +65,7 @@ class Guard:
         else:
             await self._app(scope, receive, _with_headers(send))
 
-    async def _enter(self, send: Send, scope: Scope, given: dict[str, str]) -> None:
+    async def _enter(self, send: Send, scope: Connection, given: dict[str, str]) -> None:
         if not self._is_token(given.pop("token")):
             await _answer(send, 403, "The token in this link is not this server's: numscope view prints a new link at each start.")
             return
