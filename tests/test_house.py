@@ -30,6 +30,7 @@ ROOMS = (
     ("compat",),
     ("scope",),
     ("inspect",),
+    ("alerts",),
     ("detect",),
     ("precision",),
     ("view",),

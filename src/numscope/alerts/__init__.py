@@ -1,0 +1,1 @@
+"""Alerts: what is about to go wrong, and what goes wrong in silence."""
