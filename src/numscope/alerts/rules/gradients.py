@@ -1,0 +1,81 @@
+"""Gradients that vanish or explode: through the depth of the model, or from step to step.
+
+What counts is a gradient beside the weight that it is to change: the gap of their levels (log2 of the largest magnitudes). It differs between
+layers of healthy models by a few bits, not by twenty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from numscope.alerts.board import Board, Kind, magnitude
+from numscope.records.alert import Alert
+
+VANISH, EXPLODE = "gradients vanish", "gradients explode"
+WINDOW = 32  # steps
+LEAST_LAYERS = 6  # of which a depth is made
+
+
+def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
+    """The first layers' gradients are smaller than the last ones' by many bits."""
+    gradients = board.of(Kind.WEIGHT_GRADIENT)
+    if not board.window(WINDOW) or len(gradients) < LEAST_LAYERS:
+        return
+    matrices = [(i, board.index_of(board.places[i].layer, board.places[i].tensor.replace("wgrad", "weight"))) for i in gradients]
+    pairs = np.array([(i, w) for i, w in matrices if w is not None and board.kinds[w] == Kind.MATRIX])
+    if len(pairs) < LEAST_LAYERS:
+        return
+    level = board.smooth()
+    gap = level[pairs[:, 0]] - level[pairs[:, 1]]
+    gap, pairs = gap[np.isfinite(gap)], pairs[np.isfinite(gap)]
+    third = len(pairs) // 3
+    if not third:
+        return
+    fall = float(np.median(gap[-third:]) - np.median(gap[:third]))
+    if fall < settings["bits"]:
+        return
+    least = pairs[int(np.argmin(gap))]
+    place = board.places[least[0]]
+    yield Alert(
+        board.step,
+        VANISH,
+        place.layer,
+        place.tensor,
+        round(fall, 1),
+        settings["bits"],
+        f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element here is "
+        f"{magnitude(float(level[least[0]])):.3g}.",
+        "Add residual connections or normalization, change the initialization, or use an activation that does not saturate.",
+        {"layers": len(pairs)},
+    )
+
+
+def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
+    """Most weights' gradients have grown by many bits within some steps."""
+    steps = board.window(WINDOW)
+    gradients = board.of(Kind.WEIGHT_GRADIENT)
+    if not steps or not len(gradients):
+        return
+    bits = board.smooth() - board.smooth(steps)
+    known = gradients[np.isfinite(bits[gradients])]
+    if not len(known):
+        return
+    value = float(np.median(bits[known]))
+    if value < settings["bits"]:
+        return
+    lead = known[int(np.argmax(bits[known]))]
+    place = board.places[lead]
+    yield Alert(
+        board.step,
+        EXPLODE,
+        place.layer,
+        place.tensor,
+        round(value, 1),
+        settings["bits"],
+        f"half of the weights' gradients have grown by 2^{value:.0f} and more in {steps} steps, this one to {magnitude(float(board.smooth()[lead])):.3g}.",
+        "Clip gradients, lower the learning rate, or look at the data of these steps.",
+        {"steps": steps},
+    )

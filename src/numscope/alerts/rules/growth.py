@@ -1,0 +1,79 @@
+"""Divergence ahead: weights that grow faster than steps of one size can make them grow.
+
+Where an optimizer takes steps of one size, a weight grows at most as fast as their number, t^1, and as t^0.5 where the steps have no common
+direction. The exponent is taken from two levels 64 steps apart, so it needs no unit and no calibration: 0.2 to 0.9 was measured on healthy
+runs, 1.3 to 5 from 30 to 100 steps before runs diverged, well before their loss, gradients or activations left the band of their noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from numscope.alerts.board import Board, Kind, magnitude
+from numscope.alerts.desk import CALM_STEPS
+from numscope.records.alert import Alert
+
+NAME = "divergence ahead"
+WINDOW = 64  # steps
+LONG = 128  # steps, over which the layer that leads is looked for
+FEW = 12  # matrices, below which one of them moves the median
+EARLY = 192  # steps in which a model leaves its initial weights, and rates warm up
+
+# Of the median exponent of the matrices and half their ninth decile's; beside it, the bits that the median has grown: below, it is noise.
+MANY_LIMIT, FEW_LIMIT, EARLY_LIMIT, LEAST_BITS = 1.9, 2.9, 2.4, 0.3
+# The ninth decile alone, where outputs grow with it: of the matrices, its bits, of the outputs.
+NINTH_LIMIT, NINTH_BITS, NINTH_OUTPUTS = 1.6, 0.35, 2.0
+BEHIND = 1.0  # bits, by which another layer must have grown more to be named in a layer's place
+LEAST_OUTPUTS = 1.0  # of the outputs' ninth decile: where no output grows, weights may
+
+
+def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
+    """Weights and outputs of many layers grow ever faster."""
+    steps = board.window(WINDOW)
+    if not steps:
+        return
+    bits, exponent = board.growth(steps)
+    matrices, outputs = (found[np.isfinite(exponent[found])] for found in (board.of(Kind.MATRIX), board.of(Kind.OUTPUT)))
+    if not len(matrices):
+        return
+    ahead = np.quantile(board.growth(steps, record=False)[1][outputs], 0.9) if len(outputs) else NINTH_OUTPUTS
+    middle, ninth = np.median(exponent[matrices]), np.quantile(exponent[matrices], 0.9)
+    is_few, is_early = len(matrices) < FEW, board.num_steps < EARLY
+    value = float(middle + ninth / 2)
+    limit = settings["limit"] * (FEW_LIMIT if is_few else EARLY_LIMIT if is_early else MANY_LIMIT)
+    if value < limit or np.median(bits[matrices]) < LEAST_BITS or ahead < LEAST_OUTPUTS:
+        value, limit = float(ninth), settings["limit"] * NINTH_LIMIT
+        if is_few or is_early or value < limit or np.quantile(bits[matrices], 0.9) < NINTH_BITS or ahead < NINTH_OUTPUTS:
+            return
+    shown = outputs if len(outputs) else matrices
+    long = board.window(LONG)
+    grown = (board.smooth() - board.smooth(long))[shown]
+    order = np.argsort(-np.nan_to_num(grown, nan=-np.inf), kind="stable")
+    lead = _leader(board, int(shown[order[0]]), dict(zip(shown.tolist(), grown.tolist(), strict=True)))
+    place = board.places[lead]
+    before, after = (magnitude(float(level[lead])) for level in (board.smooth(long), board.smooth()))
+    named = {" ".join(filter(None, (board.places[shown[i]].layer, board.places[shown[i]].tensor))): round(float(grown[i]), 2) for i in order[:5]}
+    yield Alert(
+        board.step,
+        NAME,
+        place.layer,
+        place.tensor,
+        round(value, 2),
+        round(limit, 2),
+        f"weights grow ever faster, as steps to the power of {float(middle):.1f}, a tenth of them of {float(ninth):.1f} and more (steps of one "
+        f"size allow 1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
+        "Lower the learning rate or lengthen its warm-up; clip gradients.",
+        {"bits": named, "steps": long, "matrices": len(matrices), "median_exponent": round(float(middle), 2), "ninth_decile": round(float(ninth), 2)},
+    )
+
+
+def _leader(board: Board, first: int, grown: dict[int, float]) -> int:
+    """The site that has grown most; the one that was named last stays unless it is behind by ``BEHIND``."""
+    named = board.named.get(NAME)
+    if named is None or board.step - named[1] > CALM_STEPS or grown[first] - grown.get(named[0], -np.inf) > BEHIND:
+        named = first, board.step
+    board.named[NAME] = named[0], board.step
+    return named[0]

@@ -1,0 +1,68 @@
+"""Overflow ahead: a tensor's largest element grows towards the end of its dtype's range.
+
+The trend is a straight line through its level (log2 of the largest magnitude) over the last steps, as half of them and as all of them show it:
+a tensor that has grown and stands still, or one that jumps to and fro, is no news.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from numscope.alerts.board import TICK, Board, Kind, magnitude
+from numscope.records.alert import Alert
+
+NAME = "overflow ahead"
+WINDOW = 32  # steps
+SEEN = (Kind.OUTPUT, Kind.MATRIX, Kind.VECTOR)  # gradients under a GradScaler overflow now and then, as they should
+
+
+def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
+    """The trend of a site reaches its dtype's limit within some steps."""
+    steps = board.window(WINDOW, 16)
+    if not steps:
+        return
+    limits = board.limits
+    room = limits - board.level
+    near = np.flatnonzero((room <= settings["bits"]) & (room >= 0) & np.isin(board.kinds, SEEN) & (board.ages > steps * 5 / 4))
+    if not len(near):
+        return
+    trail = board.trail(steps)[:, near]
+    times = np.arange(-steps, TICK, TICK, dtype=float)
+    slope, error, end = _line(times, trail)
+    half = len(times) // 2
+    later, _, _ = _line(times[half:], trail[half:])
+    left = limits[near] - np.maximum(end, board.level[near])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        eta = left / np.minimum(slope, later)
+        least = left / (np.maximum(slope, later) + 2 * error)
+    rising = (slope > 3 * error) & (later > 0) & (eta <= settings["steps"])
+    for i in np.flatnonzero(rising)[np.argsort(eta[rising], kind="stable")][: settings["most"]]:
+        place, far = board.places[near[i]], max(1, round(float(eta[i])))
+        soon = max(1, math.floor(float(least[i])))
+        yield Alert(
+            board.step,
+            NAME,
+            place.layer,
+            place.tensor,
+            magnitude(float(board.level[near[i]])),
+            magnitude(float(limits[near[i]])),
+            f"the largest element, {magnitude(float(board.level[near[i]])):.3g}, grows by {2 ** float(slope[i] * 10) - 1:.0%} in 10 steps and leaves "
+            f"{place.dtype} ({magnitude(float(limits[near[i]])):.3g}) in about {far} steps ({soon} at the earliest).",
+            "Lower the learning rate, train in bfloat16, or let this layer compute in float32 (numscope.high_precision).",
+            {"bits_a_step": round(float(slope[i]), 4), "error": round(float(error[i]), 4), "steps_left": far},
+        )
+
+
+def _line(times: np.ndarray[Any, Any], levels: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
+    """Straight lines through columns: slope, its standard error, and the value at the end."""
+    center = times - times.mean()
+    spread = float(center @ center)
+    slope = center @ levels / spread
+    mean = levels.mean(0)
+    rest = levels - mean - np.outer(center, slope)
+    error = np.sqrt((rest * rest).sum(0) / (len(times) - 2) / spread)
+    return slope, error, mean + slope * center[-1]

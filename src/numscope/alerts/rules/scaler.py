@@ -1,0 +1,53 @@
+"""Scale falls: GradScaler leaves out steps again and again, and lowers its scale each time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from numscope.records.alert import Alert
+
+NAME = "scale falls"
+WINDOW = 100  # steps
+
+
+class Scales:
+    """The steps that a GradScaler left out. Until its first step it searches for its scale, which is no news down to a scale of 1."""
+
+    def __init__(self) -> None:
+        self._skipped: deque[int] = deque(maxlen=64)
+        self._highest = 0.0
+        self._has_stepped = False
+
+    def stepped(self) -> None:
+        """A step was not left out."""
+        self._has_stepped = True
+
+    def skipped(self, step: int, scale: float | None, settings: dict[str, Any]) -> Iterator[Alert]:
+        """A step was left out.
+
+        Args:
+            scale: by which the loss was multiplied in it; None: unknown.
+        """
+        if scale is not None and self._has_stepped:
+            self._highest = max(self._highest, scale)
+        if not self._has_stepped and (scale is None or scale >= 1):
+            return
+        self._skipped.append(step)
+        recent = sum(one > step - WINDOW for one in self._skipped)
+        is_low = scale is not None and scale < 1
+        if recent < settings["skips"] and not is_low:
+            return
+        now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
+        yield Alert(
+            step,
+            NAME,
+            "",
+            "",
+            scale if is_low else float(recent),
+            1.0 if is_low else float(settings["skips"]),
+            f"GradScaler left out {recent} of the last {WINDOW} steps{now}: gradients overflow however small the scale.",
+            "Look for the layer whose gradients grow (numscope run with max_scaler_skips lower names it), lower the learning rate, or train in bfloat16.",
+            {"skipped": recent, "scale": scale, "highest_scale": self._highest},
+        )
