@@ -265,7 +265,7 @@ def test_public_names_are_there() -> None:
 def test_unknown_public_name_suggests_the_nearest() -> None:
     with pytest.raises(AttributeError, match=r"^module 'numscope' has no attribute 'wach'\. Did you mean 'watch'\?$"):
         _ = numscope.wach  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match="has no attribute 'xyzzy', expected one of Culprit, Finding, "):
+    with pytest.raises(AttributeError, match="has no attribute 'xyzzy', expected one of Alert, AlertError, Culprit, Finding, "):
         _ = numscope.xyzzy  # type: ignore[attr-defined]
 
 

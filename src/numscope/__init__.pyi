@@ -6,6 +6,8 @@ from numscope.plugins.registry import logger as logger
 from numscope.plugins.registry import rule as rule
 from numscope.plugins.registry import statistic as statistic
 from numscope.precision.high_precision import high_precision as high_precision
+from numscope.records.alert import Alert as Alert
+from numscope.records.errors import AlertError as AlertError
 from numscope.records.errors import NonFiniteError as NonFiniteError
 from numscope.records.errors import UsageError as UsageError
 from numscope.records.finding import Culprit as Culprit

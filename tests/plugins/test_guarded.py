@@ -254,7 +254,7 @@ def test_rule_gives_a_sentence_or_nothing_and_anything_else_turns_it_off() -> No
     found, said = guarded(rule=(lambda observation: answers.pop(0), {}))
     assert [found.rules["mine"](OBSERVATION) for _ in range(5)] == ["too large", None, None, None, None]
     assert "TypeError" in said[0][0]
-    assert "gave 3, expected a sentence or None" in said[0][0]
+    assert "gave 3, expected a sentence, an Alert or None" in said[0][0]
     assert answers == ["never asked"]
 
 
@@ -380,7 +380,7 @@ def test_example_of_the_docs_runs_as_it_stands(tmp_path: Path, capsys: pytest.Ca
         assert values["spread"] == 400.0
         assert values["median"] == x.median().item()
         assert values["num_large"] == (x > 6.0).sum().item()
-        assert scope.inspector.alerts == ["step 0: fc1_activation: rms is 100"]
+        assert [alert.line() for alert in scope.alerts] == ["step 0: growing: fc1 activation: rms is 100"]
     assert "rms is 100" in (tmp_path / "debug_logs" / "globalrank-0.log").read_text(encoding="utf-8")
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 import numscope
 from numscope.records import finding as record
+from numscope.records.alert import Alert, parse_alert
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
 from numscope.records.site import Phase, Site
 from numscope.report import json as report
@@ -28,20 +29,22 @@ FINDING = Finding(
     3, 4, Phase.LOSS, 1, Site("head", "Head", Phase.LOSS, "loss"), Kind.NAN, False, CULPRIT, "reproduced",
     (Frame("head", "Head", Phase.FORWARD, (Line("output", N), Line("output[1]", None, "None"))),), "Net", N, "",
 )  # fmt: skip
+ALERT = Alert(7, "overflow ahead", "head", "output", math.inf, 65504.0, "It grows.", "Stop.", {"steps": [1, 2]}, rank=1, asks=True)
 
 
 def test_file_reads_back_as_the_same_findings(tmp_path):
     path = tmp_path / "findings.json"
-    path.write_bytes(report.findings_json([FINDING], [FINDING], {"steps": 5, "path": tmp_path, "loss": math.nan}))
+    path.write_bytes(report.findings_json([FINDING], [FINDING], [ALERT], {"steps": 5, "path": tmp_path, "loss": math.nan}))
     data = json.loads(path.read_text(encoding="utf-8"))
     CHECK.validate(data)
     assert data["meta"] == {"steps": 5, "path": str(tmp_path), "loss": "nan"}
     assert data["schema_version"] == report.SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
     assert [parse_finding(f) for f in data["findings"]] == [parse_finding(f) for f in data["contained"]] == [FINDING]
+    assert parse_alert(data["alerts"][0]) == ALERT
 
 
 def test_every_field_and_every_choice_is_in_the_schema():
-    homes = {"finding": Finding, "culprit": Culprit, "numbers": Numbers, "operand": Operand, "frame": Frame, "site": Site}
+    homes = {"finding": Finding, "culprit": Culprit, "numbers": Numbers, "operand": Operand, "frame": Frame, "site": Site, "alert": Alert}
     for name, cls in homes.items():
         fields = set(cls.__dataclass_fields__)
         assert fields == set(SCHEMA["$defs"][name]["required"]) == set(SCHEMA["$defs"][name]["properties"]), name
@@ -60,7 +63,7 @@ def test_every_key_is_described_in_the_docs():
 
 
 def test_schema_refuses_a_wrong_file():
-    data = json.loads(report.findings_json([FINDING], [], {}))
+    data = json.loads(report.findings_json([FINDING], [], [], {}))
     data["findings"][0]["kind"] = "odd"
     with pytest.raises(jsonschema.ValidationError, match="odd"):
         CHECK.validate(data)

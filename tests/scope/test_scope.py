@@ -401,7 +401,7 @@ def test_weight_that_was_bad_before_the_watch_is_no_news(capfd: Any) -> None:
         ({"dead_steps": "3"}, "dead_steps: got '3', expected a whole number of at least 1."),
         (
             {"levl": "modules"},
-            "watch: got the argument 'levl', expected one of level, on_nonfinite, gradients, replay, frames, trace, abort_after, "
+            "watch: got the argument 'levl', expected one of level, on_nonfinite, alerts, gradients, replay, frames, trace, abort_after, "
             "max_scaler_skips, dead_steps, json, log_dir, config, tb_writer, loggers, features, default_logging, first_step. "
             "Did you mean 'level'?",
         ),

@@ -1,35 +1,138 @@
-"""Where alerts go: one line a rule and layer, until it has calmed down."""
+"""Where alerts go: one line a rule and layer, until it has calmed down, and one line for all ranks that have the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
-from numscope.records.alert import Alert
+from numscope.config.alerting import AlertPlan
+from numscope.distributed.agree import spread
+from numscope.records.alert import Alert, parse_alert
+from numscope.records.errors import AlertError
+from numscope.records.finding import plain
 
 CALM_STEPS = 50  # without a rule's alert at a layer, after which the next one is news
+MOST_KEPT = 1000  # alerts; of further ones only the number is known
+_MANY = 4096  # rules at layers, after which those that have calmed down are forgotten
+
+
+class Outlet(Protocol):
+    """Takes alerts to people and files."""
+
+    def keep(self, alert: Alert) -> None:
+        """One of this rank's, as it comes."""
+
+    def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
+        """Say one, once for all ranks that have it. ``ranks``: they, where this process is one of several; ``is_own``: it was kept here."""
+
+    def overflow(self, most: int) -> None:
+        """From now on alerts are only counted; called once."""
 
 
 class Desk:
     """Takes what rules and checks find in a step, and passes on what is news.
 
+    In a process of its own alerts are told at once; one of several ranks waits for the next place where all of them are.
+
     Args:
-        deliver: is called with each alert that is news.
+        outlet: takes what is news.
+        plan: which rules are off; with the mode "raise", the next place where a step is judged raises the first alert that does not
+            merely ask.
+        rank: this process's.
 
     Attributes:
-        alerts: the news so far, in order.
+        alerts: the news so far, in order, at most ``MOST_KEPT``.
+        num_left_out: how many came after those.
     """
 
-    def __init__(self, deliver: Callable[[Alert], None]) -> None:
+    def __init__(self, outlet: Outlet, plan: AlertPlan | None = None, rank: int = 0) -> None:
         self.alerts: list[Alert] = []
-        self._deliver = deliver
+        self.num_left_out = 0
+        self._outlet = outlet
+        self._plan = plan or AlertPlan()
+        self._rank = rank
         self._last: dict[tuple[str, str], int] = {}  # the step at which a rule last spoke of a layer
+        self._most = _MANY
+        self._asked: set[tuple[str, str]] = set()  # by rules that merely ask, which is done once
+        self._waiting: list[Alert] = []  # to be told with the other ranks'
+        self._stop: Alert | None = None
 
     def post(self, found: Iterable[Alert]) -> None:
-        """Rules post at each step at which their condition holds."""
+        """Rules post at each step at which their condition holds. Raises nothing."""
         for alert in found:
-            key = alert.rule, alert.layer
-            last = self._last.get(key)
-            self._last[key] = alert.step
-            if last is None or alert.step - last > CALM_STEPS:
-                self.alerts.append(alert)
-                self._deliver(alert)
+            if self._plan.is_on(alert.rule) and self._is_news(alert):
+                self._pass_on(alert if alert.rank == self._rank else replace(alert, rank=self._rank))
+
+    def _is_news(self, alert: Alert) -> bool:
+        key = alert.rule, alert.layer
+        if alert.asks:
+            if key in self._asked or len(self._asked) >= _MANY:
+                return False
+            self._asked.add(key)
+            return True
+        last = self._last.get(key)
+        if last is None and len(self._last) >= self._most:
+            self._last = {one: step for one, step in self._last.items() if 0 <= alert.step - step <= CALM_STEPS}
+            self._most = max(_MANY, 2 * len(self._last))
+        self._last[key] = alert.step
+        return last is None or not 0 <= alert.step - last <= CALM_STEPS
+
+    def _pass_on(self, alert: Alert) -> None:
+        if self._stop is None and self._plan.mode == "raise" and not alert.asks:
+            self._stop = alert
+        if len(self.alerts) >= MOST_KEPT:
+            if not self.num_left_out:
+                self._outlet.overflow(MOST_KEPT)
+            self.num_left_out += 1
+            return
+        self.alerts.append(alert)
+        self._outlet.keep(alert)
+        if spread():
+            self._waiting.append(alert)
+        else:
+            self._outlet.tell(alert, (), is_own=True)
+
+    # ---- with the other ranks
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits for the other ranks, or is to end the run."""
+        return bool(self._waiting) or self._stop is not None
+
+    def news(self) -> Any:
+        """What waits, JSON-ready, and whether some of it ends the run."""
+        told = [plain(replace(alert, evidence={})) for alert in self._waiting]
+        return [self._rank, told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
+
+    def hear(self, told: Sequence[Any], *, stops: bool) -> None:
+        """What all ranks had to say. The first of them tells it, each alert once.
+
+        Raises: AlertError on all ranks, where one is to end the run, and ``stops`` lets it: something else ends it otherwise.
+        """
+        self._waiting.clear()
+        by_rank = {rank: (alerts, stop) for rank, alerts, stop in told}
+        groups: dict[tuple[str, str, str], list[Alert]] = {}
+        for rank in sorted(by_rank):
+            for alert in map(parse_alert, by_rank[rank][0]):
+                groups.setdefault((alert.rule, alert.layer, alert.tensor), []).append(alert)
+        if self._rank == min(by_rank):
+            for alerts in groups.values():
+                ranks = sorted({alert.rank for alert in alerts})
+                self._outlet.tell(alerts[0], ranks if spread() else (), is_own=self._rank in ranks)
+        stop = next((stop for _, (_, stop) in sorted(by_rank.items()) if stop is not None), None)
+        self._stop = None
+        if stop is not None and stops:
+            raise AlertError(parse_alert(stop))
+
+    def flush(self) -> None:
+        """Tell what still waits, without the other ranks: they may be elsewhere."""
+        waiting, self._waiting = self._waiting, []
+        for alert in waiting:
+            self._outlet.tell(alert, [self._rank], is_own=True)
+
+    def stop(self) -> None:
+        """Raise what is to end the run, if anything is. Raises: AlertError."""
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            raise AlertError(stop)

@@ -69,7 +69,7 @@ class Session(optimizer_probe.StepListener):
             watching = WatchOptions.of(config=config, log_dir=os.fspath(log_dir), on_nonfinite=None, **options)
             self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file)
             self._groups = self.recorder.groups
-            self._given = GivenTensors(self.recorder)
+            self._given = GivenTensors(self.recorder, watching)
             self._watch = AutoWatch(watching, recorder=self.recorder)
             self._watch.elsewhere = self._given.unmatched
             self._watch.__enter__()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from numscope.config import resolve
+from numscope.config.options import WatchOptions
 from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
@@ -18,6 +19,8 @@ from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.observation import TENSORS, Observation
+from numscope.report.delivery import Delivery
+from numscope.scope.alerting import Alerting
 
 
 class Scalar(float):
@@ -50,8 +53,9 @@ class Scalar(float):
 class GivenTensors:
     """Statistics of tensors that were handed in under a layer's and a tensor's name."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, options: WatchOptions) -> None:
         self._recorder = recorder
+        self._alerting = Alerting(options, Delivery(None, None, "", recorder.rank), None, recorder)
         self._layers: dict[str, tuple[Inspection, Tally]] = {}
         self.unmatched: list[tuple[str, ...]] = []  # for each name: sections that do not select it
 
@@ -91,6 +95,8 @@ class GivenTensors:
         observations = self._observations(inspection, site, seen, step, group)
         if write:
             self._recorder.write(observations)
+            if self._alerting.post is not None:
+                self._alerting.post(self._recorder.alerts(observations))
         return {
             label: Scalar(float("nan") if value is None else value)
             for observation in observations

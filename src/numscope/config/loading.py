@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from numscope.config.alerting import KEY, AlertPlan, read_alerts
 from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, StatRequest, Switch
 from numscope.config.reading import parsed, read
@@ -31,7 +32,7 @@ from numscope.config.schema import (
     for_tensor,
 )
 from numscope.config.selection import Selection
-from numscope.config.wording import Errors, listed, meant, one_of, shown
+from numscope.config.wording import KINDS, Errors, listed, meant, one_of, shown
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS
@@ -50,14 +51,6 @@ PARTS: dict[str, type[Feature]] = {
     "dump_tensors": DumpTensors,
 }
 ANYWHERE = ("fake_quant", "dump_tensors")  # precision features that also act on layers in high precision
-_KINDS: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    list: "a list",
-    dict: "a mapping",
-}  # what plug-ins' settings may be
 _SCHEDULE = frozenset(Scheduled.model_fields)  # a switch's settings are the rest
 
 
@@ -66,6 +59,7 @@ def load(
     *,
     customs: Mapping[str, CustomFeature] | None = None,
     statistics: Collection[str] | None = None,
+    rules: Collection[str] = (),
     text: str | None = None,
 ) -> Plan:
     """A configuration, checked, as a plan.
@@ -74,6 +68,7 @@ def load(
         source: a YAML file's path, or the same as a dict.
         customs: plug-ins' features by name.
         statistics: names of statistics that may be asked for; a mapping's values may say of which ``tensors``. None: all there are.
+        rules: names of the users' own rules.
         text: the file's, if it has been read already.
 
     Returns:
@@ -90,12 +85,13 @@ def load(
     if tree is None:
         errors.raise_any()
     reload = _reload(tree or {}, isinstance(source, Mapping), errors)
+    alerts = _alerts(tree or {}, rules, errors)
     stem = Path(name).stem or "config"
     builder = _Builder(errors, _tensors_by_statistic(statistics), customs or {})
     for section in translate(tree or {}, stem, customs or {}, errors):
         builder.build(section)
     errors.raise_any()
-    return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload)
+    return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload, alerts)
 
 
 def _reload(tree: dict[str, Any], is_dict: bool, errors: Errors) -> bool:
@@ -111,6 +107,15 @@ def _reload(tree: dict[str, Any], is_dict: bool, errors: Errors) -> bool:
     elif given and not tree:
         errors.add("", "got no section, expected at least one.")
     return given is True
+
+
+def _alerts(tree: dict[str, Any], rules: Collection[str], errors: Errors) -> AlertPlan:
+    """Take the key out of the tree, unless it is a section's name."""
+    given = tree.get(KEY)
+    if KEY not in tree or (isinstance(given, Mapping) and {"layers", "enabled"} & given.keys()):
+        return AlertPlan()
+    del tree[KEY]
+    return read_alerts(given, lambda place, text: errors.add(f"{KEY}.{place}" if place else KEY, text), rules)
 
 
 def _tensors_by_statistic(names: Collection[str] | None) -> dict[str, tuple[str, ...] | None]:
@@ -225,11 +230,11 @@ class _Builder:
             if key not in custom.settings:
                 self._errors.add(written.place((key,)), unknown(key, [*custom.settings, *Plugged.model_fields], written.alias))
             elif not custom.settings[key].accepts(value):
-                kind = _KINDS[custom.settings[key].type]
+                kind = KINDS[custom.settings[key].type]
                 self._errors.add(written.place((key,)), f"got {shown(value)}, expected {kind}.")
         for key, setting in custom.settings.items():
             if setting.required and key not in given and not off:
-                self._errors.add(written.place((key,)), f"missing, expected {_KINDS[setting.type]}.")
+                self._errors.add(written.place((key,)), f"missing, expected {KINDS[setting.type]}.")
 
     def _keep(self, section: Section, selection: Selection, written: Written, part: Feature) -> None:
         schedule = _schedule(part)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from numscope.config.alerting import AlertPlan, Mode, read_alerts
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -26,6 +27,8 @@ class WatchOptions:
         level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
             as a whole.
         on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` and go on; None: detection off.
+        alerts: what is about to go wrong and what goes wrong in silence: ``note`` it, ``raise`` AlertError, or ``off``; or settings by
+            rule, such as ``{"overflow ahead": False, "mode": "raise"}``. None: as ``config`` says, else noted. Alerts need detection.
         gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
         replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
             fault lies outside the model.
@@ -48,6 +51,7 @@ class WatchOptions:
 
     level: Level = "modules"
     on_nonfinite: OnNonfinite | None = "raise"
+    alerts: Mode | Mapping[str, Any] | None = None
     gradients: bool = True
     replay: bool = True
     frames: int = 21
@@ -93,6 +97,30 @@ class WatchOptions:
         object.__setattr__(self, "trace", tuple(trace))
         for number in self.trace:
             check_whole("trace", number, 0)
+        plan = self.alert_plan(None if self.config is not None else ())
+        if self.alerts is not None and plan.mode != "off" and not self.detecting and self.config is None:
+            raise UsageError(f"alerts: got {self.alerts!r} without detection, expected it on. Leave alerts out, or on_nonfinite and trace.")
+
+    @property
+    def detecting(self) -> bool:
+        """Whether detection is on."""
+        return self.on_nonfinite is not None and not self.trace
+
+    def alert_plan(self, customs: Collection[str] | None = ()) -> AlertPlan:
+        """What is said of alerts here.
+
+        Args:
+            customs: names of users' own rules; None: they are not known yet.
+
+        Raises: UsageError that lists everything wrong with it.
+        """
+        wrong: list[str] = []
+        plan = AlertPlan()
+        if self.alerts is not None:
+            plan = read_alerts(self.alerts, lambda place, text: wrong.append(": ".join(filter(None, ("alerts", place, text)))), customs)
+        if wrong:
+            raise UsageError("\n".join(wrong))
+        return plan
 
     @classmethod
     def of(cls, **given: Any) -> WatchOptions:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from numscope.config.alerting import AlertPlan
 from numscope.config.selection import Selection
 
 
@@ -98,6 +99,7 @@ class Plan:
     notes: tuple[str, ...] = ()  # what the log says of it once: sections that are off, features that find nothing to act on
     text: str = ""  # the configuration as it was given, for the log and run.json
     reload: bool = False  # the file is read again when it is edited during the run
+    alerts: AlertPlan = field(default_factory=AlertPlan)
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:

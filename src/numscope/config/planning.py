@@ -39,4 +39,4 @@ def plan_with(found: Plugins, config: str | os.PathLike[str] | Mapping[str, Any]
     from numscope.config import load
     from numscope.summary.statistics import STATISTICS
 
-    return load(config, customs=found.customs, statistics={**STATISTICS, **found.statistics}, text=text)
+    return load(config, customs=found.customs, statistics={**STATISTICS, **found.statistics}, rules=found.rules, text=text)

@@ -10,6 +10,14 @@ from numscope.records.errors import UsageError
 from numscope.records.words import closest
 
 _LONGEST = 80  # characters of a value that a message shows
+KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a mapping",
+}  # what settings may be
 _FEW = 8  # names that a message lists when it also knows the one that was meant
 
 

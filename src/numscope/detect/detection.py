@@ -25,7 +25,7 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Reader, Step
-from numscope.records.errors import NonFiniteError
+from numscope.records.errors import STOPS
 from numscope.records.site import Phase
 from numscope.replay import outside
 from numscope.replay.capture import Call
@@ -80,7 +80,7 @@ class Detection(Reader):
         self.judge.bad_from_start = self._parameters.bad_now()
         optimizer_probe.listen(outside.backward)
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def close(self, error: BaseException | None) -> None:
         """Judge what is left.
 
@@ -88,7 +88,7 @@ class Detection(Reader):
             error: the exception that is ending the script; None if the script continues.
         """
         self.evidence.outside.pause()
-        if error is not None and not isinstance(error, NonFiniteError):
+        if error is not None and not isinstance(error, STOPS):
             self.judge.died(error)
         elif error is None and self.pending:
             self._steps.end(True)
@@ -117,7 +117,7 @@ class Detection(Reader):
         """Whether the step at work has calls of the model."""
         return bool(self.evidence.calls) and not self._stale
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def settle(self) -> None:
         """Judge the calls of the current step whose backward can no longer come; later, the model may be gone."""
         if self.evidence.calls and not self._steps.had_backward and self.evidence.journal.on_host:
@@ -174,7 +174,7 @@ class Detection(Reader):
             self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
             self._drop(call)
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def _keep_gradient(self, call_ref: weakref.ref[Call], entry: Entry, slot: str, gradient: Tensor | None) -> None:
         call = call_ref()
         if call is None or optimizer_probe.is_paused():
@@ -220,7 +220,7 @@ class Detection(Reader):
 
     # ---- called by the step
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def begin(self) -> None:
         if not self._called:
             key = id(self.evidence)
@@ -228,7 +228,7 @@ class Detection(Reader):
             self.evidence.outside.call_begins(key, self.failed)
             self.evidence.outside.call_ends(key, (), watch=True)
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """Look at the loss. If several models are watched, the first gradient that arrives shows whose loss it is.
 
@@ -262,7 +262,7 @@ class Detection(Reader):
             evidence.journal.add_handles(_LOSS, Phase.LOSS, evidence.journal.ledger, handles)
             evidence.roots += roots
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def before_step(self, optimizer: Optimizer) -> None:
         self.evidence.outside.pause()
         self._parameters.follow(optimizer)
@@ -286,14 +286,14 @@ class Detection(Reader):
         for call in self.evidence.calls:
             call.gradients.clear()
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def after_closure(self, optimizer: Optimizer) -> None:
         """A closure has run once more within its step, on each rank as often as it needs. A line search tries steps that are too long."""
         if not (self._ranks.together or optimizer.param_groups[0].get("line_search_fn")):
             self.evidence.outside.pause()
             self.judge.alone(self._see_gradients(None))
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def after_step(self, optimizer: Optimizer) -> None:
         if in_backward():
             return
@@ -301,7 +301,7 @@ class Detection(Reader):
         if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
             self.judge.after_step(optimizer, places, handles)
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def skipped_step(self, optimizer: Optimizer) -> None:
         """All ranks skip the same steps, because gradients are reduced before GradScaler looks at them."""
         self.evidence.outside.pause()
@@ -313,7 +313,7 @@ class Detection(Reader):
         self.evidence.note()
         self.evidence.journal.ledger.look_again()
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def end(self, closing: bool) -> None:
         """The step is over: judge it unless an optimizer's step already did."""
         self.evidence.outside.pause()
@@ -321,7 +321,8 @@ class Detection(Reader):
         try:
             if not self._judged:
                 self._judged = True
-                self.judge.end_of_step(self._see_gradients(None) if trained else (), alone=closing or not trained)
+                gradients = self._see_gradients(None) if trained else ()
+                self.judge.end_of_step(gradients, trained=trained, alone=closing or not trained)
                 if trained:
                     self.evidence.note()
         finally:
@@ -329,7 +330,7 @@ class Detection(Reader):
                 self.evidence.journal.weights.recheck()
             self.round()
 
-    @guarded(NonFiniteError)
+    @guarded(*STOPS)
     def round(self) -> None:
         """The step is over; its calls are kept until the next one begins, for a further backward through them."""
         self.evidence.forget_rows()

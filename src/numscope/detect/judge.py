@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, pending, received, stopped_backward
 from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.onlooker import Onlooker
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
@@ -51,6 +52,7 @@ class Judge:
         self._options = options
         self._delivery = delivery
         self._ranks = ranks
+        self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
         self._num_skipped: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()  # steps in a row that GradScaler skipped
         self._have_stepped: WeakSet[Optimizer] = WeakSet()
         self._num_dead = 0  # steps in a row in which every gradient was zero
@@ -79,6 +81,7 @@ class Judge:
         if scaled is not None:
             reached = self._beyond_scale(reached, set(gradients), set(scaled))
         discarded = scaled is None and bool(reached) and self._is_discarded(reached, gradients)
+        self._show(reached)
         self._decide(bad, reached, "an optimizer's step", discarded=discarded)
         self._look_for_dead(gradients if discarded or not reached else ())
 
@@ -95,8 +98,9 @@ class Judge:
             skips = self._num_skipped[optimizer] = skips + 1
         too_many = skips == self._options.max_scaler_skips
         alarm = bool(reached) and not self.victim and too_many
-        (somebody,) = self._ranks.any("a step left out", alarm, patience=agree.ANSWER_S)
-        if somebody:
+        if self.onlooker is not None:
+            self.onlooker.skipped(self._evidence.step, scale)
+        if self._any("a step left out", alarm):
             self.victim = True
             note = f"GradScaler left out {skips} steps in a row"
             self._alarm(self._find(bad, reached if too_many else (), False, note))
@@ -106,9 +110,12 @@ class Judge:
         self._num_skipped[optimizer] = 0
         self._have_stepped.add(optimizer)
 
-    def end_of_step(self, gradients: Sequence[int], *, alone: bool) -> None:
-        """A step has ended without a torch optimizer; ``alone``: the other ranks may be elsewhere."""
-        self._decide(*self._read(), "" if alone else "the end of a step without an optimizer")
+    def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
+        """A step has ended without a torch optimizer, with a backward or without; ``alone``: the other ranks may be elsewhere."""
+        bad, reached = self._read()
+        if trained:
+            self._show(reached)
+        self._decide(bad, reached, "" if alone else "the end of a step without an optimizer")
         self._look_for_dead(gradients)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
@@ -141,8 +148,7 @@ class Judge:
             discarded: what has reached a gradient is no alarm if it is none on any rank.
         """
         alarm = bool(reached) and not self.victim
-        (somebody,) = self._ranks.any(place, alarm and not discarded, patience=agree.ANSWER_S) if place else (alarm,)
-        if somebody:
+        if self._any(place, alarm and not discarded) if place else alarm:
             self.victim = True
             self._alarm(self._find(bad, reached if alarm else (), not place))
         else:
@@ -151,6 +157,28 @@ class Judge:
                 self._note_discarded(bad, reached)
             if not self.victim:
                 self._note_contained(bad)
+
+    def _any(self, place: str, alarm: bool, is_bad: bool = True) -> bool:
+        """Whether any rank raises an alarm. All ranks are at this place; where one has news, all of them hear it.
+
+        Args:
+            is_bad: a weight is bad on this rank. Where none is on any rank, this model is no victim.
+        """
+        has_news = self.onlooker is not None and self.onlooker.has_news
+        somebody, somewhere, news = self._ranks.any(place, alarm, is_bad, has_news, patience=agree.ANSWER_S)
+        if not somewhere:
+            self.victim = False
+        if news:  # a rank without an onlooker answers too
+            told = self._ranks.gather("news", None if self.onlooker is None else self.onlooker.news())
+            if self.onlooker is not None:
+                stops = not (somebody and self._options.on_nonfinite == "raise")  # else the finding does
+                self.onlooker.hear([one for one in told if one is not None], stops=stops)
+        return somebody
+
+    def _show(self, reached: Sequence[BadLeaf]) -> None:
+        """Show the step's rows, unless they are a finding's."""
+        if self.onlooker is not None and not reached:
+            self.onlooker.step(self._evidence.step, self._evidence.journal)
 
     def _paused_pending(self, bad: Sequence[BadLeaf]) -> Finding | None:
         with optimizer_probe.paused():
@@ -209,10 +237,7 @@ class Judge:
         written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
         news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
         alarm = bool(news) and not self.victim
-        somebody, somewhere = self._ranks.any("the updated weights", alarm, bool(bad), patience=agree.ANSWER_S)
-        if not somewhere:
-            self.victim = False
-        if not somebody:
+        if not self._any("the updated weights", alarm, bool(bad)):
             return
         self.victim = True
         replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)

@@ -48,6 +48,11 @@ def spread() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def num_ranks() -> int:
+    """How many ranks this process trains with, itself among them."""
+    return dist.get_world_size() if spread() else 1
+
+
 def has_group() -> bool:
     """Whether this process has a process group, perhaps of itself alone."""
     return dist.is_available() and dist.is_initialized()

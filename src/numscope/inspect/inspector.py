@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import traceback
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
 from numscope.probe.own_calls import OwnCalls
 from numscope.probe.showing import Shower
 from numscope.probe.step import Reader, Step
+from numscope.records.alert import Alert
+from numscope.records.errors import STOPS
 from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
 from numscope.records.words import few
@@ -77,6 +79,7 @@ class Inspector(Reader):
         self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
         self._own_recorder = None if self.recorder is recorder else self.recorder
         self.last: list[Observation] = []
+        self.post: Callable[[Iterable[Alert]], None] | None = None  # takes what users' rules find
         self.closed = False
         self._probe = probe
         self._model = probe.root
@@ -148,11 +151,6 @@ class Inspector(Reader):
         self._active = Active()
 
     # ---- what users call
-
-    @property
-    def alerts(self) -> list[str]:
-        """Sentences of rules, in order."""
-        return self.recorder.alerts
 
     def collects(self, layer: str, tensor: str) -> bool:
         """Whether a tensor of a layer is among those that it collects."""
@@ -234,7 +232,7 @@ class Inspector(Reader):
         self.before_step(optimizer)
         self._updates.forget()
 
-    @guarded()
+    @guarded(*STOPS)
     def _finish_begun(self) -> None:
         """At close: write the step at work, if anything of it was seen."""
         if self._tally.anything or self._board.anything or self._steps.has_stepped or self._steps.had_backward:
@@ -245,15 +243,16 @@ class Inspector(Reader):
         """Merge what detection's ledger is about to forget."""
         self._tally.merge()
 
-    @guarded()
+    @guarded(*STOPS)
     def end(self, closing: bool) -> None:
         """The step is over: read its numbers, merge them over ranks, and pass them to the recorder."""
+        written: list[Observation] = []
         if self._active.sites or self._reduces(self._steps.number):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
                 self._own_calls.forget_step()
-                self._record(closing)
+                written = self._record(closing)
             except Exception as error:
                 self.failed(error)
                 return
@@ -262,16 +261,18 @@ class Inspector(Reader):
             self._given.clear()
             self._updates.forget()
         self._board.end()
+        if self.post is not None:
+            self.post(self.recorder.alerts(written))
 
-    def _record(self, closing: bool) -> None:
+    def _record(self, closing: bool) -> list[Observation]:
         step = self._steps.number
         for counted, first, cells in self._board.counted():
             self._tally.merge_counted(counted.index, first, cells)
         seen = self._tally.read()
         for site, what in self._tally.unreadable.items():
             found = self._inspection.sites[site]
-            name = self._prefix + found.layer.name
-            self.recorder.say_once(("unreadable", site), f"{name}: its {found.tensor} has no numbers to read: {what}")
+            where = f"{self._prefix}{found.layer.name}: its {found.tensor}"
+            self.recorder.say_once(("unreadable", site), f"{where} has no numbers to read: {what}")
         self._say_unseen(seen)
         wanted_now = {site.index: site for site in self._active.sites}
         alone = [(wanted_now[i], one) for i, one in seen.items() if i in wanted_now]
@@ -288,6 +289,7 @@ class Inspector(Reader):
                 observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
         self.last = observations
         self.recorder.write(observations)
+        return observations
 
     def _say_unseen(self, seen: Collection[int]) -> None:
         """What was asked for and did not come in a whole step is said once."""
@@ -334,8 +336,7 @@ class Inspector(Reader):
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
         if (rows := found.offset("attention")) is not None:
             read(tensor, lambda readable: self._tally.merge_cells(site, rows, attention_cells(readable)))
-        first = found.offset("spectral")
-        if first is not None and self._joint.is_whole(found):
+        if (first := found.offset("spectral")) is not None and self._joint.is_whole(found):
             largest = cells[first]
             read(tensor, lambda readable: largest.copy_(torch.maximum(largest, spectral_norm(readable))))
         elif first is not None:
@@ -349,9 +350,7 @@ class Inspector(Reader):
             if site.index not in self._read or site.index in self._weights_seen:
                 continue
             parameter = own_parameters(module).get(name)
-            if parameter is None:
-                continue
-            if only is not None and id(parameter) not in only and only.isdisjoint(ids_known(parameter)):
+            if parameter is None or (only is not None and id(parameter) not in only and only.isdisjoint(ids_known(parameter))):
                 continue
             tensor = parameter if site.kind == "weight" else gradient_of(parameter)
             if tensor is None:

@@ -15,7 +15,9 @@ from numscope.config.plan import Plan
 from numscope.config.planning import plan_of, plan_with
 from numscope.distributed.agree import rank as current_rank
 from numscope.inspect.following import Follower
+from numscope.inspect.rules import Rules
 from numscope.plugins.guarded import Plugins
+from numscope.records.alert import Alert
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
@@ -63,8 +65,8 @@ class Recorder:
         self.first_step = first_step
         self.rank = current_rank()
         self.groups: dict[str | None, Any] = {}  # process groups to merge over instead of those found, by layer; None: all
-        self.alerts: list[str] = []
         self.closed = False
+        self._rules = Rules(plugins.rules, self.rank)
         self._said: set[object] = set()
         self._names: dict[str, str] = {}  # layer name → the model that has it
         self._layers: list[dict[str, Any]] = []
@@ -156,23 +158,23 @@ class Recorder:
         return os.path.realpath(self.log_dir) == os.path.realpath(other.log_dir)
 
     def write(self, observations: Sequence[Observation]) -> None:
-        """Give a step's observations to rules and sinks."""
+        """Give a step's observations to the sinks."""
         if not observations:
             return
-        for rule in self.plugins.rules.values():
-            for observation in observations:
-                sentence = rule(observation)
-                if sentence:
-                    self.alert(f"step {observation.step}: {observation.name}: {sentence}")
         for sink in self._sinks:
             sink.write(observations)
         for sink in self._sinks:
             sink.flush()
 
-    def alert(self, sentence: str) -> None:
-        """Something that a rule finds worth a person's look."""
-        self.alerts.append(sentence)
-        self.say(sentence, logging.WARNING)
+    def alerts(self, observations: Sequence[Observation]) -> list[Alert]:
+        """What the user's rules find in a step's observations."""
+        return self._rules.read(observations)
+
+    def alert(self, alert: Alert) -> None:
+        """Give an alert to the sinks, and to the debug log."""
+        self._log.alert(alert)
+        for sink in self._sinks:
+            sink.alert(alert)
 
     def say(self, text: str, level: int = logging.INFO) -> None:
         """A line for the debug log; warnings also reach the terminal."""

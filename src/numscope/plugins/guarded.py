@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numscope.plugins.registry import PROCESS, CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Registry, filling
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.sinks.loggers import call_if_there
 from numscope.summary.extras import Extra
@@ -156,12 +157,14 @@ class GuardedLogger(Guarded):
 
 
 class GuardedRule(Guarded):
-    """A custom rule: called with an Observation, gives a sentence or None."""
+    """A custom rule: called with an Observation, and its site's history where it takes one; gives a sentence, an Alert or None."""
 
-    def _call(self, observation: Any) -> str | None:
-        found = self._function(observation)
-        if found is not None and not isinstance(found, str):
-            raise TypeError(f"gave {found!r}, expected a sentence or None")
+    part: CustomRule
+
+    def _call(self, *args: Any) -> Alert | str | None:
+        found = self._function(*args)
+        if found is not None and not isinstance(found, str | Alert):
+            raise TypeError(f"gave {found!r}, expected a sentence, an Alert or None")
         return found or None
 
 

@@ -79,10 +79,12 @@ class CustomLogger(CustomPart):
     kind = "logger"
 
 
+@dataclass(frozen=True)
 class CustomRule(CustomPart):
-    """A rule: Observation → a sentence that becomes an alert, or None."""
+    """A rule: Observation → a sentence that becomes an alert, an Alert, or None. With ``looks_back``, it gets the site's history too."""
 
     kind = "rule"
+    looks_back: bool
 
 
 @dataclass
@@ -194,14 +196,16 @@ def logger(name: str) -> Callable[[C], C]:
 
 
 def rule(name: str) -> Callable[[C], C]:
-    """Add a rule: the function reads each Observation and returns a sentence, which becomes an alert, or None.
+    """Add a rule: the function reads each Observation and returns a sentence, which becomes an alert, an Alert, or None.
+
+    A function of two parameters also gets the site's history: what its statistics were in earlier scheduled steps.
 
     Args:
         name: what alerts call it.
 
     Raises: UsageError.
     """
-    return _adding(_where("rule", name), lambda function: CustomRule(name, function, *_told(function)))
+    return _adding(_where("rule", name), lambda function: CustomRule(name, function, *_told(function), _num_required(function) == 2))
 
 
 def _adding(where: str, made: Callable[[Callable[..., Any]], CustomPart]) -> Callable[[C], C]:
@@ -229,6 +233,15 @@ def _told(function: Callable[..., Any]) -> tuple[str, str]:
     except (OSError, TypeError):  # built in, or typed at a prompt
         name = getattr(function, "__qualname__", type(function).__qualname__)
         return f"{getattr(function, '__module__', '?')}.{name}", summary
+
+
+def _num_required(function: Callable[..., Any]) -> int:
+    """How many parameters a function takes that have no default; 1 where Python does not know."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    return sum(one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
 
 
 def _is_same(old: CustomPart, new: CustomPart) -> bool:

@@ -16,7 +16,7 @@ from numscope.probe.calls import in_backward
 from numscope.probe.living import Living
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import Optimizers
-from numscope.records.errors import NonFiniteError, UsageError
+from numscope.records.errors import STOPS, UsageError
 
 
 class Reader(optimizer_probe.StepListener):
@@ -172,7 +172,7 @@ class Step(optimizer_probe.StepListener):
 
     # ---- called by the optimizer probe
 
-    @guarded(NonFiniteError, UsageError)
+    @guarded(*STOPS, UsageError)
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         thread = get_ident()
         if thread != self._thread and any(step._thread == thread for step in _steps):
@@ -185,7 +185,7 @@ class Step(optimizer_probe.StepListener):
         for reader in tuple(self._readers):
             reader.before_backward(roots)
 
-    @guarded(NonFiniteError, UsageError)
+    @guarded(*STOPS, UsageError)
     def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             return
@@ -203,7 +203,7 @@ class Step(optimizer_probe.StepListener):
         self.optimizers.search()
         self.optimizers.meet(optimizer)
 
-    @guarded(NonFiniteError, UsageError)
+    @guarded(*STOPS, UsageError)
     def after_closure(self, optimizer: Optimizer) -> None:
         if id(optimizer) not in self._stepping and self.optimizers.owns(optimizer):  # the watch began within the closure
             self._take_in(optimizer)
@@ -224,7 +224,7 @@ class Step(optimizer_probe.StepListener):
             self._stepped = [o for o in self._stepped if o is not optimizer]
             raise
 
-    @guarded(NonFiniteError, UsageError)
+    @guarded(*STOPS, UsageError)
     def after_step(self, optimizer: Optimizer) -> None:
         if any(o is optimizer for o in self._stepped):
             if self._stepping.pop(id(optimizer), "") == "is to run":  # an optimizer that did not call its closure
@@ -233,7 +233,7 @@ class Step(optimizer_probe.StepListener):
                 reader.after_step(optimizer)
             self._end_if_all_in()
 
-    @guarded(NonFiniteError, UsageError)
+    @guarded(*STOPS, UsageError)
     def skipped_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             return

@@ -37,7 +37,15 @@ class Alert:
     rank: int = 0
     asks: bool = False
 
-    def line(self) -> str:
-        """One line: when, which rule, where, what is seen, and what to do."""
+    def line(self, who: str = "") -> str:
+        """One line: when, on which ranks, which rule, where, what is seen, and what to do. Names in it are as the model has them."""
         place = " ".join(filter(None, (self.layer, self.tensor)))
-        return f"step {self.step}: {self.rule}: {place + ': ' if place else ''}{' '.join(filter(None, (self.text, self.advice)))}"
+        when = f"step {self.step}{f', {who}' if who else ''}"
+        return f"{when}: {self.rule}: {place + ': ' if place else ''}{' '.join(filter(None, (self.text, self.advice)))}"
+
+
+def parse_alert(data: Mapping[str, Any]) -> Alert:
+    """An alert from its ``plain`` form, as another rank sends it or a file has it. Raises: KeyError, TypeError, ValueError."""
+    found = {name: data[name] for name in ("step", "rule", "layer", "tensor", "text", "advice", "evidence", "rank", "asks")}
+    value, limit = (None if data[name] is None else float(data[name]) for name in ("value", "limit"))
+    return Alert(**found, value=value, limit=limit)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from numscope.records.words import escape
 
 if TYPE_CHECKING:
+    from numscope.records.alert import Alert
     from numscope.records.finding import Finding
 
 
@@ -39,6 +40,23 @@ class UsageError(NumscopeError, ValueError):
         super().__init__("\n".join(map(escape, message.split("\n"))))
 
 
+class AlertError(NumscopeError):
+    """An alert, where alerts are to stop the run.
+
+    Args:
+        alert: the first one.
+    """
+
+    exit_status = 4
+
+    def __init__(self, alert: Alert) -> None:
+        super().__init__(escape(alert.line()))
+        self.alert = alert
+
+    def __reduce__(self) -> tuple[type[AlertError], tuple[Alert]]:
+        return (type(self), (self.alert,))
+
+
 class NonFiniteError(NumscopeError, ValueError):
     """A nan or inf escaped into the loss, a gradient, a weight or the optimizer's state.
 
@@ -54,3 +72,6 @@ class NonFiniteError(NumscopeError, ValueError):
 
     def __reduce__(self) -> tuple[type[NonFiniteError], tuple[Finding]]:
         return (type(self), (self.finding,))  # survives a process boundary (spawned workers, pytest-xdist)
+
+
+STOPS = (NonFiniteError, AlertError)  # what numscope has seen, raised into the script

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import UnionType
@@ -198,7 +199,7 @@ def plain(value: Any) -> Any:
         return value.value
     if isinstance(value, tuple | list):
         return [plain(v) for v in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)

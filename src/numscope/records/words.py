@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+_MOST_SPANS = 8  # of ranks in a sentence
+
 
 def closest(word: object, known: Iterable[str], most: int = 1) -> list[str]:
     """The known words that are most like a word, best first, and none that is unlike it. Capital letters make no difference."""
@@ -48,6 +50,19 @@ def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+def ranks_of(ranks: Sequence[int], num_ranks: int) -> str:
+    """``all 8 ranks``, ``rank 5 of 8``, ``ranks 0-3, 5 and 7 of 8``; of many, the first ones and how many more."""
+    if len(ranks) == num_ranks > 1:
+        return f"all {num_ranks} ranks"
+    words = [word for span in spans(ranks) for word in _span(*span)]
+    shown = few(words, _MOST_SPANS) if len(words) > _MOST_SPANS else " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown} of {num_ranks}"
+
+
+def _span(first: int, last: int) -> list[str]:
+    return [f"{first}-{last}"] if last > first + 1 else [str(number) for number in range(first, last + 1)]
 
 
 def escape(text: str) -> str:

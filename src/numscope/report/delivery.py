@@ -1,4 +1,4 @@
-"""Delivers findings to the terminal, a JSON file, and a folder with one file per rank."""
+"""Delivers findings and alerts to the terminal, a JSON file, and a folder with one file per rank."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numscope.records.alert import Alert
 from numscope.records.attempt import Attempt
 from numscope.records.files import write_atomically, write_where_asked
 from numscope.records.finding import Finding, Frame
@@ -18,7 +19,7 @@ from numscope.records.words import escape
 from numscope.report import page
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
 from numscope.report.json import findings_json
-from numscope.report.stderr import say
+from numscope.report.stderr import marked, say
 
 log = logging.getLogger("numscope")
 
@@ -28,10 +29,11 @@ class _Share:
     """What models watched at the same time write to the same files: a later one must not overwrite an earlier one's findings."""
 
     attempt: Attempt | None = None  # in the folder, if there is one
-    due: int = 1  # number of findings at which the folder's files are written again
+    due: int = 1  # number of findings and alerts at which the folder's files are written again
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
     contained: list[Finding] = field(default_factory=list)
+    alerts: list[Alert] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     steps: int = 0
     batches: int = 0
@@ -78,11 +80,19 @@ class Delivery:
         share = self._share
         share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
         share.findings.append(finding)
-        if len(share.findings) >= share.due:  # the run may be killed; of very many, the last ones wait for its end
-            share.due = len(share.findings) + 1 + len(share.findings) // 8
-            self._write_folder({"model": self._model, "ended": False})
+        self._write_early()
         if share.attempt is not None and self._log_dir is not None:
             page.due(page.Due(self._log_dir, share.attempt.number))
+
+    def alert(self, alert: Alert) -> None:
+        """Keep an alert of this rank's for the files. The terminal gets it by ``tell``."""
+        self._share.alerts.append(alert)
+        self._share.text.append(f"alert: {escape(alert.line())}")
+        self._write_early()
+
+    def tell(self, alert: Alert, who: str = "") -> None:
+        """Say an alert on the terminal, in one line. ``who``: the ranks that have it."""
+        say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
@@ -142,8 +152,16 @@ class Delivery:
                 folder = os.path.dirname(self._json)
                 if folder:
                     os.makedirs(folder, exist_ok=True)
-                write_where_asked(self._json, findings_json(share.findings, share.contained, meta))
+                write_where_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
         self._write_folder({**meta, "ended": ended})
+
+    def _write_early(self) -> None:
+        """The run may be killed; of very many findings and alerts the last ones wait for its end."""
+        share = self._share
+        num = len(share.findings) + len(share.alerts)
+        if num >= share.due:
+            share.due = num + 1 + num // 8
+            self._write_folder({"model": self._model, "ended": False})
 
     def _write_folder(self, meta: Mapping[str, Any]) -> None:
         share = self._share
@@ -152,7 +170,7 @@ class Delivery:
         meta = {**meta, "rank": self._rank, "attempt": share.attempt.number}
         with _said("the findings' files"):
             name = share.attempt.file_name("findings", ".json")
-            write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, meta))
+            write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, share.alerts, meta))
             if share.text:
                 name = share.attempt.file_name("report", ".txt")
                 write_atomically(os.path.join(self._log_dir, name), "\n".join(share.text).encode(errors="backslashreplace"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 
 
@@ -11,3 +12,11 @@ def say(text: str) -> None:
     if sys.stderr is not None:  # it is None in a process that was started with it closed, and print would take stdout
         with contextlib.suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
             print(text, file=sys.stderr, flush=True)
+
+
+def marked(text: str) -> str:
+    """The text in bold yellow where stderr is a terminal that wants colors."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+            return f"\x1b[1;33m{text}\x1b[0m"
+    return text

@@ -26,7 +26,7 @@ from numscope.probe.living import Living
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of
-from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
+from numscope.records.errors import STOPS, AbortAfter, UsageError
 from numscope.replay import fork, outside
 from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
@@ -215,7 +215,7 @@ class AutoWatch(optimizer_probe.StepListener):
             return
         try:
             self._attach(module, args, before)
-        except (NonFiniteError, AbortAfter, UsageError):  # of a scope that this one takes the place of; of the configuration
+        except (*STOPS, AbortAfter, UsageError):  # of a scope that this one takes the place of; of the configuration
             raise
         except Exception as error:
             self._seen.update(module.modules())  # nor its parts, which it calls

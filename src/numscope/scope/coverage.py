@@ -57,14 +57,12 @@ class Coverage:
 
     def add(self, scope: Scope) -> None:
         """Count a watch, also one that the script itself opened."""
-        import torch.distributed as dist  # not with the file: a run without models need not have torch
-
         from numscope.distributed import agree
 
         if not any(scope is known for known in self._scopes):
             self._scopes.add(scope)
             scope.heirs.append(self._inherit)
-            self._place = agree.rank(), dist.get_world_size() if agree.spread() else 1
+            self._place = agree.rank(), agree.num_ranks()
 
     def not_watched(self, what: str, why: str) -> None:
         """Say that something is not watched. The same words count once."""

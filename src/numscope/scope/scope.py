@@ -26,13 +26,15 @@ from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
-from numscope.records.errors import AbortAfter, NonFiniteError
+from numscope.records.alert import Alert
+from numscope.records.errors import STOPS, AbortAfter
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
 from numscope.records.words import count
 from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
+from numscope.scope.alerting import Alerting
 
 if TYPE_CHECKING:
     from numscope.inspect.inspector import Inspector
@@ -42,7 +44,7 @@ MOST_SHOWN = 3  # findings in a notebook
 
 log = logging.getLogger("numscope")
 
-_ASKED_FOR = (NonFiniteError, AbortAfter)
+_ASKED_FOR = (*STOPS, AbortAfter)
 
 _live: Living[Scope] = Living()
 
@@ -78,7 +80,7 @@ class Scope:
         self._model = peel(model)
         first = options.first_step if recorder is None else recorder.first_step
         self._steps = Step(self._model, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
-        detecting = options.on_nonfinite is not None and not options.trace
+        detecting = options.detecting
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
@@ -103,6 +105,15 @@ class Scope:
             except BaseException:
                 self._detach()
                 raise
+        try:
+            self._alerting = Alerting(options, self._delivery, self._detection, None if self.inspector is None else self.inspector.recorder)
+        except BaseException:
+            if self.inspector is not None:
+                self.inspector.close()
+            self._detach()
+            raise
+        if self.inspector is not None:
+            self.inspector.post = self._alerting.post
         _live.add(self)
         if self._delivery.has_files or self.inspector is not None:
             signals.listen(_write_all)
@@ -127,6 +138,11 @@ class Scope:
     def contained(self) -> list[Finding]:
         """Non-finite values that did not spread, one note per site."""
         return [] if self._detection is None else self._detection.judge.contained
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """What is about to go wrong, and what goes wrong in silence; of this rank, in order."""
+        return self._alerting.desk.alerts
 
     @property
     def events(self) -> list[tuple[int, str]]:
@@ -194,9 +210,11 @@ class Scope:
             if self.inspector is not None:  # statistics go on where detection has failed
                 self.inspector.close()
             return
+        error = error or sys.exc_info()[1]
         try:
             if self._detection is not None:
-                self._detection.close(error or sys.exc_info()[1])
+                self._detection.close(error)
+            self._alerting.close(stops=error is None)
         finally:
             self._end()
 
@@ -316,9 +334,11 @@ class Scope:
     # ---- the end
 
     def _end(self) -> None:
+        self._alerting.closed = True
         if self.inspector is not None:
             self.inspector.close()
         self._detach()
+        self._alerting.close(stops=False)
         self._write_files()
 
     def _detach(self) -> None:
@@ -351,6 +371,7 @@ def _write_all() -> None:
     """The process is being ended: what is known goes into the files, without a judgment."""
     for scope in live():
         with contextlib.suppress(Exception):  # the other scopes' files
+            scope._alerting.close(stops=False)
             scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch, ended=False)
             scope._write_history()
             if scope.inspector is not None:

@@ -7,6 +7,7 @@ import os
 import time
 from typing import TextIO
 
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.files import may_come_back
 from numscope.records.words import escape
@@ -44,6 +45,13 @@ class DebugLog:
     def say(self, text: str, level: int = logging.INFO) -> None:
         """Write one line; further lines of a longer text are indented below it."""
         log.log(level, "%s", text)
+        self._write(text, level)
+
+    def alert(self, alert: Alert) -> None:
+        """Write an alert, which the terminal has already."""
+        self._write(f"alert: {alert.line()}", logging.WARNING)
+
+    def _write(self, text: str, level: int) -> None:
         if self._file is None:
             return
         now = time.time()

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.files import may_come_back
 from numscope.records.observation import Observation
@@ -163,6 +164,10 @@ class GuardedSink:
     def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
         """Pass on this rank's layers known so far, each as JSON values by name, if the sink takes them."""
         self._do(call_if_there, self.sink, "describe", layers)
+
+    def alert(self, alert: Alert) -> None:
+        """Pass on an alert, if the sink takes them."""
+        self._do(call_if_there, self.sink, "alert", alert)
 
     def close(self) -> None:
         self._do(self.sink.close)

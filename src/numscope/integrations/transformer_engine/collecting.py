@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
 from numscope.distributed.channel import members
 from numscope.inspect.joining import joined
@@ -27,6 +28,7 @@ from numscope.records.layer import Layer
 from numscope.records.site import Phase
 from numscope.records.site import Site as Place
 from numscope.report.delivery import Delivery
+from numscope.scope.alerting import Alerting
 from numscope.summary.extras import Layout
 from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
@@ -81,6 +83,7 @@ class Collector:
         self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*loggers, logger), **options)
         self.findings: list[Finding] = []
         self._delivery = Delivery(None, log_dir, MODEL, self.recorder.rank)
+        self._alerting = Alerting(WatchOptions(on_nonfinite=None), self._delivery, None, self.recorder)
         self._shown: dict[Key, _Shown] = {}
         self._settings: dict[tuple[str, str, str], FeatureSettings] = {}
         self._sites = _Sites()
@@ -177,7 +180,10 @@ class Collector:
         self._introduce()
         ordered = sorted(found, key=lambda key: parts[key].order)
         write = [(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)]
-        self.recorder.write([one.inspection.observation(one.site, one.step, part, self.recorder.rank, True) for one, part in write])
+        written = [one.inspection.observation(one.site, one.step, part, self.recorder.rank, True) for one, part in write]
+        self.recorder.write(written)
+        if self._alerting.post is not None:
+            self._alerting.post(self.recorder.alerts(written))
         bad = [key for key in ordered if self._is_alarm(key) and Summary.from_row(found[key].row).num_nonfinite]
         findings = [self._finding(key, found[key]) for key in bad]
         ways = {self._shown[key].asked.on_nonfinite for key in bad}
@@ -228,7 +234,7 @@ class Collector:
         if others:
             first = replace(first, note=f"{len(others)} more tensors were non-finite after it in this step")
         self.findings.append(first)
-        self.recorder.alert(first.headline())
+        self.recorder.say(first.headline(), logging.WARNING)
         self._delivery.finding(first)
         if stop:
             raise NonFiniteError(first)

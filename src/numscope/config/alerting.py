@@ -1,0 +1,104 @@
+"""What is asked of alerts: whether they are said or stop the run, and each rule's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from numscope.config.rules import RULES
+from numscope.config.wording import KINDS
+from numscope.plugins.registry import Setting
+from numscope.records.words import nearest
+
+Mode = Literal["off", "note", "raise"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+KEY = "alerts"  # in a configuration, beside its sections
+MODE = "mode"
+
+Add = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertPlan:
+    """What is asked of alerts.
+
+    Args:
+        mode: None: nothing was said of it.
+        rules: what was said of rules: False switches one off, a mapping has settings.
+    """
+
+    mode: Mode | None = None
+    rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict, hash=False)
+
+    def over(self, other: AlertPlan) -> AlertPlan:
+        """Both together; where both say something of the same, this one counts."""
+        rules = dict(other.rules)
+        for name, said in self.rules.items():
+            before = rules.get(name)
+            rules[name] = {**before, **said} if isinstance(before, Mapping) and isinstance(said, Mapping) else said
+        return AlertPlan(self.mode or other.mode, rules)
+
+    def is_on(self, rule: str) -> bool:
+        """Whether a rule may speak."""
+        return self.mode != "off" and self.rules.get(rule) is not False
+
+    def settings(self, rule: str) -> dict[str, Any]:
+        """A built-in rule's settings, its defaults filled in."""
+        said = self.rules.get(rule)
+        return {**RULES[rule].settings, **(said if isinstance(said, Mapping) else {})}
+
+
+def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -> AlertPlan:
+    """A plan from what a user wrote.
+
+    Args:
+        given: a mode, or settings by rule with the mode beside them; False, as YAML reads ``off``, is "off".
+        add: takes what is wrong: the place below ``given``, and a sentence.
+        customs: names of users' own rules, which have no settings. None: they are not known yet, and nor is which names are wrong.
+    """
+    if not isinstance(given, Mapping):
+        return AlertPlan(_mode(given, "", add))
+    mode = _mode(given[MODE], MODE, add) if MODE in given else None
+    rules: dict[str, bool | Mapping[str, Any]] = {}
+    known = [*RULES, *(customs or ())]
+    for name, said in given.items():
+        if name == MODE:
+            continue
+        if name not in known and (customs is not None or not isinstance(name, str) or " " in name):
+            more = "" if len(RULES) < 8 else f" {MODE} or a rule's name"
+            add("", f"got the rule {name!r}, expected{more or f' one of {MODE}'}: {', '.join(known)}.{nearest(name, [MODE, *known])}")
+        elif isinstance(said, bool):
+            rules[name] = said
+        elif not isinstance(said, Mapping):
+            add(str(name), f"got {said!r}, expected off, on, or its settings{_told(name)}.")
+        else:
+            rules[name] = dict(said)
+            _check_settings(name, said, add)
+    return AlertPlan(mode, rules)
+
+
+def _mode(given: object, place: str, add: Add) -> Mode | None:
+    word = "off" if given is False else given
+    for mode in MODES:
+        if word == mode:
+            return mode
+    rule = ", ".join(MODES) + ("" if place else ", or a mapping of rules' settings")
+    add(place, f"got {given!r}, expected one of {rule}.{nearest(given, MODES)}")
+    return None
+
+
+def _check_settings(rule: str, given: Mapping[str, Any], add: Add) -> None:
+    settings = RULES[rule].settings if rule in RULES else {}
+    for key, value in given.items():
+        if key not in settings:
+            expected = f"one of {', '.join(settings)}" if settings else "none: this rule has no settings"
+            add(rule, f"got the setting {key!r}, expected {expected}.{nearest(key, settings)}")
+        elif not Setting(type(settings[key])).accepts(value):
+            add(f"{rule}.{key}", f"got {value!r}, expected {KINDS[type(settings[key])]}.")
+
+
+def _told(rule: str) -> str:
+    settings = RULES[rule].settings if rule in RULES else {}
+    return f": {', '.join(settings)}" if settings else ", of which this rule has none"

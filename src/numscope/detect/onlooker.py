@@ -1,0 +1,28 @@
+"""What looks at the steps beside the judge: detection shows it each step's rows, and carries its news from rank to rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from numscope.detect.journal import Journal
+
+
+class Onlooker(Protocol):
+    """Handles its own errors. What it raises in ``hear`` is meant for the training script."""
+
+    def step(self, number: int, journal: Journal) -> None:
+        """A step's rows have been read, and its weights are untouched; not called where the judge finds something bad in them."""
+
+    def skipped(self, number: int, scale: float | None) -> None:
+        """GradScaler has left a step out; ``scale``: its present one, where it is known."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether this rank has something to say to all ranks."""
+
+    def news(self) -> Any:
+        """What it says, JSON-ready. Asked of all ranks where one has news."""
+
+    def hear(self, told: Sequence[Any], *, stops: bool) -> None:
+        """What all ranks have said, this one among them. ``stops``: it may end the run."""

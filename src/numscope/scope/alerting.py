@@ -1,0 +1,85 @@
+"""Takes the alerts of one watch from what finds them to the terminal, the files and the sinks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from numscope.alerts.desk import Desk
+from numscope.alerts.outlook import Outlook
+from numscope.config.options import WatchOptions
+from numscope.distributed import agree
+from numscope.records.alert import Alert
+from numscope.records.words import count, ranks_of
+from numscope.report.delivery import Delivery
+from numscope.report.stderr import say
+
+if TYPE_CHECKING:
+    from numscope.detect.detection import Detection
+    from numscope.inspect.recorder import Recorder
+
+log = logging.getLogger("numscope")
+
+_WITHOUT = "alerts: detection is off, so rules of your own are the only ones that speak. Numscope's own need detection."
+
+
+class Alerting:
+    """Makes the desk, puts the engine beside the judge, and is the desk's outlet.
+
+    Args:
+        options: with what ``watch`` was told of alerts; it counts before what a configuration says.
+        delivery: has the terminal and the run's files.
+        detection: None: without it only users' own rules speak.
+        recorder: has the configuration, users' own rules and the sinks; None: there are none.
+
+    Attributes:
+        post: takes alerts of users' own rules; None where alerts are off.
+    """
+
+    def __init__(self, options: WatchOptions, delivery: Delivery, detection: Detection | None, recorder: Recorder | None) -> None:
+        self.closed = False  # the watch is ending: nothing is raised any more
+        self._delivery = delivery
+        self._recorder = recorder
+        self.post: Callable[[Iterable[Alert]], None] | None = None
+        self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
+        if recorder is not None:
+            self.plan = self.plan.over(recorder.plan.alerts)
+        self.desk = Desk(self, self.plan, agree.rank())
+        if self.plan.mode == "off":
+            return
+        self.post = self._post_alone if detection is None else self.desk.post
+        if detection is not None:
+            detection.judge.onlooker = Outlook(self.desk, None)
+        elif recorder is not None and (self.plan.mode or self.plan.rules):
+            recorder.say_once(_WITHOUT, _WITHOUT, logging.WARNING)
+
+    def close(self, *, stops: bool) -> None:
+        """Tell what waits for other ranks. Raises: AlertError, where an alert is to end the run, and ``stops`` lets it."""
+        self.desk.flush()
+        if stops:
+            self.desk.stop()
+
+    def _post_alone(self, found: Iterable[Alert]) -> None:
+        """Without a judge nobody asks the other ranks. Raises: AlertError."""
+        self.desk.post(found)
+        self.close(stops=not self.closed)
+
+    # ---- the desk's outlet
+
+    def keep(self, alert: Alert) -> None:
+        self._delivery.alert(alert)
+        self._show(alert)
+
+    def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
+        self._delivery.tell(alert, ranks_of(ranks, agree.num_ranks()) if ranks else "")
+        if not is_own:
+            self._show(replace(alert, evidence={"ranks": list(ranks)}))
+
+    def overflow(self, most: int) -> None:
+        say(f"numscope: {count(most, 'alert')}: further ones are counted, and neither told nor kept")
+
+    def _show(self, alert: Alert) -> None:
+        if self._recorder is not None:
+            self._recorder.alert(alert)
