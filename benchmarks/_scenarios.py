@@ -1,7 +1,7 @@
 """Training runs for ``foresight.py``: some diverge by themselves, some are healthy; nothing bad is planted in any of them.
 
-A scenario is made from its seed. ``step`` does one training step of an ordinary loop; ``between`` is called with the loss where gradients are
-there and the optimizer has not stepped, which is where some peers must be called.
+A scenario is made from its seed. ``step`` does one training step of an ordinary loop; ``between`` is called with the loss where gradients
+are there and the optimizer has not stepped, which is where some peers must be called.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import pydoc_data.topics
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -87,7 +88,11 @@ class GPT(nn.Module):
 class LSTM(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.token, self.rnn, self.head = nn.Embedding(256, WIDTH), nn.LSTM(WIDTH, 2 * WIDTH, 2, batch_first=True), nn.Linear(2 * WIDTH, 256)
+        self.token, self.rnn, self.head = (
+            nn.Embedding(256, WIDTH),
+            nn.LSTM(WIDTH, 2 * WIDTH, 2, batch_first=True),
+            nn.Linear(2 * WIDTH, 256),
+        )
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.head(self.rnn(self.token(ids))[0])
@@ -102,7 +107,7 @@ def cnn(width: int = 16) -> nn.Sequential:
 
 def mlp(*widths: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -295,6 +300,7 @@ DIVERGING_ASIDE: dict[str, Callable[[], Training]] = {
     "CNN, SGD, rate ramped": lambda: _image(cnn(), ramp(0.01, 100.0, 500)),
 }
 HEALTHY_ASIDE: dict[str, Callable[[], Training]] = {
+    "long warm-up": lambda: _gpt(warm_up(5e-3, 800)),
     "Llama in bfloat16, clipped": lambda: _llama(warm_up(3e-3, 100, constant=False), 1.0),
     "LSTM, clipped": lambda: _lstm(warm_up(0.5, 50), 1.0),
     "autoencoder": lambda: _autoencoder(always(1e-3)),

@@ -53,7 +53,10 @@ DOCTORS_CHILD = "doctor/child/"  # a process of its own, which loads torch.distr
 STANDARD_LIBRARY_ONLY = {"records", "lazy", "version"}
 WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "page", "view", "runs", "sinks", "report", "config"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
-AT_IMPORT_IN = {"config": {"pydantic", "pydantic_core", "yaml"}}  # core dependencies too, loaded with a place that itself is loaded late
+AT_IMPORT_IN = {
+    "config": {"pydantic", "pydantic_core", "yaml"},
+    "alerts": {"numpy"},
+}  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {
     "view/server.py",
     "integrations",

@@ -1,8 +1,8 @@
 """The past of a model's sites, for rules: how large each tensor was, step by step, in binary logarithms.
 
-A step's sites are kept at fixed places, so that a rule looks at all of them with a few NumPy operations. Levels of eight steps are kept as they
-are, and of each eight their median every fourth step, which no single outlier moves. A site that is not seen in a step, or has no finite
-element in it, keeps the level that it had.
+A step's sites are kept at fixed places, so that a rule looks at all of them with a few NumPy operations. Levels of eight steps are kept as
+they are, and of each eight their median every fourth step, which no single outlier moves. A site that is not seen in a step, or has no
+finite element in it, keeps the level that it had.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Board:
         self._past = np.zeros((PAST, 0))  # a ring: the newest is at ``_num_ticks - 1``
         self._peaks = np.zeros((PAST, 0))  # the same: the largest median up to there
         self._num_ticks = 0
+        self._pairs: tuple[list[Place], npt.NDArray[np.int64]] = [], np.zeros((0, 2), np.int64)
 
     def indexes(self, places: Sequence[Place]) -> npt.NDArray[np.int64]:
         """Where sites are on the board; new ones get a place."""
@@ -181,8 +182,8 @@ class Board:
         Args:
             record: above the highest that they had had up to then: what swings does not grow.
 
-        Returns: bits, and the exponent p of magnitude ~ t^p that this is: 1 where a tensor grows as fast as it can by steps of one size, more
-        where the steps grow too. nan where a site is younger.
+        Returns: bits, and the exponent p of magnitude ~ t^p that this is: 1 where a tensor grows as fast as it can by steps of one size,
+        more where the steps grow too. nan where a site is younger.
         """
         bits = self.smooth() - self._at(self._peaks if record else self._past, steps)
         ages = self.ages.astype(np.float64)
@@ -191,9 +192,13 @@ class Board:
         exponent[ages <= steps * 5 / 4] = np.nan
         return bits, exponent
 
-    def index_of(self, layer: str, tensor: str) -> int | None:
-        """Where a site is on the board."""
-        return self._index.get((layer, tensor))
+    def matrices_with_gradients(self) -> npt.NDArray[np.int64]:
+        """Indexes of (gradient, matrix), in the model's order: an array of their number × 2."""
+        if len(self._pairs[0]) != len(self.places):
+            places = [(i, self._index.get((place.layer, place.tensor.replace("wgrad", "weight")))) for i, place in enumerate(self.places)]
+            ours = [(i, w) for i, w in places if w is not None and w != i and self.kinds[w] == Kind.MATRIX]
+            self._pairs = self.places.copy(), np.array(ours, np.int64).reshape(-1, 2)
+        return self._pairs[1]
 
     def of(self, *kinds: Kind) -> npt.NDArray[np.int64]:
         """Indexes of the sites of some kinds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,11 @@ from numscope.alerts.board import Board, Floats, Kind, Place
 from numscope.detect.journal import Event, Journal
 from numscope.records.observation import FIELDS
 from numscope.records.site import Phase, tensor_of
-from numscope.summary.ledger import UNOBSERVED, Block, Kept, Ledger
+from numscope.summary.block import Block
+from numscope.summary.ledger import UNOBSERVED, Kept, Ledger
 from numscope.summary.state import ROW_WIDTH
 
+_SEEN = itemgetter(Event._fields.index("entry"), Event._fields.index("phase"), Event._fields.index("flat"))
 _NUMEL, _ZERO, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "num_zero", "min", "abs_max"))
 
 
@@ -45,7 +48,7 @@ class Rows:
     def add(self, step: int, journal: Journal) -> None:
         """A step whose rows have been read."""
         events = journal.copied()
-        shape = [(entry, phase, flat) for entry, phase, _, flat, _ in events]
+        shape = list(map(_SEEN, events))
         kept = {id(ledger): ledger.keep() for ledger in (journal.ledger, journal.weights.ledger)}
         if shape != self._shape:
             self._find(events, kept)
@@ -68,8 +71,8 @@ class Rows:
             sites.append(found.setdefault(place, len(found)))
         for event in map(Event._make, events):
             if event.phase is Phase.LOSS and self._loss is None:
-                _, ledger, handle = event.items[0]
-                self._loss = None if ledger is None or handle == UNOBSERVED else (ledger, int(handle))
+                _, book, first = event.items[0]
+                self._loss = None if book is None or first == UNOBSERVED else (book, int(first))
         self._at = self._board.indexes([*found])
         self._sources = [
             _Source(ledger, block, np.array(rows, np.int64), np.array(sites, np.int64)) for block, (ledger, rows, sites) in sources.items()

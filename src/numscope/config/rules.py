@@ -27,12 +27,14 @@ class RuleSpec:
 
 _SPECS = (
     # over the rows of each step
-    RuleSpec("overflow ahead", "a tensor's largest magnitude grows towards the end of its dtype's range"),
-    RuleSpec("divergence ahead", "gradients, updates, kurtosis or attention's logits leave their band upward"),
-    RuleSpec("loss spike", "the loss stands above its band"),
-    RuleSpec("gradients vanish", "gradients are zero, or sink through depth"),
-    RuleSpec("gradients explode", "gradients grow through depth"),
-    RuleSpec("scale falls", "GradScaler's scale falls and falls"),
+    RuleSpec(
+        "overflow ahead", "a tensor's largest magnitude grows towards the end of its dtype's range", {"bits": 5.0, "steps": 50, "most": 1}
+    ),
+    RuleSpec("divergence ahead", "weights and outputs grow faster than steps of one size make them grow", {"limit": 1.0}),
+    RuleSpec("loss spike", "the loss stands above its band", {"band": 8.0}),
+    RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
+    RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
+    RuleSpec("scale falls", "GradScaler leaves out steps again and again", {"skips": 4}),
     RuleSpec("fp8 out of range", "too many elements of an operand underflow or saturate"),
     # of the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),

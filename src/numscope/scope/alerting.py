@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numscope.alerts.desk import Desk
+from numscope.alerts.engine import Engine
 from numscope.alerts.outlook import Outlook
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
@@ -51,7 +52,7 @@ class Alerting:
             return
         self.post = self._post_alone if detection is None else self.desk.post
         if detection is not None:
-            detection.judge.onlooker = Outlook(self.desk, None)
+            detection.judge.onlooker = Outlook(self.desk, Engine(self.plan))
         elif recorder is not None and (self.plan.mode or self.plan.rules):
             recorder.say_once(_WITHOUT, _WITHOUT, logging.WARNING)
 

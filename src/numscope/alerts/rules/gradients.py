@@ -1,7 +1,7 @@
 """Gradients that vanish or explode: through the depth of the model, or from step to step.
 
-What counts is a gradient beside the weight that it is to change: the gap of their levels (log2 of the largest magnitudes). It differs between
-layers of healthy models by a few bits, not by twenty.
+What counts is a gradient beside the weight that it is to change: the gap of their levels (log2 of the largest magnitudes). It differs
+between layers of healthy models by a few bits, not by twenty.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ LEAST_LAYERS = 6  # of which a depth is made
 
 def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     """The first layers' gradients are smaller than the last ones' by many bits."""
-    gradients = board.of(Kind.WEIGHT_GRADIENT)
-    if not board.window(WINDOW) or len(gradients) < LEAST_LAYERS:
+    if not board.window(WINDOW):
         return
-    matrices = [(i, board.index_of(board.places[i].layer, board.places[i].tensor.replace("wgrad", "weight"))) for i in gradients]
-    pairs = np.array([(i, w) for i, w in matrices if w is not None and board.kinds[w] == Kind.MATRIX])
+    pairs = board.matrices_with_gradients()
     if len(pairs) < LEAST_LAYERS:
         return
     level = board.smooth()
@@ -46,8 +44,8 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
         place.tensor,
         round(fall, 1),
         settings["bits"],
-        f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element here is "
-        f"{magnitude(float(level[least[0]])):.3g}.",
+        f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element here "
+        f"is {magnitude(float(level[least[0]])):.3g}.",
         "Add residual connections or normalization, change the initialization, or use an activation that does not saturate.",
         {"layers": len(pairs)},
     )
@@ -75,7 +73,8 @@ def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Itera
         place.tensor,
         round(value, 1),
         settings["bits"],
-        f"half of the weights' gradients have grown by 2^{value:.0f} and more in {steps} steps, this one to {magnitude(float(board.smooth()[lead])):.3g}.",
+        f"half of the weights' gradients have grown by 2^{value:.0f} and more in {steps} steps, this one to "
+        f"{magnitude(float(board.smooth()[lead])):.3g}.",
         "Clip gradients, lower the learning rate, or look at the data of these steps.",
         {"steps": steps},
     )

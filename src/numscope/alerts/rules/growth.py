@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import Board, Kind, magnitude
+from numscope.alerts.board import Board, Floats, Kind, magnitude
 from numscope.alerts.desk import CALM_STEPS
 from numscope.records.alert import Alert
 
@@ -39,14 +39,16 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     matrices, outputs = (found[np.isfinite(exponent[found])] for found in (board.of(Kind.MATRIX), board.of(Kind.OUTPUT)))
     if not len(matrices):
         return
-    ahead = np.quantile(board.growth(steps, record=False)[1][outputs], 0.9) if len(outputs) else NINTH_OUTPUTS
-    middle, ninth = np.median(exponent[matrices]), np.quantile(exponent[matrices], 0.9)
+    middle, ninth = np.median(exponent[matrices]), _ninth(exponent[matrices])
     is_few, is_early = len(matrices) < FEW, board.num_steps < EARLY
+    if middle + ninth / 2 < settings["limit"] * MANY_LIMIT and ninth < settings["limit"] * NINTH_LIMIT:
+        return
+    ahead = _ninth(board.growth(steps, record=False)[1][outputs]) if len(outputs) else NINTH_OUTPUTS
     value = float(middle + ninth / 2)
     limit = settings["limit"] * (FEW_LIMIT if is_few else EARLY_LIMIT if is_early else MANY_LIMIT)
     if value < limit or np.median(bits[matrices]) < LEAST_BITS or ahead < LEAST_OUTPUTS:
         value, limit = float(ninth), settings["limit"] * NINTH_LIMIT
-        if is_few or is_early or value < limit or np.quantile(bits[matrices], 0.9) < NINTH_BITS or ahead < NINTH_OUTPUTS:
+        if is_few or is_early or value < limit or _ninth(bits[matrices]) < NINTH_BITS or ahead < NINTH_OUTPUTS:
             return
     shown = outputs if len(outputs) else matrices
     long = board.window(LONG)
@@ -55,7 +57,9 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     lead = _leader(board, int(shown[order[0]]), dict(zip(shown.tolist(), grown.tolist(), strict=True)))
     place = board.places[lead]
     before, after = (magnitude(float(level[lead])) for level in (board.smooth(long), board.smooth()))
-    named = {" ".join(filter(None, (board.places[shown[i]].layer, board.places[shown[i]].tensor))): round(float(grown[i]), 2) for i in order[:5]}
+    named = {
+        " ".join(filter(None, (board.places[shown[i]].layer, board.places[shown[i]].tensor))): round(float(grown[i]), 2) for i in order[:5]
+    }
     yield Alert(
         board.step,
         NAME,
@@ -63,11 +67,23 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         place.tensor,
         round(value, 2),
         round(limit, 2),
-        f"weights grow ever faster, as steps to the power of {float(middle):.1f}, a tenth of them of {float(ninth):.1f} and more (steps of one "
-        f"size allow 1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
+        f"weights grow ever faster, as steps to the power of {float(middle):.1f}, a tenth of them of {float(ninth):.1f} and more "
+        f"(steps of one size allow 1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
         "Lower the learning rate or lengthen its warm-up; clip gradients.",
-        {"bits": named, "steps": long, "matrices": len(matrices), "median_exponent": round(float(middle), 2), "ninth_decile": round(float(ninth), 2)},
+        {
+            "bits": named,
+            "steps": long,
+            "matrices": len(matrices),
+            "median_exponent": round(float(middle), 2),
+            "ninth_decile": round(float(ninth), 2),
+        },
     )
+
+
+def _ninth(values: Floats) -> float:
+    """The ninth decile, rounded up to one of the values."""
+    at = len(values) * 9 // 10
+    return float(np.partition(values, at)[at])
 
 
 def _leader(board: Board, first: int, grown: dict[int, float]) -> int:

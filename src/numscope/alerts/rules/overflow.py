@@ -1,12 +1,11 @@
 """Overflow ahead: a tensor's largest element grows towards the end of its dtype's range.
 
-The trend is a straight line through its level (log2 of the largest magnitude) over the last steps, as half of them and as all of them show it:
-a tensor that has grown and stands still, or one that jumps to and fro, is no news.
+The trend is a straight line through its level (log2 of the largest magnitude) over the last steps, the smaller one of the whole and of its
+later half: a tensor that has grown and stands still, or one that jumps to and fro, is no news.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,17 +40,18 @@ def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         least = left / (np.maximum(slope, later) + 2 * error)
     rising = (slope > 3 * error) & (later > 0) & (eta <= settings["steps"])
     for i in np.flatnonzero(rising)[np.argsort(eta[rising], kind="stable")][: settings["most"]]:
-        place, far = board.places[near[i]], max(1, round(float(eta[i])))
-        soon = max(1, math.floor(float(least[i])))
+        place = board.places[near[i]]
+        far, soon = (max(1, int(steps)) for steps in (eta[i], least[i]))
+        now, end_of_range = magnitude(float(board.level[near[i]])), magnitude(float(limits[near[i]]))
         yield Alert(
             board.step,
             NAME,
             place.layer,
             place.tensor,
-            magnitude(float(board.level[near[i]])),
-            magnitude(float(limits[near[i]])),
-            f"the largest element, {magnitude(float(board.level[near[i]])):.3g}, grows by {2 ** float(slope[i] * 10) - 1:.0%} in 10 steps and leaves "
-            f"{place.dtype} ({magnitude(float(limits[near[i]])):.3g}) in about {far} steps ({soon} at the earliest).",
+            now,
+            end_of_range,
+            f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps and leaves {place.dtype} "
+            f"({end_of_range:.3g}) in about {far} steps ({soon} at the earliest).",
             "Lower the learning rate, train in bfloat16, or let this layer compute in float32 (numscope.high_precision).",
             {"bits_a_step": round(float(slope[i]), 4), "error": round(float(error[i]), 4), "steps_left": far},
         )

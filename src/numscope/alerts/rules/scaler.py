@@ -48,6 +48,6 @@ class Scales:
             scale if is_low else float(recent),
             1.0 if is_low else float(settings["skips"]),
             f"GradScaler left out {recent} of the last {WINDOW} steps{now}: gradients overflow however small the scale.",
-            "Look for the layer whose gradients grow (numscope run with max_scaler_skips lower names it), lower the learning rate, or train in bfloat16.",
+            "Lower the learning rate, or train in bfloat16; watch(max_scaler_skips=2) names the operation that overflows.",
             {"skipped": recent, "scale": scale, "highest_scale": self._highest},
         )
