@@ -287,14 +287,16 @@ def _execute(file: Path) -> None:
         raise UsageError(f"features: got {str(file)!r}, expected a Python file: its name ends in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.append(str(file.parent))  # so that files of one folder can import each other; behind all else, so that none hides a module
+    folder = str(file.parent)
+    sys.path.append(folder)  # so that files of one folder can import each other; behind all else, so that none hides a module
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     finally:
-        sys.path.remove(str(file.parent))
+        if folder in sys.path:
+            del sys.path[-1 - sys.path[::-1].index(folder)]  # the last one: the first may be the interpreter's own
 
 
 # ---- the cells of a statistic that takes a pass of its own

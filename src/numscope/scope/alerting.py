@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numscope.alerts.desk import Desk
+from numscope.alerts.desk import MOST_KEPT, Desk
 from numscope.alerts.outlook import Outlook
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
@@ -40,6 +40,7 @@ class Alerting:
 
     def __init__(self, options: WatchOptions, delivery: Delivery, detection: Detection | None, recorder: Recorder | None) -> None:
         self.closed = False  # the watch is ending: nothing is raised any more
+        self._others: list[str] = []
         self._delivery = delivery
         self._recorder = recorder
         self.post: Callable[[Iterable[Alert]], None] | None = None
@@ -66,6 +67,11 @@ class Alerting:
         self.desk.post(found)
         self.close(stops=not self.closed)
 
+    @property
+    def words(self) -> list[str]:
+        """Step, rule and layer of each alert that was kept or told here."""
+        return [_words(alert) for alert in self.desk.alerts] + self._others
+
     # ---- the desk's outlet
 
     def keep(self, alert: Alert) -> None:
@@ -75,6 +81,8 @@ class Alerting:
     def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
         self._delivery.tell(alert, ranks_of(ranks, agree.num_ranks()) if ranks else "")
         if not is_own:
+            if len(self._others) < MOST_KEPT:
+                self._others.append(_words(alert))
             self._show(replace(alert, evidence={"ranks": list(ranks)}))
 
     def overflow(self, most: int) -> None:
@@ -83,3 +91,7 @@ class Alerting:
     def _show(self, alert: Alert) -> None:
         if self._recorder is not None:
             self._recorder.alert(alert)
+
+
+def _words(alert: Alert) -> str:
+    return f"{alert.step} {alert.rule} {alert.layer}"
