@@ -15,6 +15,8 @@ from numscope.records.alert import Alert
 from numscope.records.words import count, ranks_of
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
+from numscope.sinks.active import ActiveRuns
+from numscope.sinks.opening import GuardedSink
 
 if TYPE_CHECKING:
     from numscope.detect.detection import Detection
@@ -43,6 +45,7 @@ class Alerting:
         self._others: list[str] = []
         self._delivery = delivery
         self._recorder = recorder
+        self._runs = GuardedSink(ActiveRuns(), "The script's own run", lambda text, level: log.log(level, "%s", text))
         self.post: Callable[[Iterable[Alert]], None] | None = None
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
@@ -59,13 +62,16 @@ class Alerting:
     def close(self, *, stops: bool) -> None:
         """Tell what waits for other ranks. Raises: AlertError, where an alert is to end the run, and ``stops`` lets it."""
         self.desk.flush()
+        self._runs.close()
         if stops:
             self.desk.stop()
 
     def _post_alone(self, found: Iterable[Alert]) -> None:
         """Without a judge nobody asks the other ranks. Raises: AlertError."""
         self.desk.post(found)
-        self.close(stops=not self.closed)
+        self.desk.flush()
+        if not self.closed:
+            self.desk.stop()
 
     @property
     def words(self) -> list[str]:
@@ -79,18 +85,18 @@ class Alerting:
         self._show(alert)
 
     def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
-        self._delivery.tell(alert, ranks_of(ranks, agree.num_ranks()) if ranks else "")
+        who = ranks_of(ranks, agree.num_ranks()) if ranks else ""
+        self._delivery.tell(alert, who)
         if not is_own:
             if len(self._others) < MOST_KEPT:
                 self._others.append(_words(alert))
-            self._show(replace(alert, evidence={"ranks": list(ranks)}))
+            self._show(replace(alert, text=f"{alert.text} (on {who})", evidence={"ranks": list(ranks)}))
 
     def overflow(self, most: int) -> None:
         say(f"numscope: {count(most, 'alert')}: further ones are counted, and neither told nor kept")
 
     def _show(self, alert: Alert) -> None:
-        if self._recorder is not None:
-            self._recorder.alert(alert)
+        (self._runs if self._recorder is None else self._recorder).alert(alert)
 
 
 def _words(alert: Alert) -> str:
