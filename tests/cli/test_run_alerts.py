@@ -80,7 +80,7 @@ def test_alert_stops_the_run_with_its_own_status(folder: Path) -> None:
     assert "Traceback" not in done.stderr
     said, stopped, _ = done.stderr.splitlines()
     assert said == LINE
-    assert stopped.startswith(f"numscope: stopped at {folder / 'train.py'}:11 in train: optimizer.step()")
+    assert stopped.startswith(f"numscope: high at step 3, rank 0: stopped at {folder / 'train.py'}:11 in train: optimizer.step()")
     assert last_line(done) == "numscope: watched Sequential, 4 steps, n tensors: no finding, 1 alert"
 
 
