@@ -106,7 +106,7 @@ def test_with_mode_raise_the_next_judgment_raises_the_first_that_does_not_ask() 
     desk.post([alert(2, layer="first"), alert(2, layer="second")])
     assert desk.has_news
     with pytest.raises(AlertError) as caught:
-        desk.hear([desk.news()], stops=True)
+        desk.hear({0: desk.news()}, stops=True)
     assert caught.value.alert == alert(2, layer="first")
     assert not desk.has_news
 
@@ -134,7 +134,7 @@ def test_ranks_tell_the_same_alert_once_and_a_single_ranks_too(monkeypatch: pyte
         if rank == 5:
             desk.post([alert(1, layer="only here")])
         assert not taken[rank].told
-    told = [desk.news() for desk in all_desks]
+    told = {rank: desk.news() for rank, desk in enumerate(all_desks)}
     for desk in all_desks:
         desk.hear(told, stops=True)
     assert [(one.layer, ranks, is_own) for one, ranks, is_own in taken[0].told] == [
@@ -149,7 +149,7 @@ def test_ranks_tell_the_same_alert_once_and_a_single_ranks_too(monkeypatch: pyte
 def test_all_ranks_raise_the_same_alert_together(monkeypatch: pytest.MonkeyPatch) -> None:
     all_desks, _ = spread_desks(monkeypatch, 3, "raise")
     all_desks[2].post([alert(9)])
-    told = [desk.news() for desk in all_desks]
+    told = {rank: desk.news() for rank, desk in enumerate(all_desks)}
     for desk in all_desks:
         with pytest.raises(AlertError) as caught:
             desk.hear(told, stops=True)

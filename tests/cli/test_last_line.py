@@ -21,6 +21,13 @@ BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])
             "watched A, B, C and 2 more, 1 step, 1 tensor: 2 findings, 1 contained note, 3 skipped steps",
         ),
         (Watched(["Net"], 2, detecting=False), [], "watched Net, 2 steps: detection was off"),
+        (Watched(["Net"], 2, alerts=["a"], detecting=False), [], "watched Net, 2 steps: detection was off, 1 alert"),
+        (Watched(["Net"], 2, 5, alerts=["a", "b"], more_alerts=3), [], "watched Net, 2 steps, 5 tensors: no finding, 5 alerts"),
+        (
+            Watched(),
+            [Watched(["Net"], 2, 5, alerts=["a", "b"]), Watched(["Net"], 2, 5, alerts=["b"])],
+            "watched Net in 2 child processes, 2 steps each, 10 tensors: no finding, 2 alerts",
+        ),
         (
             Watched(["Net"], 2, 5, gaps=["a: x", "b: y"]),
             [],

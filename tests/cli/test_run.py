@@ -25,10 +25,8 @@ from numscope.config.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = (
-    "--abort-after, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --no-replay, --on-nonfinite, --recipe, "
-)
-OPTIONS += "--trace, -m"
+OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --no-replay, "
+OPTIONS += "--on-nonfinite, --recipe, --trace, -m"
 COMMANDS = ", ".join(sorted(command.numscope.commands))
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 

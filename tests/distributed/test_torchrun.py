@@ -49,11 +49,11 @@ dist.destroy_process_group()
 LINE = next(n for n, text in enumerate(SCRIPT.splitlines(), 1) if text.endswith("# here"))
 
 
-def torchrun(folder: Path) -> tuple[int, str]:
+def torchrun(folder: Path, *words: str) -> tuple[int, str]:
     """The status and stderr of ``train.py`` on two ranks."""
     env = {**os.environ, "PYTHONPATH": str(Path(numscope.__file__).parent.parent), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--redirects", "3"]
-    command += ["--log-dir", "logs", "-m", "numscope", "run", "--json", "found.json", "--log-dir", "records", "train.py"]
+    command += ["--log-dir", "logs", "-m", "numscope", "run", "--json", "found.json", "--log-dir", "records", *words, "train.py"]
     with subprocess.Popen(command, cwd=folder, env=env, text=True, stderr=subprocess.PIPE, start_new_session=True) as process:
         try:
             _, stderr = process.communicate(timeout=120)
@@ -99,3 +99,23 @@ def test_error_that_the_script_dies_of_is_told_to_torchrun_with_the_finding_it_c
     assert "src/numscope" not in root
     said = [next((tmp_path / "logs").glob(f"**/{rank}/stderr.log")).read_text() for rank in (0, 1)]
     assert any("Traceback" in text and "Culprit" in text for text in said)
+
+
+def test_alert_of_one_rank_stops_all_and_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("x = -x", "x = 100 * x"))
+    (tmp_path / "rules.py").write_text(
+        "import numscope\n@numscope.rule('high')\ndef high(observation):\n    return 'High.' if observation.values['max'] > 10 else None\n"
+    )
+    (tmp_path / "stats.yaml").write_text(
+        "inputs:\n  enabled: true\n  layers: {layer_names: [first]}\n"
+        "  statistics: {enabled: true, stats: [max], tensors: [activation], reduce: false}\n"
+    )
+    status, stderr = torchrun(tmp_path, "--config", "stats.yaml", "--features", "rules.py", "--alerts", "raise")
+    assert status == 1, stderr
+    statuses = set(re.findall(r"exitcode\s*: (-?\d+)", stderr))
+    assert "4" in statuses and statuses <= {"4", "-15"}, stderr
+    said = [next((tmp_path / "logs").glob(f"**/{rank}/stderr.log")).read_text() for rank in (0, 1)]
+    assert "numscope: alert: step 3, rank 1 of 2: high: first activation: High." in said[0].splitlines()
+    assert "numscope: alert" not in said[1]
+    alerts = [json.loads((tmp_path / "records" / f"findings-rank{rank}.json").read_text())["alerts"] for rank in (0, 1)]
+    assert [[(one["step"], one["rank"]) for one in told] for told in alerts] == [[], [(3, 1)]]

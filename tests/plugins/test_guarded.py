@@ -102,6 +102,14 @@ def test_files_of_one_folder_import_each_other_and_hide_no_module(tmp_path: Path
     assert sys.path == before
 
 
+def test_folder_that_the_interpreter_searches_first_stays_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with ``python -m numscope run --features mine.py``: the folder that it is called in."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = list(sys.path)
+    plugins.load(write(tmp_path, "here.py", SPREAD))
+    assert sys.path == before
+
+
 def test_module_that_a_feature_file_defines_can_be_found_under_its_name(tmp_path: Path) -> None:
     file = write(tmp_path, "mine.py", f"from dataclasses import dataclass\n@dataclass\nclass Box:\n    x: 'int' = 1\n{SPREAD}")
     plugins.load(file)

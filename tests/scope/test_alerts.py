@@ -175,7 +175,7 @@ from numscope.records.alert import Alert
 net = torch.nn.Linear(4, 1)
 scope = numscope.watch(net, log_dir=sys.argv[1])
 for layer in map(str, range(30)):
-    scope._alerting.desk.post([Alert(0, "eval mode", layer, "", None, None, "It is.")])
+    scope.alerting.desk.post([Alert(0, "eval mode", layer, "", None, None, "It is.")])
 os.kill(os.getpid(), getattr(signal, sys.argv[2]))
 """
 

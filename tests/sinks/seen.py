@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from numscope.records.alert import Alert
 from numscope.records.observation import FIELDS, Observation
 from numscope.summary.state import Summary
 
@@ -28,3 +29,7 @@ def observation(
 ) -> Observation:
     fields = fields_of(summary if summary is not None else Summary(numel=1, num_zero=1, min=0.0, max=0.0, abs_max=0.0))
     return Observation(step, layer, cls, tensor, dtype, order, rank, 1, 1, fields, extras or {}, values)
+
+
+ALERT = Alert(7, "loss spike", "h<b>e</b>ad\n", "output", 9.0, 2.0, "It is *high*.", "Look at the batch.")
+ALERT_LINE = "step 7: loss spike: h<b>e</b>ad\\n output: It is *high*. Look at the batch."

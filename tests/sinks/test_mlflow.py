@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+import numscope
 from numscope.sinks.mlflow import MAX_KEY, MlflowSink, metric_key
 from numscope.sinks.opening import open_sinks
-from tests.sinks.seen import observation
+from tests.sinks.seen import ALERT, ALERT_LINE, observation
 
 mlflow = pytest.importorskip("mlflow")
 
@@ -84,3 +87,24 @@ def test_long_names_stay_different_and_short_enough() -> None:
 
 def test_other_ranks_without_a_run_log_nothing() -> None:
     assert open_sinks(log_dir=None, rank=1, loggers=["mlflow"], run={}) == []
+
+
+def test_alert_is_a_tag_of_its_rule_with_the_latest_and_how_many() -> None:
+    with mlflow.start_run() as run:
+        (sink,) = open_sinks(log_dir=None, rank=0, loggers=["mlflow"], run={})
+        sink.alert(ALERT)
+        sink.alert(replace(ALERT, rule="../own"))
+        sink.alert(replace(ALERT, step=99))
+        sink.close()
+    tags = {key: value for key, value in mlflow.get_run(run.info.run_id).data.tags.items() if key.startswith("numscope/")}
+    assert tags == {
+        "numscope/alert.loss spike": ALERT_LINE.replace("step 7", "step 99") + " (2 so far)",
+        "numscope/alert..._own": ALERT_LINE.replace("loss spike", "../own"),
+    }
+
+
+def test_watch_without_statistics_tags_the_run_that_the_script_has() -> None:
+    with mlflow.start_run() as run, numscope.watch(torch.nn.Linear(2, 2)) as scope:
+        scope.alerting.desk.post([ALERT])
+        scope.close()
+    assert mlflow.get_run(run.info.run_id).data.tags["numscope/alert.loss spike"] == ALERT_LINE

@@ -16,6 +16,7 @@ from torch import nn
 
 import numscope
 from numscope.page.frame import load
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.sinks.debuglog import DebugLog
@@ -24,7 +25,7 @@ from numscope.sinks.opening import GuardedSink, open_sinks
 from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.parts import Parts
 from numscope.sinks.protocol import Sink
-from tests.sinks.seen import observation
+from tests.sinks.seen import ALERT, observation
 
 
 class Kept(BaseLogger):
@@ -262,3 +263,23 @@ def test_a_folder_in_which_no_run_can_be_is_a_usage_error(tmp_path: Path) -> Non
     (tmp_path / "statistics").symlink_to("/dev/null")
     with pytest.raises(UsageError, match=r"log_dir: got '.*', expected a folder that can be written to: "):
         open_sinks(log_dir=tmp_path, rank=0, run={})
+
+
+def test_logger_that_takes_alerts_gets_them_and_one_that_fails_at_them_is_off(caplog: pytest.LogCaptureFixture) -> None:
+    class Mine:
+        def __init__(self) -> None:
+            self.taken: list[Alert] = []
+
+        def log_scalar(self, name: str, value: float, iteration: int, **kwargs: object) -> None: ...
+
+        def log_alert(self, alert: Alert) -> None:
+            self.taken.append(alert)
+            if len(self.taken) > 1:
+                raise RuntimeError("no more")
+
+    mine = Mine()
+    (sink,) = open_sinks(log_dir=None, rank=0, loggers=[mine], run={})
+    for _ in range(3):
+        sink.alert(ALERT)
+    assert mine.taken == [ALERT, ALERT]
+    assert "The logger Mine is off from here on: it raised RuntimeError: no more." in caplog.text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from numscope.sinks.opening import open_sinks
-from tests.sinks.seen import observation
+from tests.sinks.seen import ALERT, ALERT_LINE, observation
 
 pytest.importorskip("tensorboard")
 
@@ -86,3 +86,20 @@ def test_writer_stays_open_for_its_owner(tmp_path: Path, writer: Any) -> None:
     writer.add_scalar("loss", 1.0, 0)
     writer.close()
     assert read(tmp_path).Tags()[SCALARS] == ["loss"]
+
+
+def test_alert_is_text_and_none_of_it_is_markdown(tmp_path: Path, writer: Any) -> None:
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=writer, run={})
+    sink.alert(ALERT)
+    sink.close()
+    (event,) = read(tmp_path).Tensors("numscope/alerts/text_summary")
+    assert (event.step, event.tensor_proto.string_val[0].decode()) == (7, f"    {ALERT_LINE}")
+
+
+def test_writer_without_text_takes_no_alerts() -> None:
+    class Writer:
+        def add_scalar(self, tag: str, value: float, step: int) -> None: ...
+
+    (sink,) = open_sinks(log_dir=None, rank=0, tb_writer=Writer(), run={})
+    sink.alert(ALERT)
+    assert not sink.failed

@@ -6,14 +6,17 @@ import json
 import struct
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import numscope
 from numscope.sinks.opening import open_sinks
 from numscope.sinks.wandb import WandbSink
-from tests.sinks.seen import observation
+from tests.sinks.seen import ALERT, ALERT_LINE, observation
 
 wandb = pytest.importorskip("wandb")
 
@@ -123,3 +126,51 @@ def test_histogram_is_over_exponents(tmp_path: Path) -> None:
 
 def test_other_ranks_without_a_run_log_nothing() -> None:
     assert open_sinks(log_dir=None, rank=1, loggers=["wandb"], run={}) == []
+
+
+def alerts(folder: Path) -> list[tuple[str, str, str]]:
+    """Title, text and level of each of the one run's alerts."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    (path,) = folder.rglob("run-*.wandb")
+    for _ in range(500):
+        found = [Record.FromString(record) for record in records(path)]
+        if found and found[-1].WhichOneof("record_type") == "exit":
+            break
+        time.sleep(0.02)
+    return [(one.alert.title, one.alert.text, one.alert.level) for one in found if one.WhichOneof("record_type") == "alert"]
+
+
+def test_alerts_are_the_runs_own(tmp_path: Path) -> None:
+    run = wandb.init(dir=tmp_path)
+    (sink,) = open_sinks(log_dir=None, rank=0, loggers=["wandb"], run={})
+    sink.alert(ALERT)
+    sink.alert(replace(ALERT, rule="a" * 90, layer="x", tensor="", text="Odd.", advice=""))
+    sink.close()
+    run.finish()
+    assert alerts(tmp_path) == [
+        ("numscope: loss spike", ALERT_LINE, "WARN"),
+        ("numscope: " + "a" * 53, f"step 7: {'a' * 90}: x: Odd.", "WARN"),
+    ]
+
+
+def test_watch_without_statistics_alerts_the_run_that_the_script_has(tmp_path: Path) -> None:
+    run = wandb.init(dir=tmp_path)
+    with numscope.watch(torch.nn.Linear(2, 2)) as scope:
+        scope.alerting.desk.post([ALERT])
+    run.finish()
+    with numscope.watch(torch.nn.Linear(2, 2)) as scope:  # there is none
+        scope.alerting.desk.post([ALERT])
+    assert alerts(tmp_path) == [("numscope: loss spike", ALERT_LINE, "WARN")]
+    assert wandb.run is None
+
+
+def test_run_that_gets_statistics_gets_each_alert_once(tmp_path: Path) -> None:
+    run = wandb.init(dir=tmp_path)
+    config = {"s": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": {
+        "enabled": True, "tensors": ["activation"], "stats": ["max"]}}}  # fmt: skip
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with numscope.watch(model, config=config, loggers="wandb", log_dir=str(tmp_path / "logs")) as scope:
+        scope.alerting.desk.post([ALERT])
+    run.finish()
+    assert len(alerts(tmp_path)) == 1

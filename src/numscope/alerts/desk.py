@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -103,24 +103,23 @@ class Desk:
     def news(self) -> Any:
         """What waits, JSON-ready, and whether some of it ends the run."""
         told = [plain(replace(alert, evidence={})) for alert in self._waiting]
-        return [self._rank, told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
+        return [told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
 
-    def hear(self, told: Sequence[Any], *, stops: bool) -> None:
-        """What all ranks had to say. The first of them tells it, each alert once.
+    def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
+        """What each rank had to say. The first of them tells it, each alert once.
 
         Raises: AlertError on all ranks, where one is to end the run, and ``stops`` lets it: something else ends it otherwise.
         """
         self._waiting.clear()
-        by_rank = {rank: (alerts, stop) for rank, alerts, stop in told}
         groups: dict[tuple[str, str, str], list[Alert]] = {}
-        for rank in sorted(by_rank):
-            for alert in map(parse_alert, by_rank[rank][0]):
+        for _, (alerts, _) in sorted(told.items()):
+            for alert in map(parse_alert, alerts):
                 groups.setdefault((alert.rule, alert.layer, alert.tensor), []).append(alert)
-        if self._rank == min(by_rank):
-            for alerts in groups.values():
-                ranks = sorted({alert.rank for alert in alerts})
-                self._outlet.tell(alerts[0], ranks if spread() else (), is_own=self._rank in ranks)
-        stop = next((stop for _, (_, stop) in sorted(by_rank.items()) if stop is not None), None)
+        if self._rank == min(told):
+            for same in groups.values():
+                ranks = sorted({alert.rank for alert in same})
+                self._outlet.tell(same[0], ranks if spread() else (), is_own=self._rank in ranks)
+        stop = next((stop for _, (_, stop) in sorted(told.items()) if stop is not None), None)
         self._stop = None
         if stop is not None and stops:
             raise AlertError(parse_alert(stop))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from numscope.alerts.desk import Desk
@@ -61,5 +61,5 @@ class Outlook:
     def news(self) -> Any:
         return self.desk.news()
 
-    def hear(self, told: Sequence[Any], *, stops: bool) -> None:
+    def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
         self.desk.hear(told, stops=stops)

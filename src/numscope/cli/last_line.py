@@ -31,10 +31,12 @@ def _part(processes: Sequence[Watched], where: str = "") -> str:
     most = f"up to {count(max(steps), 'step')}" if len(set(steps)) > 1 else count(steps[0], "step")
     facts = [few(models, _MAX_NAMES) + where, f"{most} each" if len(processes) > 1 else most]
     tensors = sum(one.tensors for one in processes)
+    num_alerts = len({alert for one in processes for alert in one.alerts}) + sum(one.more_alerts for one in processes)
+    alerts = [count(num_alerts, "alert")] if num_alerts else []
     if not any(one.detecting for one in processes):
-        return f"{', '.join(facts)}: detection was off"
+        return f"{', '.join(facts)}: {', '.join(['detection was off', *alerts])}"
     findings = {headline for one in processes for headline in one.findings}  # ranks that train together share theirs
-    outcome = [count(len(findings), "finding") if findings else "no finding"]
+    outcome = [count(len(findings), "finding") if findings else "no finding", *alerts]
     for number, what in (
         (sum(one.contained for one in processes), "contained note"),
         (max(one.skipped for one in processes), "skipped step"),

@@ -13,6 +13,7 @@ from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
+from numscope.config.alerting import MODES
 from numscope.config.environment import switched_on
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
 from numscope.records.errors import UsageError
@@ -38,6 +39,12 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
     metavar="|".join((*ON_NONFINITE, OFF)),
     help="Stop at a nan or inf that escapes (raise, the default), note it (warn), or collect statistics alone (off).",
 )
+@click.option(
+    "--alerts",
+    type=one_of(*MODES),
+    metavar="|".join(MODES),
+    help="Say early what is about to go wrong, and what goes wrong in silence (note, the default), stop at it (raise), or neither (off).",
+)
 @click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
 @click.option("--trace", type=BATCHES, metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
 @click.option("--abort-after", type=whole_number(), help="Stop after this batch, counted from 0.")
@@ -57,7 +64,7 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
 
     The script's child processes by multiprocessing are watched too. The last line says what was watched and what was not.
 
-    Exit status: the script's own; 3 when numscope stopped it at a non-finite value; 2 for wrong usage.
+    Exit status: the script's own; 3 when numscope stopped it at a non-finite value, 4 at an alert; 2 for wrong usage.
     """
     given = {**(switched_on() or {}), **{name: value for name, value in options.items() if value is not None and value != ()}}
     recipe = given.pop("recipe", None)

@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from types import CodeType, TracebackType
 
+from numscope.records.errors import STOPS, AlertError
+from numscope.records.words import escape
 from numscope.report.stderr import say
 
 _CLI = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -60,7 +62,9 @@ def print_stop(error: BaseException) -> None:
     """
     text = str(error)
     whole = "\n" in text or text.endswith((".", "?"))  # sentences of their own
-    said = "" if hasattr(error, "finding") or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
+    said = "" if isinstance(error, STOPS) or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
+    if isinstance(error, AlertError):  # another rank may have printed it
+        said = f"{escape(error.alert.rule)} at step {error.alert.step}, rank {error.alert.rank}: "
     frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
     if not frames:
         say(f"numscope: {said}stopped at the end of the script")

@@ -20,7 +20,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
 from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
-from numscope.records.errors import NonFiniteError
+from numscope.records.errors import STOPS, NonFiniteError
 from numscope.records.finding import Finding, Kind, parse_finding, plain
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumulation
@@ -168,12 +168,20 @@ class Judge:
         somebody, somewhere, news = self._ranks.any(place, alarm, is_bad, has_news, patience=agree.ANSWER_S)
         if not somewhere:
             self.victim = False
-        if news:  # a rank without an onlooker answers too
-            told = self._ranks.gather("news", None if self.onlooker is None else self.onlooker.news())
-            if self.onlooker is not None:
-                stops = not (somebody and self._options.on_nonfinite == "raise")  # else the finding does
-                self.onlooker.hear([one for one in told if one is not None], stops=stops)
+        if news:
+            self._pass_news_on(stops=not (somebody and self._options.on_nonfinite == "raise"))  # else the finding does
         return somebody
+
+    def _pass_news_on(self, *, stops: bool) -> None:
+        rank = self._evidence.rank
+        told = self._ranks.gather("news", [rank, None if self.onlooker is None else self.onlooker.news()])  # who has none answers too
+        news = {one: said for one, said in told if said is not None}
+        if self.onlooker is not None:
+            try:
+                self.onlooker.hear(news, stops=stops)
+            except STOPS:
+                self._ranks.wait_for_report(rank == min(news))
+                raise
 
     def _show(self, reached: Sequence[BadLeaf]) -> None:
         """Show the step's rows, unless they are a finding's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from numscope.detect.journal import Journal
@@ -24,5 +24,5 @@ class Onlooker(Protocol):
     def news(self) -> Any:
         """What it says, JSON-ready. Asked of all ranks where one has news."""
 
-    def hear(self, told: Sequence[Any], *, stops: bool) -> None:
-        """What all ranks have said, this one among them. ``stops``: it may end the run."""
+    def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
+        """What each rank has said, this one among them; the lowest one reports it. ``stops``: it may end the run."""

@@ -22,8 +22,9 @@ from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
 from numscope.sinks import debuglog, textlog
+from numscope.sinks.active import ActiveRuns
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.opening import open_sinks
+from numscope.sinks.opening import GuardedSink, open_sinks
 
 log = logging.getLogger("numscope")
 
@@ -83,6 +84,7 @@ class Recorder:
             run=run,
             log=self._log,
         )
+        self._sinks.append(GuardedSink(ActiveRuns([one for one in every if isinstance(one, str)]), "The script's own run", self.say))
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
         parse = partial(plan_with, plugins, plan.source)

@@ -134,13 +134,17 @@ class GuardedFeature(Guarded):
 
 
 class GuardedLogger(Guarded):
-    """A custom logger: made once, at the first number."""
+    """A custom logger: made once, at the first number or alert."""
 
     _made: Any = None
 
     def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
         """Hand on one number."""
         self._guard(self._log, name, value, iteration, kwargs)
+
+    def log_alert(self, alert: Alert) -> None:
+        """Hand on an alert, where the logger takes them."""
+        self._guard(self._log_alert, alert)
 
     def flush(self) -> None:
         """Hand on whatever is held back, where the logger can."""
@@ -151,9 +155,16 @@ class GuardedLogger(Guarded):
         self._guard(call_if_there, self._made, "close")
 
     def _log(self, name: str, value: float, iteration: int, kwargs: Mapping[str, Any]) -> None:
+        self._make()
+        self._made.log_scalar(name, value, iteration, **kwargs)
+
+    def _log_alert(self, alert: Alert) -> None:
+        self._make()
+        call_if_there(self._made, "log_alert", alert)
+
+    def _make(self) -> None:
         if self._made is None:
             self._made = self._function()
-        self._made.log_scalar(name, value, iteration, **kwargs)
 
 
 class GuardedRule(Guarded):
@@ -287,14 +298,16 @@ def _execute(file: Path) -> None:
         raise UsageError(f"features: got {str(file)!r}, expected a Python file: its name ends in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.append(str(file.parent))  # so that files of one folder can import each other; behind all else, so that none hides a module
+    folder = str(file.parent)
+    sys.path.append(folder)  # so that files of one folder can import each other; behind all else, so that none hides a module
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     finally:
-        sys.path.remove(str(file.parent))
+        if folder in sys.path:
+            del sys.path[-1 - sys.path[::-1].index(folder)]  # the last one: the first may be the interpreter's own
 
 
 # ---- the cells of a statistic that takes a pass of its own

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numscope.alerts.desk import Desk
+from numscope.alerts.desk import MOST_KEPT, Desk
 from numscope.alerts.engine import Engine
 from numscope.alerts.outlook import Outlook
 from numscope.config.options import WatchOptions
@@ -16,6 +16,8 @@ from numscope.records.alert import Alert
 from numscope.records.words import count, ranks_of
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
+from numscope.sinks.active import ActiveRuns
+from numscope.sinks.opening import GuardedSink
 
 if TYPE_CHECKING:
     from numscope.detect.detection import Detection
@@ -41,8 +43,10 @@ class Alerting:
 
     def __init__(self, options: WatchOptions, delivery: Delivery, detection: Detection | None, recorder: Recorder | None) -> None:
         self.closed = False  # the watch is ending: nothing is raised any more
+        self._others: list[str] = []
         self._delivery = delivery
         self._recorder = recorder
+        self._runs = GuardedSink(ActiveRuns(), "The script's own run", lambda text, level: log.log(level, "%s", text))
         self.post: Callable[[Iterable[Alert]], None] | None = None
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
@@ -59,13 +63,21 @@ class Alerting:
     def close(self, *, stops: bool) -> None:
         """Tell what waits for other ranks. Raises: AlertError, where an alert is to end the run, and ``stops`` lets it."""
         self.desk.flush()
+        self._runs.close()
         if stops:
             self.desk.stop()
 
     def _post_alone(self, found: Iterable[Alert]) -> None:
         """Without a judge nobody asks the other ranks. Raises: AlertError."""
         self.desk.post(found)
-        self.close(stops=not self.closed)
+        self.desk.flush()
+        if not self.closed:
+            self.desk.stop()
+
+    @property
+    def words(self) -> list[str]:
+        """Step, rule and layer of each alert that was kept or told here."""
+        return [_words(alert) for alert in self.desk.alerts] + self._others
 
     # ---- the desk's outlet
 
@@ -74,13 +86,19 @@ class Alerting:
         self._show(alert)
 
     def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
-        self._delivery.tell(alert, ranks_of(ranks, agree.num_ranks()) if ranks else "")
+        who = ranks_of(ranks, agree.num_ranks()) if ranks else ""
+        self._delivery.tell(alert, who)
         if not is_own:
-            self._show(replace(alert, evidence={"ranks": list(ranks)}))
+            if len(self._others) < MOST_KEPT:
+                self._others.append(_words(alert))
+            self._show(replace(alert, text=f"{alert.text} (on {who})", evidence={"ranks": list(ranks)}))
 
     def overflow(self, most: int) -> None:
         say(f"numscope: {count(most, 'alert')}: further ones are counted, and neither told nor kept")
 
     def _show(self, alert: Alert) -> None:
-        if self._recorder is not None:
-            self._recorder.alert(alert)
+        (self._runs if self._recorder is None else self._recorder).alert(alert)
+
+
+def _words(alert: Alert) -> str:
+    return f"{alert.step} {alert.rule} {alert.layer}"

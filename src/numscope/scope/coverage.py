@@ -23,6 +23,8 @@ class Watched:
         tensors: observations of tensors by detection.
         findings: their headlines.
         contained: how many contained notes.
+        alerts: steps, rules and layers of those that were kept here, or told here for other ranks.
+        more_alerts: how many came after those.
         skipped: steps that GradScaler skipped.
         detecting: detection was on.
         gaps: what was not watched and why.
@@ -34,6 +36,8 @@ class Watched:
     tensors: int = 0
     findings: list[str] = field(default_factory=list)
     contained: int = 0
+    alerts: list[str] = field(default_factory=list)
+    more_alerts: int = 0
     skipped: int = 0
     detecting: bool = True
     gaps: list[str] = field(default_factory=list)
@@ -98,6 +102,8 @@ def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
     into.steps = max(into.steps, scope.num_steps)
     into.tensors += scope.num_tensors
     into.contained += len(scope.contained)
+    into.alerts += [one for one in scope.alerting.words if one not in into.alerts]
+    into.more_alerts += scope.alerting.desk.num_left_out
     into.detecting = into.detecting and detecting
     skipped.update(step for step, _ in scope.events)
     faults = [fault for fault in (scope.fault, "" if inspector is None else inspector.fault) if fault]

@@ -58,6 +58,7 @@ class Scope:
         heirs: called with the scope when it is deleted; they take over what it has found.
         fault: the internal error that ended the watch early, or "".
         inspector: collects the statistics that ``config`` asks for; None without.
+        alerting: has the alerts, and takes them to people.
     """
 
     def __init__(
@@ -106,14 +107,14 @@ class Scope:
                 self._detach()
                 raise
         try:
-            self._alerting = Alerting(options, self._delivery, self._detection, None if self.inspector is None else self.inspector.recorder)
+            self.alerting = Alerting(options, self._delivery, self._detection, None if self.inspector is None else self.inspector.recorder)
         except BaseException:
             if self.inspector is not None:
                 self.inspector.close()
             self._detach()
             raise
         if self.inspector is not None:
-            self.inspector.post = self._alerting.post
+            self.inspector.post = self.alerting.post
         _live.add(self)
         if self._delivery.has_files or self.inspector is not None:
             signals.listen(_write_all)
@@ -142,7 +143,7 @@ class Scope:
     @property
     def alerts(self) -> list[Alert]:
         """What is about to go wrong, and what goes wrong in silence; of this rank, in order."""
-        return self._alerting.desk.alerts
+        return self.alerting.desk.alerts
 
     @property
     def events(self) -> list[tuple[int, str]]:
@@ -214,7 +215,7 @@ class Scope:
         try:
             if self._detection is not None:
                 self._detection.close(error)
-            self._alerting.close(stops=error is None)
+            self.alerting.close(stops=error is None)
         finally:
             self._end()
 
@@ -334,11 +335,11 @@ class Scope:
     # ---- the end
 
     def _end(self) -> None:
-        self._alerting.closed = True
+        self.alerting.closed = True
         if self.inspector is not None:
             self.inspector.close()
         self._detach()
-        self._alerting.close(stops=False)
+        self.alerting.close(stops=False)
         self._write_files()
 
     def _detach(self) -> None:
@@ -371,7 +372,7 @@ def _write_all() -> None:
     """The process is being ended: what is known goes into the files, without a judgment."""
     for scope in live():
         with contextlib.suppress(Exception):  # the other scopes' files
-            scope._alerting.close(stops=False)
+            scope.alerting.close(stops=False)
             scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch, ended=False)
             scope._write_history()
             if scope.inspector is not None:

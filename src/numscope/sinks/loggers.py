@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from numscope.records.alert import Alert
 from numscope.records.observation import Observation
 
 
@@ -35,6 +36,10 @@ class BaseLogger(ABC):
             kwargs: nothing today; accept and ignore them, so that later versions can pass more.
         """
 
+    def log_alert(self, alert: Alert) -> None:
+        """Take an alert; does nothing unless overridden."""
+        return None
+
     def flush(self) -> None:
         """Called after each scheduled step; does nothing unless overridden."""
         return None
@@ -57,6 +62,9 @@ class LoggerSink:
             for label, value in seen.values.items():
                 if isinstance(value, (int, float)):  # a union takes three times as long
                     log_scalar(f"{name}_{label}", value, step)
+
+    def alert(self, alert: Alert) -> None:
+        call_if_there(self._logger, "log_alert", alert)
 
     def flush(self) -> None:
         call_if_there(self._logger, "flush")

@@ -6,18 +6,21 @@ import hashlib
 import os
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from numscope.records.alert import Alert
 from numscope.records.observation import Observation
+from numscope.records.words import escape
 from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
 MAX_WAITING = 64  # batches in flight before a step waits for the oldest
 MAX_KEY = 250
+MAX_TAG = 5000
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -35,6 +38,7 @@ class MlflowSink(Sink):
         self._run_id = run_id
         self._is_ours = False
         self._client: Any = None
+        self._num_alerts: Counter[str] = Counter()  # by rule
         self._waiting: deque[Future[Any]] = deque()
         # MLflow's own asynchronous logging has ten threads, which deliver steps in any order.
         self._thread = ThreadPoolExecutor(1, "numscope-mlflow")
@@ -56,6 +60,14 @@ class MlflowSink(Sink):
             self._waiting.append(self._thread.submit(self._client.log_batch, run_id, metrics=metrics[start : start + MAX_BATCH]))
         while self._waiting and (self._waiting[0].done() or len(self._waiting) > MAX_WAITING):
             self._waiting.popleft().result()
+
+    def alert(self, alert: Alert) -> None:
+        """Set the rule's tag, ``numscope/alert.<rule>``, to its latest alert, with how many there were."""
+        self._num_alerts[alert.rule] += 1
+        num = self._num_alerts[alert.rule]
+        text = f"{escape(alert.line())}{f' ({num} so far)' if num > 1 else ''}"
+        run_id = self._opened()
+        self._waiting.append(self._thread.submit(self._client.set_tag, run_id, metric_key(f"alert.{alert.rule}"), text[:MAX_TAG]))
 
     def close(self) -> None:
         while self._waiting:

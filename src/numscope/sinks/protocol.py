@@ -10,7 +10,10 @@ from numscope.records.observation import Observation
 
 @runtime_checkable
 class Sink(Protocol):
-    """Takes observations out of the run: into files, a dashboard, a user's program."""
+    """Takes observations out of the run: into files, a dashboard, a user's program.
+
+    A sink that has ``alert(alert)`` gets each ``Alert`` of its rank too; one that has ``describe(layers)``, the layers.
+    """
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Take the observations of one scheduled step; called once per scheduled step, on the training thread.

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.observation import Histogram, Observation
+from numscope.records.words import escape
 from numscope.sinks.loggers import call_if_there
 from numscope.sinks.protocol import Sink
 from numscope.sinks.textlog import FIRST_EXPONENT
+
+TAG = "numscope/alerts"
 
 
 class TensorBoardSink(Sink):
@@ -40,6 +44,10 @@ class TensorBoardSink(Sink):
                     add_scalar(f"{seen.name}_{label}", value, seen.step)
                 elif value is not None:
                     self._add_histogram(f"{seen.name}_{label}", value, seen.step)
+
+    def alert(self, alert: Alert) -> None:
+        """Add it to the text ``numscope/alerts``, if the writer takes text."""
+        call_if_there(self._writer, "add_text", TAG, f"    {escape(alert.line())}", alert.step)  # indented: text, not Markdown
 
     def close(self) -> None:
         call_if_there(self._writer, "flush")

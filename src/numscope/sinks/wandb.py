@@ -6,11 +6,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from numscope.records.alert import Alert
 from numscope.records.observation import Observation
+from numscope.records.words import escape
 from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 STEP = f"{PREFIX}step"
+TITLE = "numscope: "
+MAX_TITLE = 63
+NO_WAIT_S = 0.001  # 0 stands for a minute, in which alerts with the same title are dropped
 
 
 class WandbSink(Sink):
@@ -44,6 +49,11 @@ class WandbSink(Sink):
             run.log({}, commit=True)
         run.log({**row, STEP: observations[0].step}, commit=self._is_ours)
         self._filling = None if self._is_ours else run.step
+
+    def alert(self, alert: Alert) -> None:
+        """Send it as one of the run's own alerts: by mail or Slack, as its owner has set it up."""
+        title = f"{TITLE}{escape(alert.rule)}"[:MAX_TITLE]
+        self._opened().alert(title=title, text=escape(alert.line()), level="WARN", wait_duration=NO_WAIT_S)
 
     def close(self) -> None:
         if self._is_ours:

@@ -1,0 +1,50 @@
+"""Alerts to the runs of Weights & Biases and MLflow that the script has begun by itself, where nobody asked for statistics there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from numscope.records.alert import Alert
+from numscope.records.observation import Observation
+from numscope.sinks.protocol import Sink
+
+if TYPE_CHECKING:
+    from numscope.sinks.mlflow import MlflowSink
+
+
+class ActiveRuns(Sink):
+    """Sends alerts and nothing else. It imports neither library: a script that has a run has imported its own.
+
+    Args:
+        without: libraries that have a sink of their own.
+    """
+
+    def __init__(self, without: Collection[object] = ()) -> None:
+        self._without = without
+        self._mlflow: dict[str, MlflowSink] = {}  # by run
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        return None
+
+    def alert(self, alert: Alert) -> None:
+        """Send it to each run that is active now."""
+        wandb = None if "wandb" in self._without else sys.modules.get("wandb")
+        if getattr(wandb, "run", None) is not None:
+            from numscope.sinks.wandb import WandbSink
+
+            WandbSink(wandb.run).alert(alert)  # type: ignore[union-attr]
+        mlflow = None if "mlflow" in self._without else sys.modules.get("mlflow")
+        active = getattr(mlflow, "active_run", lambda: None)()
+        if active is not None:
+            from numscope.sinks.mlflow import MlflowSink
+
+            run_id = active.info.run_id
+            if run_id not in self._mlflow:
+                self._mlflow[run_id] = MlflowSink(run_id)
+            self._mlflow[run_id].alert(alert)
+
+    def close(self) -> None:
+        while self._mlflow:
+            self._mlflow.popitem()[1].close()
