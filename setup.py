@@ -27,6 +27,7 @@ SOURCES = [
     "extras",
     "quantize",
     "decode",
+    "checksum",
     "kernel_baseline",
     "kernel_avx2",
     "kernel_avx512",

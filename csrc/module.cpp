@@ -2,6 +2,7 @@
 // caller guarantees that the memory lives through the call, is contiguous, and has the given dtype.
 #include <cmath>
 
+#include "checksum.h"
 #include "decode.h"
 #include "extras.h"
 #include "observe.h"
@@ -159,6 +160,23 @@ PyObject* py_cast_decode(PyObject*, PyObject* const* args, Py_ssize_t num_args) 
     Py_RETURN_NONE;
 }
 
+PyObject* py_checksum(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[4];
+    if (!integers(args, num_args, v, 4, "checksum(entries_address, num_entries, sums_address, num_threads)")) return nullptr;
+    const SumEntry* entries = reinterpret_cast<const SumEntry*>(v[0]);
+    for (int64_t e = 0; e < v[1]; e++) {
+        const int64_t item = entries[e].item_bytes;
+        const bool known = item == 1 || item == 2 || item == 4 || item == 8;
+        if (known && entries[e].numel >= 0 && entries[e].first >= 0 && (entries[e].address || !entries[e].numel)) continue;
+        return PyErr_Format(PyExc_ValueError, "checksum: got address %lld, numel %lld, elements of %lld bytes, position %lld; expected memory, 1, 2, 4 or 8",
+                            (long long)entries[e].address, (long long)entries[e].numel, (long long)item, (long long)entries[e].first);
+    }
+    PyThreadState* state = total_bytes(entries, v[1]) < 4 * RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
+    checksum(entries, v[1], reinterpret_cast<uint64_t*>(v[2]), int(v[3]));
+    if (state) PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
 bool is_bad(const Row& row) { return !(row.num_nan + row.num_pos_inf + row.num_neg_inf == 0); }
 
 PyObject* py_first_bad(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
@@ -225,6 +243,9 @@ PyMethodDef methods[] = {
     method<py_cast_decode>("cast_decode",
                            "cast_decode(codes_address, rows, columns, table_address, bytes, values_address, scale_inv_address, block_rows, "
                            "block_columns, num_threads): numbers of one-byte codes from a table of 256, of 2 or 4 bytes; with scales float32."),
+    method<py_checksum>("checksum",
+                        "checksum(entries_address, num_entries, sums_address, num_threads): 64-bit sums of tensors' bits. An entry is five int64: "
+                        "address, numel, bytes of an element, position in bytes, address of the layout or 0."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.checker import Checker
+from numscope.alerts.checks.known import CHECKS
+from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
 from numscope.detect.detection import Detection
 from numscope.detect.history import History
@@ -90,6 +93,7 @@ class Scope:
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
+        self._checker: Checker | None = None
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
@@ -115,6 +119,9 @@ class Scope:
             raise
         if self.inspector is not None:
             self.inspector.post = self.alerting.post
+        if self._detection is not None and self.alerting.plan.mode != "off":
+            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
+            self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
         _live.add(self)
         if self._delivery.has_files or self.inspector is not None:
             signals.listen(_write_all)
@@ -149,6 +156,11 @@ class Scope:
     def events(self) -> list[tuple[int, str]]:
         """(step, text) of the steps that GradScaler skipped."""
         return [] if self._detection is None else self._detection.events
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """What is about to go wrong, or goes wrong in silence, in order."""
+        return self._desk.alerts
 
     @property
     def step_number(self) -> int:
@@ -213,6 +225,8 @@ class Scope:
             return
         error = error or sys.exc_info()[1]
         try:
+            if self._checker is not None and error is None:
+                self._checker.last()
             if self._detection is not None:
                 self._detection.close(error)
             self.alerting.close(stops=error is None)
@@ -289,6 +303,8 @@ class Scope:
     def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._detection is not None:
             self._detection.enter(module, entry, self.batch, args, kwargs)
+            if self._checker is not None:
+                self._checker.enter(module, args, kwargs)
         elif self.batch in self.options.trace:
             self._probe.deepen(True)
 
@@ -296,6 +312,8 @@ class Scope:
         batch, self.batch = self.batch, self.batch + 1
         if self._detection is not None:
             self._detection.leave(entry, output, sys.exc_info()[1] if failed else None)
+            if self._checker is not None and not failed:
+                self._checker.leave(module, output)
         elif self._trace is not None and batch in self.options.trace:
             self._probe.deepen(False)
             self._delivery.trace(batch, self._trace.take_frames())
@@ -345,7 +363,8 @@ class Scope:
     def _detach(self) -> None:
         self.closed = True
         _live.discard(self)
-        for undo in (self._disown, self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
+        parts = [part for part in (self._checker, self._detection) if part is not None]
+        for undo in (self._disown, self._probe.detach, *(part.detach for part in parts)):
             try:
                 undo()
             except Exception as error:  # the rest must be undone all the same

@@ -1,0 +1,143 @@
+"""64-bit checksums of tensors' bits: equal tensors have equal sums, and sums of parts add up to the whole's.
+
+A tensor is a string of 32-bit words, in the order of its indices, whatever its strides. Its sum is that of key(i) · (word + its upper half)
+over all words i, modulo 2^64, with a fixed pseudorandom odd key for each position.
+
+- **It adds up**: parts can be summed by threads, or by ranks that know where their part begins, in any order.
+- **Positions count**: two rows that are swapped change the sum. Without positions they would not, and a wrong gather of shards or
+  transposed weights would go unseen; keys also cost less than mixing each element by itself.
+- **Bits count**: 0.0 and -0.0 differ, and so do nans of different payload.
+- **What it misses**: no change of one word. Of other changes that are not made on purpose, 1 in 2^48 (upper bits alone) to 2^64.
+- **What it can't see**: zeros at the end, so shapes are to be compared too; and dtypes, since bits are bits.
+
+*Source:* multilinear hashing, Carter and Wegman, Universal classes of hash functions, 1979.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from numscope.summary import native
+from numscope.summary.unwrap import Unsummarizable, describe, plain
+
+_MASK = (1 << 64) - 1
+_BLOCK_WORDS = 1024  # share a key, of which each word's is a multiple; mirrors csrc/checksum.cpp
+_PART_BYTES = 1 << 24  # of the torch backend: bounds its memory, which is 6 times that
+
+
+def checksum(tensor: Tensor, first: int = 0) -> int:
+    """The sum of one tensor. *Cost:* one pass over memory; a sync where it lies on a device.
+
+    Args:
+        tensor: of any dtype, strides and device.
+        first: position of its first element, where it is a part of a larger one; a complex number takes two.
+
+    Raises: Unsummarizable.
+    """
+    return Checksums([tensor], [first]).read()[0]
+
+
+def merged(sums: Sequence[int]) -> int:
+    """The sum of a whole from those of its parts."""
+    return sum(sums) & _MASK
+
+
+class Checksums:
+    """The sums of many tensors: those in CPU memory in one native call.
+
+    Args:
+        tensors: what ``plain`` can make plain.
+        firsts: position of each one's first element.
+
+    Raises: Unsummarizable.
+
+    *Cost:* one pass over memory. On devices the sums stay there, without a sync, until ``read``.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], firsts: Sequence[int] | None = None) -> None:
+        firsts = firsts or [0] * len(tensors)
+        self._sums: list[int] = [0] * len(tensors)
+        self._pending: dict[torch.device, list[tuple[int, Tensor]]] = {}
+        natives: list[tuple[int, Tensor, int]] = []
+        with torch.no_grad():
+            for i, (tensor, first) in enumerate(zip(tensors, firsts, strict=True)):
+                bits = _numbers(plain(tensor))
+                if bits.device.type == "cpu" and native.module is not None:
+                    natives.append((i, bits, first * bits.itemsize))
+                else:
+                    self._pending.setdefault(bits.device, []).append((i, sum_on_device(bits, first)))
+        for i, value in zip((i for i, _, _ in natives), _native_sums(natives), strict=True):
+            self._sums[i] = value
+
+    def read(self) -> list[int]:
+        """Each tensor's sum, from 0 to 2^64 - 1. *Cost:* a sync for each device."""
+        for found in self._pending.values():
+            for (i, _), value in zip(found, torch.stack([s for _, s in found]).tolist(), strict=True):
+                self._sums[i] = value & _MASK
+        self._pending.clear()
+        return self._sums
+
+
+def _numbers(tensor: Tensor) -> Tensor:
+    """A strided tensor whose elements are of 8 bytes at most: complex numbers are two each."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        raise Unsummarizable(describe(tensor))
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _native_sums(natives: Sequence[tuple[int, Tensor, int]]) -> list[int]:
+    if not natives:
+        return []
+    layouts = [None if t.is_contiguous() else array("q", [t.dim(), *t.shape, *t.stride()]) for _, t, _ in natives]
+    entries = array("q")
+    for (_, tensor, position), layout in zip(natives, layouts, strict=True):
+        at = 0 if layout is None else layout.buffer_info()[0]
+        entries.extend((tensor.data_ptr(), tensor.numel(), tensor.itemsize, position, at))
+    sums = (ctypes.c_uint64 * len(natives))()
+    assert native.module is not None
+    native.module.checksum(entries.buffer_info()[0], len(natives), ctypes.addressof(sums), torch.get_num_threads())
+    return list(sums)
+
+
+# ---- with torch's operations, on any device
+
+
+def sum_on_device(tensor: Tensor, first: int = 0) -> Tensor:
+    """A plain tensor's sum as a signed integer without dimensions, on its device. *Cost:* some ten passes; no sync."""
+    flat = tensor.reshape(-1)
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    for begin in range(0, flat.numel(), step := _PART_BYTES // tensor.itemsize):
+        total = total + _sum_of_bytes(flat[begin : begin + step].view(torch.uint8), (first + begin) * tensor.itemsize)
+    return total
+
+
+def _sum_of_bytes(data: Tensor, position: int) -> Tensor:
+    block_bytes = 4 * _BLOCK_WORDS
+    before = position % block_bytes
+    whole = pad(data, (before, -(before + data.numel()) % block_bytes)).view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+    words = (whole + (whole >> 16)).view(-1, _BLOCK_WORDS)
+    places = torch.arange(_BLOCK_WORDS, dtype=torch.int64, device=data.device)
+    blocks = position // block_bytes + torch.arange(len(words), dtype=torch.int64, device=data.device)
+    return ((words * (_mixed(places + 1) | 1)).sum(1) * (_mixed(~blocks) | 1)).sum()  # integers wrap, as in C
+
+
+def _mixed(x: Tensor) -> Tensor:
+    x = x * _signed(0x9E3779B97F4A7C15)
+    x = (x ^ _shifted(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shifted(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shifted(x, 31)
+
+
+def _signed(constant: int) -> int:
+    return constant - (1 << 64)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """To the right, as unsigned numbers."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
