@@ -47,6 +47,9 @@ class Detection(Reader):
         wrapper: what the user gave, perhaps a DDP around the model.
         failed: is called with an internal error of the tool; it must not raise.
         called: False if there is no model to call; then everything that runs is watched operation by operation.
+
+    Attributes:
+        ranks: the ranks that train the model together.
     """
 
     def __init__(
@@ -69,8 +72,8 @@ class Detection(Reader):
         self.events: list[tuple[int, str]] = []
         self.evidence = Evidence.of(probe, options, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
-        self._ranks = Ranks(probe.root, wrapper, lambda: steps.number)
-        self.judge = Judge(self.evidence, probe, options, delivery, self._ranks)
+        self.ranks = Ranks(probe.root, wrapper, lambda: steps.number)
+        self.judge = Judge(self.evidence, probe, options, delivery, self.ranks)
         self._judged = False  # this step has been
         self._stale = False  # the calls are the step's before; a further backward through them may follow
         # what backward was called on, until a gradient shows that it is this model's: rows in the journal, states on the tape
@@ -289,7 +292,7 @@ class Detection(Reader):
     @guarded(NonFiniteError)
     def after_closure(self, optimizer: Optimizer) -> None:
         """A closure has run once more within its step, on each rank as often as it needs. A line search tries steps that are too long."""
-        if not (self._ranks.together or optimizer.param_groups[0].get("line_search_fn")):
+        if not (self.ranks.together or optimizer.param_groups[0].get("line_search_fn")):
             self.evidence.outside.pause()
             self.judge.alone(self._see_gradients(None))
 

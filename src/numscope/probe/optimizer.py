@@ -19,6 +19,7 @@ from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put
 from numscope.probe.living import Living
+from numscope.probe.patching import patch
 
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -186,10 +187,10 @@ def _install() -> None:
 
     _undo.append(put(torch_optimizer._global_optimizer_pre_hooks, before))
     _undo.append(put(torch_optimizer._global_optimizer_post_hooks, after))
-    _patch(torch.autograd, "backward", _backward)
-    _patch(torch.autograd, "grad", _grad)
-    _patch(torch.amp.GradScaler, "step", _scaler_step)
-    _patch(Optimizer, "__init__", _make)
+    _undo.append(patch(torch.autograd, "backward", _backward))
+    _undo.append(patch(torch.autograd, "grad", _grad))
+    _undo.append(patch(torch.amp.GradScaler, "step", _scaler_step))
+    _undo.append(patch(Optimizer, "__init__", _make))
 
 
 def _refuse() -> None:
@@ -214,26 +215,6 @@ def _skips_inside(optimizer: Optimizer) -> bool:
     """Fused optimizers get GradScaler's verdict and leave their own step out by it. *Cost:* a sync, only with such an optimizer."""
     found_inf = getattr(optimizer, "found_inf", None)
     return isinstance(found_inf, Tensor) and bool(found_inf.item())
-
-
-def _patch(owner: Any, name: str, ours: Callable[..., Any]) -> None:
-    """Have a function's calls run by ours, which gets the original and its arguments."""
-    original = owner.__dict__[name]
-    on = True
-
-    @functools.wraps(original)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return ours(original, *args, **kwargs) if on else original(*args, **kwargs)
-
-    setattr(owner, name, wrapped)
-
-    def undo() -> None:
-        nonlocal on
-        on = False  # somebody may have patched on top of it: theirs stays, ours only passes on
-        if owner.__dict__.get(name) is wrapped:
-            setattr(owner, name, original)
-
-    _undo.append(undo)
 
 
 def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.checker import Checker
+from numscope.alerts.checks.known import CHECKS
+from numscope.alerts.checks.protocol import Subject
+from numscope.alerts.desk import Desk
 from numscope.config.options import WatchOptions
 from numscope.detect.detection import Detection
 from numscope.detect.history import History
@@ -87,9 +91,13 @@ class Scope:
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
+        self._checker: Checker | None = None
+        self._desk = Desk(lambda alert: log.warning("%s", alert.line()))
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
+            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks)
+            self._checker = Checker(subject, self._desk.post, CHECKS)
             if options.log_dir is not None and recorder is None and options.config is None:
                 self._detection.evidence.history = History(options.log_dir, rank(), class_name(self._model))
         if calls_matter:
@@ -270,6 +278,8 @@ class Scope:
     def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._detection is not None:
             self._detection.enter(module, entry, self.batch, args, kwargs)
+            if self._checker is not None:
+                self._checker.enter(module, args, kwargs)
         elif self.batch in self.options.trace:
             self._probe.deepen(True)
 
@@ -277,6 +287,8 @@ class Scope:
         batch, self.batch = self.batch, self.batch + 1
         if self._detection is not None:
             self._detection.leave(entry, output, sys.exc_info()[1] if failed else None)
+            if self._checker is not None and not failed:
+                self._checker.leave(module, output)
         elif self._trace is not None and batch in self.options.trace:
             self._probe.deepen(False)
             self._delivery.trace(batch, self._trace.take_frames())
@@ -324,7 +336,8 @@ class Scope:
     def _detach(self) -> None:
         self.closed = True
         _live.discard(self)
-        for undo in (self._disown, self._probe.detach, *([self._detection.detach] if self._detection is not None else [])):
+        parts = [part for part in (self._checker, self._detection) if part is not None]
+        for undo in (self._disown, self._probe.detach, *(part.detach for part in parts)):
             try:
                 undo()
             except Exception as error:  # the rest must be undone all the same

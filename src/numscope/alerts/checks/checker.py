@@ -1,0 +1,150 @@
+"""Asks the checks of one model on the occasions of its steps."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.protocol import EVERY, FIRST, Check, Subject
+from numscope.probe import loop_calls
+from numscope.probe.calls import in_backward
+from numscope.probe.loop_calls import LoopCall
+from numscope.probe.step import Reader
+from numscope.records.alert import Alert
+
+OCCASIONS = ("begin", "enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end")
+
+log = logging.getLogger("numscope")
+
+
+class Checker(Reader):
+    """The checks of one model. An error in a check switches that check off; it is said once, and the run goes on.
+
+    Args:
+        subject: the model and its steps.
+        post: gets the alerts, as ``Desk.post``.
+        checks: their classes.
+        settings: by a check's name: False switches it off, a mapping gives its arguments.
+
+    *Cost:* at most steps an occasion is a look at a list that is mostly empty, 0.2 µs.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        post: Callable[[Iterable[Alert]], None],
+        checks: Iterable[type[Check]],
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._subject = subject
+        self._post = post
+        given = settings or {}
+        self._checks: list[Check] = []
+        self._asked: dict[str, list[Check]] = {}
+        self._begun = False
+        for kind in checks:
+            setting = given.get(kind.name, True)
+            if setting is not False:
+                self._make(kind, setting if isinstance(setting, Mapping) else {})
+        self._sort()
+        subject.steps.add(self)
+        loop_calls.listen(self)
+
+    def detach(self) -> None:
+        """Ask nothing more. Safe to call twice."""
+        self._subject.steps.remove(self)
+        loop_calls.unlisten(self)
+        for check in self._checks:
+            self._close(check)
+        self._checks.clear()
+        self._sort()
+
+    @property
+    def names(self) -> list[str]:
+        """Of the checks that are on."""
+        return [check.name for check in self._checks]
+
+    # ---- occasions
+
+    def begin(self) -> None:
+        self._begun = True
+        self._ask("begin")
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """An outermost call begins."""
+        self._ask("enter", module, args, kwargs)
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        """The outermost call has returned."""
+        self._ask("leave", module, output)
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if not in_backward():
+            self._ask("before_backward", roots)
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        self._ask("before_step", optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self._ask("after_step", optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self._ask("skipped_step", optimizer)
+
+    def called(self, call: LoopCall) -> None:
+        """The script called a function of the loop."""
+        self._ask("called", call)
+
+    def end(self, closing: bool) -> None:
+        self._ask("end", closing)
+        subject = self._subject
+        subject.num += 1
+        was, subject.thorough = subject.thorough, subject.num < FIRST or subject.num % EVERY == 0
+        if was != subject.thorough:
+            self._sort()
+
+    # ----
+
+    def _make(self, kind: type[Check], arguments: Mapping[str, Any]) -> None:
+        try:
+            self._checks.append(kind(self._subject, **arguments))
+        except Exception as error:
+            _say(kind.name, error)
+
+    def _sort(self) -> None:
+        """Which checks have something to do on an occasion of this step."""
+        asked = [check for check in self._checks if check.cheap or self._subject.thorough]
+        self._asked = {
+            occasion: [check for check in asked if getattr(type(check), occasion) is not getattr(Check, occasion)] for occasion in OCCASIONS
+        }
+
+    def _ask(self, occasion: str, *args: Any) -> None:
+        if not self._begun and occasion != "begin":  # nobody tells of the first step's begin
+            self.begin()
+        for check in self._asked[occasion]:
+            try:
+                found = getattr(check, occasion)(*args)
+            except Exception as error:
+                self._checks.remove(check)
+                self._sort()
+                _say(check.name, error)
+                self._close(check)
+                continue
+            if found:
+                self._post(found)  # what it raises is meant for the script
+
+    def _close(self, check: Check) -> None:
+        try:
+            check.close()
+        except Exception as error:  # the others are closed all the same
+            log.debug("as the check %r went: %s: %s", check.name, type(error).__name__, error)
+
+
+def _say(name: str, error: Exception) -> None:
+    text = "".join(traceback.format_exception(error))
+    log.error("numscope: the check %r is off after an error of its own: %s: %s\n%s", name, type(error).__name__, error, text)

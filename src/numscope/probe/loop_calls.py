@@ -1,0 +1,126 @@
+"""Calls of a training loop's own: gradients are clipped, a scheduler steps, GradScaler scales a loss and unscales gradients.
+
+Torch has no hooks for them, so their functions are patched while any listener is there, and put back with the last one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import FunctionType
+from typing import Any, Literal, Protocol, cast
+
+import torch
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.optim.lr_scheduler import LRScheduler
+
+from numscope.probe import optimizer
+from numscope.probe.dynamo import run_plainly
+from numscope.probe.living import Living
+from numscope.probe.patching import patch, patch_inside
+
+Kind = Literal["clip", "scheduler", "scale", "unscale"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCall:
+    """A call of a function of the loop, before it runs.
+
+    Args:
+        kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients.
+        target: the scheduler, or the scaler; None for ``clip``.
+        args: what it was called with, by position.
+        kwargs: and by name.
+    """
+
+    kind: Kind
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def given(self, position: int, name: str) -> Any:
+        """An argument, however it was given; None without it."""
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name)
+
+
+class CallListener(Protocol):
+    """Is told of each call of the process."""
+
+    def called(self, call: LoopCall) -> None:
+        """A function of the loop is about to run."""
+
+
+_listeners: Living[CallListener] = Living()
+_undo: list[Callable[[], None]] = []
+_lock = threading.RLock()
+
+
+class _Thread(threading.local):
+    in_scheduler = False
+
+
+_thread = _Thread()
+
+
+def listen(listener: CallListener) -> None:
+    """Tell a listener, as long as somebody else keeps it alive, until ``unlisten``. Both may be called twice."""
+    with _lock:
+        if not _undo:
+            _install()
+        if not any(listener is known for known in _listeners):
+            _listeners.add(listener)
+
+
+def unlisten(listener: CallListener) -> None:
+    """Tell a listener nothing more."""
+    with _lock:
+        _listeners.discard(listener)
+        if not _listeners:
+            while _undo:
+                _undo.pop()()
+
+
+def _install() -> None:
+    for function in (clip_grad_norm_, clip_grad_value_):
+        _undo.append(patch_inside(cast(FunctionType, function), _clip))
+    kinds: list[type] = [LRScheduler]
+    for known in kinds:  # grows meanwhile
+        children: list[type] = type.__subclasses__(known)
+        kinds += [child for child in children if child not in kinds]
+    for kind in kinds:
+        if "step" in kind.__dict__:
+            _undo.append(patch(kind, "step", _scheduler_step))
+    _undo.append(patch(torch.amp.GradScaler, "scale", partial(_scaler, "scale")))
+    _undo.append(patch(torch.amp.GradScaler, "unscale_", partial(_scaler, "unscale")))
+
+
+@run_plainly
+def _tell(kind: Kind, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if not optimizer.is_paused() and not torch.compiler.is_compiling():
+        call = LoopCall(kind, target, args, kwargs)
+        for listener in _listeners:
+            listener.called(call)
+
+
+def _clip(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    _tell("clip", None, args, kwargs)
+    return original(*args, **kwargs)
+
+
+def _scheduler_step(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+    if _thread.in_scheduler or getattr(scheduler, "_is_initial", False):  # one that is made of others, or that is being made
+        return original(scheduler, *args, **kwargs)
+    _thread.in_scheduler = True
+    try:
+        _tell("scheduler", scheduler, args, kwargs)
+        return original(scheduler, *args, **kwargs)
+    finally:
+        _thread.in_scheduler = False
+
+
+def _scaler(kind: Kind, original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
+    if scaler.is_enabled():
+        _tell(kind, scaler, args, kwargs)
+    return original(scaler, *args, **kwargs)

@@ -1,0 +1,221 @@
+"""The frame of checks: which steps they are asked at, what becomes of their errors, and what is left when they go."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import weakref
+from collections.abc import Iterable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad, clip_grad_norm_
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
+
+import numscope
+from numscope.alerts.checks import known
+from numscope.alerts.checks.protocol import EVERY, FIRST, Check, Subject
+from numscope.probe import loop_calls
+from numscope.probe.loop_calls import LoopCall
+from numscope.records.alert import Alert
+
+
+class Thorough(Check):
+    name = "thorough"
+
+    def __init__(self, subject: Subject, say: bool = False) -> None:
+        super().__init__(subject)
+        self.steps: list[int] = []
+        self.say = say
+        made.append(self)
+
+    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        self.steps.append(self.subject.step)
+        return [self.subject.alert(self.name, "It was asked.", asks=True)] if self.say else []
+
+
+class Cheap(Thorough):
+    name = "cheap"
+    cheap = True
+
+
+class Failing(Check):
+    name = "failing"
+    cheap = True
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        raise ValueError("my own fault")
+
+
+class Occasions(Check):
+    name = "occasions"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self.told: list[str] = []
+        made.append(self)
+
+    def begin(self) -> Iterable[Alert]:
+        self.told.append("begin")
+        return ()
+
+    def enter(self, module: nn.Module, args: object, kwargs: object) -> Iterable[Alert]:
+        self.told.append("enter")
+        return ()
+
+    def leave(self, module: nn.Module, output: object) -> Iterable[Alert]:
+        self.told.append("leave")
+        return ()
+
+    def before_backward(self, roots: object) -> Iterable[Alert]:
+        self.told.append("before backward")
+        return ()
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        self.told.append("before step")
+        return ()
+
+    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        self.told.append("after step")
+        return ()
+
+    def called(self, call: LoopCall) -> Iterable[Alert]:
+        self.told.append(call.kind)
+        return ()
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        self.told.append("end")
+        return ()
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+made: list[Check] = []
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    made.clear()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *checks: type[Check]) -> None:
+    monkeypatch.setattr("numscope.scope.scope.CHECKS", checks)
+
+
+def train(model: nn.Module, steps: int, optimizer: Optimizer | None = None) -> None:
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+
+
+def test_thorough_checks_are_asked_at_the_first_steps_and_then_one_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Thorough, Cheap)
+    model = nn.Linear(3, 1)
+    with numscope.watch(model):
+        train(model, 2 * EVERY + 1)
+    thorough, cheap = made
+    assert isinstance(thorough, Thorough) and isinstance(cheap, Cheap)
+    assert thorough.steps == [*range(FIRST), EVERY, 2 * EVERY]
+    assert cheap.steps == [*range(2 * EVERY + 1)]
+
+
+def test_error_in_a_check_switches_it_off_and_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    use(monkeypatch, Failing, Thorough)
+    model = nn.Linear(3, 1)
+    with caplog.at_level(logging.ERROR, "numscope"), numscope.watch(model) as scope:
+        train(model, 3)
+        assert not scope.fault
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith("numscope: the check 'failing' is off after an error of its own: ValueError: my own fault\n")
+    assert isinstance(made[0], Thorough)
+    assert made[0].steps == [0, 1, 2]
+
+
+def test_occasions_come_in_the_order_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Occasions)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = StepLR(optimizer, 1)
+    with numscope.watch(model):
+        model(torch.ones(2, 3)).sum().backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+    assert isinstance(made[0], Occasions)
+    step = ["begin", "enter", "leave", "before backward", "clip", "before step", "after step", "end"]
+    assert made[0].told == [*step, "begin", "scheduler", "close"]
+
+
+def test_schedulers_made_of_schedulers_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Occasions)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with numscope.watch(model):
+        parts: list[LRScheduler] = [StepLR(optimizer, 1), StepLR(optimizer, 2)]
+        together = torch.optim.lr_scheduler.SequentialLR(optimizer, parts, [5])
+        train(model, 1, optimizer)
+        assert isinstance(made[0], Occasions)
+        before = len(made[0].told)
+        together.step()
+        ReduceLROnPlateau(optimizer).step(1.0)
+        assert made[0].told[before:] == ["scheduler", "scheduler"]
+
+
+def test_functions_of_torch_are_as_they_were_when_the_watch_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = clip_grad_norm_.__closure__, clip_grad.clip_grad_value_.__closure__
+    contents = [cell.cell_contents for closure in cells if closure is not None for cell in closure]
+    assert contents
+    were = LRScheduler.step, ReduceLROnPlateau.step, torch.amp.GradScaler.scale, torch.amp.GradScaler.unscale_
+    use(monkeypatch, Occasions)
+    scope = numscope.watch(nn.Linear(3, 1))
+    assert LRScheduler.step is not were[0]
+    assert [cell.cell_contents for closure in cells if closure is not None for cell in closure] != contents
+    scope.close()
+    assert (LRScheduler.step, ReduceLROnPlateau.step, torch.amp.GradScaler.scale, torch.amp.GradScaler.unscale_) == were
+    assert [cell.cell_contents for closure in cells if closure is not None for cell in closure] == contents
+    assert not loop_calls._undo
+
+
+def test_model_and_checks_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Occasions)
+    model = nn.Linear(3, 1)
+    numscope.watch(model)
+    train(model, 1)
+    check = weakref.ref(made[0])
+    made.clear()
+    del model
+    gc.collect()
+    assert check() is None
+
+
+def test_alert_that_asks_says_how_to_switch_it_off() -> None:
+    from numscope.alerts.checks.protocol import off_by
+
+    assert off_by("eval mode") == 'If this is intended, switch it off: watch(alerts={"eval mode": False}).'
+
+
+def test_names_of_checks_differ() -> None:
+    names = [check.name for check in known.CHECKS]
+    assert len(set(names)) == len(names)
+
+
+def test_check_is_switched_off_by_its_name_and_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numscope.alerts.checks.checker import Checker
+
+    model = nn.Linear(3, 1)
+    use(monkeypatch)
+    with numscope.watch(model) as scope:
+        assert scope._checker is not None
+        subject = scope._checker._subject
+        found: list[Alert] = []
+        checker = Checker(subject, found.extend, (Thorough, Cheap), {"thorough": False, "cheap": {"say": True}})
+        assert checker.names == ["cheap"]
+        train(model, 1)
+        checker.detach()
+    assert [(a.step, a.rule, a.asks) for a in found] == [(0, "cheap", True)]
