@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.inputs import Inputs
 from numscope.distributed.agree import Ranks, rank
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
@@ -39,6 +40,7 @@ class Subject:
         ranks: the ranks that train the model together. What is asked must be asked by all, at the same occasion of the same step.
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
+        inputs: the data of the model's steps, once a check tells of them.
     """
 
     model: nn.Module
@@ -49,6 +51,7 @@ class Subject:
     num: int = 0
     thorough: bool = True
     rank: int = field(default_factory=rank)
+    inputs: Inputs = field(default_factory=Inputs)
 
     @property
     def step(self) -> int:
