@@ -7,7 +7,7 @@ is never waited for, unlike one that is asked over a channel.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch.distributed as dist
 
@@ -88,7 +88,7 @@ class Bulletin:
         return f"{self._name}/{step % KEPT}/{rank}/{part}"
 
     @contextlib.contextmanager
-    def _gone_with_its_host(self):  # type: ignore[no-untyped-def]
+    def _gone_with_its_host(self) -> Iterator[None]:
         """The store disappears with the rank that hosts it; then nothing is noted any more."""
         try:
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.records.alert import Alert
+from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
 SHARE = 0.5  # of a layer's units; above it the layer is named
@@ -53,12 +55,10 @@ class DeadUnits(Check):
             dim = _unit_dim(module)
             if dim is None or weight is None or weight.grad is None or id(weight) not in mine or weight._backward_hooks:
                 continue
-            try:
+            with unseen(), contextlib.suppress(Unsummarizable):
                 gradient = plain(weight.grad)
-            except Unsummarizable:
-                continue
-            if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
-                self._seen.append((layer, _without_gradient(gradient.movedim(dim, 0))))
+                if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
+                    self._seen.append((layer, _without_gradient(gradient.movedim(dim, 0))))
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:

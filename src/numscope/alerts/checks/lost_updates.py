@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.sampling import sampled
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
+from numscope.summary.sampling import sampled
+from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
 SHARE = 0.5  # of the elements with a gradient; above it the parameter is named
@@ -79,9 +80,10 @@ class UpdatesLost(Check):
             if p.dtype in LOW and p.grad is not None and not _compensates(optimizer, group, p)
         }
         if chosen and not self._said:
-            for layer, slot, p in named_state(self.subject.probe.names, buffers=False):
-                if id(p) in chosen:
-                    self._take(layer, slot, p)
+            with unseen():
+                for layer, slot, p in named_state(self.subject.probe.names, buffers=False):
+                    if id(p) in chosen:
+                        self._take(layer, slot, p)
         return NONE
 
     def _take(self, layer: str, slot: str, p: Tensor) -> None:
@@ -93,18 +95,19 @@ class UpdatesLost(Check):
             self._samples.append(_Sample((layer, slot), p, _bits(weight).clone(), gradient != 0))
 
     def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        for sample in self._samples:
-            same = _bits(sampled(plain(sample.parameter))) == sample.before
-            counts = torch.stack([(same & sample.has_gradient).sum(), sample.has_gradient.sum()])
-            self._found.append((sample.name, sample.parameter.dtype, counts))
+        with unseen():
+            for sample in self._samples:
+                same = _bits(sampled(plain(sample.parameter))) == sample.before
+                counts = torch.stack([(same & sample.has_gradient).sum(), sample.has_gradient.sum()])
+                self._found.append((sample.name, sample.parameter.dtype, counts))
         self._samples = []
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
         found, self._found = self._found, []
         dtypes = {name: dtype for name, dtype, _ in found}
-        for name, _, counts in found:
-            lost, num = counts.tolist()
+        for name, _, sums in found:
+            lost, num = sums.tolist()
             record = self._records.setdefault(name, _Record())
             if num < LEAST:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,12 +12,12 @@ from torch import nn
 
 from numscope.alerts.checks.copies import CopiesOf
 from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.sampling import sampled
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
 from numscope.summary.checksum import Checksums, merged
+from numscope.summary.unwrap import Unsummarizable
 
 STEPS = 3  # looked at in a row, with the same data on the same ranks
 
@@ -67,8 +68,9 @@ class SameDataOnRanks(Check):
         if self._bulletin is None or self._bulletin.ranks != ranks:
             self._bulletin = Bulletin(watch_name(self.subject.model, "data "), ranks)
         # Ranks of which nothing is known but that they exist may split a model, or train several.
-        weights = [sampled(t.detach()) for _, _, t in named_state(self.subject.probe.names, buffers=False)] if assumed else []
-        self._bulletin.put(self.subject.step, f"{batch.sum} {merged(Checksums(weights).read())}")
+        weights = [t for _, _, t in named_state(self.subject.probe.names, buffers=False)] if assumed else []
+        with contextlib.suppress(Unsummarizable):
+            self._bulletin.put(self.subject.step, f"{batch.sum} {merged(Checksums(weights, sample=True).read())}")
 
     def _compared(self, step: int, notes: dict[int, str]) -> Iterable[Alert]:
         by_data: dict[str, list[int]] = defaultdict(list)

@@ -18,6 +18,7 @@ from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.records.alert import Alert
 from numscope.summary.checksum import Checksums
+from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
 MOST_NAMED = 8  # parameters and ranks that an alert's evidence lists
@@ -69,6 +70,11 @@ class ReplicasDiffer(Check):
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
         if not self.subject.thorough or not spread() or self._copies.is_joined:
             return NONE
+        with unseen():
+            self._see(optimizer)
+        return NONE
+
+    def _see(self, optimizer: Optimizer) -> None:
         if not self._seen:
             for shared in self._copies.find():
                 shared.copies = [copy for copy in shared.copies if _readable(copy.tensor)]
@@ -78,7 +84,6 @@ class ReplicasDiffer(Check):
             given = [(i, copy.gradient) for i, copy in enumerate(seen.shared.copies) if id(copy.tensor) in mine]
             found = [(i, gradient) for i, gradient in given if gradient is not None and _readable(gradient)]
             seen.gradients.append(([i for i, _ in found], Checksums([gradient for _, gradient in found])))
-        return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
         found: list[Alert] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 from torch import Tensor
 
@@ -14,22 +15,16 @@ def sampled(tensor: Tensor) -> Tensor:
 
     *Cost:* 2 µs; no memory is read.
     """
-    return tensor if tensor.numel() <= MOST else tensor[_steps(tuple(tensor.shape))]
+    return tensor if tensor.numel() <= MOST else tensor[tuple(slice(None, None, step) for step in steps_of(tuple(tensor.shape))[0])]
 
 
 @lru_cache(maxsize=1024)
-def _steps(shape: tuple[int, ...]) -> tuple[slice, ...]:
+def steps_of(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a sample: the distance from one element to the next in each dimension, and the sample's shape."""
     steps = [1] * len(shape)
     counts = [*shape]
-    while _product(counts) > MOST:
+    while prod(counts) > MOST:
         widest = counts.index(max(counts))
         steps[widest] += (steps[widest] + 1) // 2
         counts[widest] = -(-shape[widest] // steps[widest])
-    return tuple(slice(None, None, step) for step in steps)
-
-
-def _product(counts: list[int]) -> int:
-    total = 1
-    for each in counts:
-        total *= each
-    return total
+    return tuple(steps), tuple(counts)
