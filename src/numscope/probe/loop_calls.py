@@ -6,10 +6,10 @@ Torch has no hooks for them, so their functions are patched while any listener i
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from types import FunctionType
+from types import FunctionType, GeneratorType
 from typing import Any, Literal, Protocol, cast
 
 import torch
@@ -26,12 +26,12 @@ Kind = Literal["clip", "scheduler", "scale", "unscale"]
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """A call of a function of the loop, before it runs.
+    """A call of a function of the loop, before it runs, but for ``scale``.
 
     Args:
         kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients.
         target: the scheduler, or the scaler; None for ``clip``.
-        args: what it was called with, by position.
+        args: what it was called with, by position; of ``scale`` what it returns.
         kwargs: and by name.
     """
 
@@ -92,8 +92,8 @@ def _install() -> None:
     for kind in kinds:
         if "step" in kind.__dict__:
             _undo.append(patch(kind, "step", _scheduler_step))
-    _undo.append(patch(torch.amp.GradScaler, "scale", partial(_scaler, "scale")))
-    _undo.append(patch(torch.amp.GradScaler, "unscale_", partial(_scaler, "unscale")))
+    _undo.append(patch(torch.amp.GradScaler, "scale", _scale))
+    _undo.append(patch(torch.amp.GradScaler, "unscale_", _unscale))
 
 
 @run_plainly
@@ -105,6 +105,8 @@ def _tell(kind: Kind, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _clip(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if args and isinstance(args[0], GeneratorType):  # model.parameters(), which a listener would use up; torch warns of an empty one
+        args = (list(args[0]) or args[0], *args[1:])
     _tell("clip", None, args, kwargs)
     return original(*args, **kwargs)
 
@@ -115,12 +117,25 @@ def _scheduler_step(original: Callable[..., Any], scheduler: Any, *args: Any, **
     _thread.in_scheduler = True
     try:
         _tell("scheduler", scheduler, args, kwargs)
-        return original(scheduler, *args, **kwargs)
+        if getattr(scheduler, "_step_count", 0) != 1:
+            return original(scheduler, *args, **kwargs)
+        with warnings.catch_warnings(record=True) as caught:  # at its first step torch may warn of the caller's line, which would be ours
+            result = original(scheduler, *args, **kwargs)
     finally:
         _thread.in_scheduler = False
+    for warning in caught:
+        warnings.warn(warning.message, warning.category, stacklevel=3)
+    return result
 
 
-def _scaler(kind: Kind, original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
+def _scale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
+    result = original(scaler, *args, **kwargs)
     if scaler.is_enabled():
-        _tell(kind, scaler, args, kwargs)
+        _tell("scale", scaler, (result,), {})
+    return result
+
+
+def _unscale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
+    if scaler.is_enabled():
+        _tell("unscale", scaler, args, kwargs)
     return original(scaler, *args, **kwargs)

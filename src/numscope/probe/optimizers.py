@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -32,6 +32,11 @@ class Optimizers:
     def any(self) -> bool:
         """Whether one is known, alive or not."""
         return bool(self._found)
+
+    @property
+    def living(self) -> list[Optimizer]:
+        """Those that are known and alive."""
+        return [optimizer for ref in self._found if (optimizer := ref()) is not None]
 
     def owns(self, optimizer: Optimizer) -> bool:
         """Whether an optimizer has parameters of this model.
@@ -111,13 +116,20 @@ def states_of(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
 def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:
     """Whether backward from some tensors gives a model's parameters gradients. *Cost:* a walk over the graph, about 1 µs a node."""
     wanted = {id(p) for p in model.parameters()}
+    return any(id(getattr(node, "variable", None)) in wanted for node in _nodes(roots))
+
+
+def holds(roots: Sequence[Tensor], wanted: Collection[Any]) -> bool:
+    """Whether the graph of some tensors holds one of these nodes. *Cost:* as ``trains``, up to that node."""
+    return any(node in wanted for node in _nodes(roots))
+
+
+def _nodes(roots: Sequence[Tensor]) -> Iterator[Any]:
     todo = [t.grad_fn for t in roots if t.grad_fn is not None]
     seen: set[Any] = set(todo)
     while todo:
         node = todo.pop()
-        if id(getattr(node, "variable", None)) in wanted:
-            return True
+        yield node
         new = [following for following, _ in node.next_functions if following is not None and following not in seen]
         seen.update(new)
         todo += new
-    return False

@@ -30,6 +30,7 @@ from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
+from numscope.records.alert import Alert
 from numscope.records.errors import AbortAfter, NonFiniteError
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
@@ -96,7 +97,7 @@ class Scope:
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
-            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks)
+            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
             self._checker = Checker(subject, self._desk.post, CHECKS)
             if options.log_dir is not None and recorder is None and options.config is None:
                 self._detection.evidence.history = History(options.log_dir, rank(), class_name(self._model))
@@ -140,6 +141,11 @@ class Scope:
     def events(self) -> list[tuple[int, str]]:
         """(step, text) of the steps that GradScaler skipped."""
         return [] if self._detection is None else self._detection.events
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """What is about to go wrong, or goes wrong in silence, in order."""
+        return self._desk.alerts
 
     @property
     def step_number(self) -> int:
@@ -203,6 +209,8 @@ class Scope:
                 self.inspector.close()
             return
         try:
+            if self._checker is not None and error is None and sys.exc_info()[1] is None:
+                self._checker.last()
             if self._detection is not None:
                 self._detection.close(error or sys.exc_info()[1])
         finally:

@@ -11,10 +11,9 @@ from numscope.alerts.checks.inputs import KEPT, Batch
 from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.records.alert import Alert
 
-SAME_STEPS = 8  # in a row, with one batch for all
-REPEATED = 6  # runs of the same length, each of one batch, in a row
-LEAST_MATCHES = 8  # batches in a row that came before in this order
-MOST_MATCHES = 64
+SAME_STEPS = 16  # in a row, with one batch for all
+REPEATED = 16  # runs of the same length, each of one batch, in a row
+MATCHES = 64  # batches in a row that came before in this order; of an epoch that is shorter, several epochs
 
 
 class _OfBatches(Check):
@@ -51,7 +50,7 @@ class _OfBatches(Check):
 
 
 class SameBatchAgain(_OfBatches):
-    """The same batch at each of ``steps`` steps from the first on or later; or each batch several times in a row.
+    """The same batch at each of ``steps`` steps in a row; or each batch several times in a row, as equal workers of a loader give it.
 
     *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data.
     """
@@ -88,7 +87,7 @@ class SameBatchAgain(_OfBatches):
 
 
 class EpochsInSameOrder(_OfBatches):
-    """As many batches in a row as an epoch has, 64 at most, come in the order in which they came before.
+    """64 batches in a row come in the order in which they came before.
 
     *Cost:* as ``SameBatchAgain``'s, and a look into a dict. Epochs of more than 16,384 steps can't be compared.
     """
@@ -111,7 +110,7 @@ class EpochsInSameOrder(_OfBatches):
         self._count += 1
         self._matches = self._matches + 1 if distance == self._distance else 1
         self._distance = distance
-        if distance < 2 or self._matches < min(max(distance, LEAST_MATCHES), MOST_MATCHES):
+        if distance < 2 or self._matches < MATCHES:
             return NONE
         self._at.clear()
         return [
@@ -121,7 +120,7 @@ class EpochsInSameOrder(_OfBatches):
                 "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin.",
                 tensor="input",
                 value=float(self._matches),
-                limit=float(min(max(distance, LEAST_MATCHES), MOST_MATCHES)),
+                limit=float(MATCHES),
                 evidence={"steps of an epoch": distance, "last step": batch.step},
                 asks=True,
             )

@@ -17,7 +17,9 @@ from numscope.probe.loop_calls import LoopCall
 from numscope.probe.step import Reader
 from numscope.records.alert import Alert
 
-OCCASIONS = ("begin", "enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end")
+OCCASIONS = ("begin", "enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
+
+MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show nothing, and are not counted
 
 log = logging.getLogger("numscope")
 
@@ -29,7 +31,7 @@ class Checker(Reader):
         subject: the model and its steps.
         post: gets the alerts, as ``Desk.post``.
         checks: their classes.
-        settings: by a check's name: False switches it off, a mapping gives its arguments.
+        settings: by a rule's name: False switches it off, a mapping gives its check's arguments.
 
     *Cost:* at most steps an occasion is a look at a list that is mostly empty, 0.2 µs.
     """
@@ -44,16 +46,24 @@ class Checker(Reader):
         self._subject = subject
         self._post = post
         given = settings or {}
+        self._off = {rule for rule, setting in given.items() if setting is False}
         self._checks: list[Check] = []
         self._asked: dict[str, list[Check]] = {}
         self._begun = False
+        self._skips = 0  # steps in a row
         for kind in checks:
-            setting = given.get(kind.name, True)
-            if setting is not False:
+            setting = given.get(kind.name)
+            if not self._off.issuperset((kind.name, *kind.also)):
                 self._make(kind, setting if isinstance(setting, Mapping) else {})
         self._sort()
         subject.steps.add(self)
         loop_calls.listen(self)
+
+    def last(self) -> None:
+        """The watch is about to end, as planned."""
+        self._subject.thorough = True
+        self._sort()
+        self._ask("last")
 
     def detach(self) -> None:
         """Ask nothing more. Safe to call twice."""
@@ -66,8 +76,8 @@ class Checker(Reader):
 
     @property
     def names(self) -> list[str]:
-        """Of the checks that are on."""
-        return [check.name for check in self._checks]
+        """Of the rules that are on."""
+        return [name for check in self._checks for name in (check.name, *check.also) if name not in self._off]
 
     # ---- occasions
 
@@ -91,9 +101,11 @@ class Checker(Reader):
         self._ask("before_step", optimizer)
 
     def after_step(self, optimizer: Optimizer) -> None:
+        self._skips = 0
         self._ask("after_step", optimizer)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
+        self._skips += 1
         self._ask("skipped_step", optimizer)
 
     def called(self, call: LoopCall) -> None:
@@ -103,7 +115,7 @@ class Checker(Reader):
     def end(self, closing: bool) -> None:
         self._ask("end", closing)
         subject = self._subject
-        subject.num += 1
+        subject.num += not 0 < self._skips < MOST_SKIPS
         was, subject.thorough = subject.thorough, subject.num < FIRST or subject.num % EVERY == 0
         if was != subject.thorough:
             self._sort()
@@ -126,6 +138,7 @@ class Checker(Reader):
     def _ask(self, occasion: str, *args: Any) -> None:
         if not self._begun and occasion != "begin":  # nobody tells of the first step's begin
             self.begin()
+        self._subject.moment += 1
         for check in self._asked[occasion]:
             try:
                 found = getattr(check, occasion)(*args)
@@ -136,7 +149,7 @@ class Checker(Reader):
                 self._close(check)
                 continue
             if found:
-                self._post(found)  # what it raises is meant for the script
+                self._post([alert for alert in found if alert.rule not in self._off])  # what it raises is meant for the script
 
     def _close(self, check: Check) -> None:
         try:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.protocol import MOST_NAMED, NONE, Check, Subject
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
 from numscope.summary.sampling import sampled
@@ -124,8 +124,8 @@ class UpdatesLost(Check):
         return [self._alert(losing, dtypes)]
 
     def _alert(self, losing: list[tuple[str, str]], dtypes: dict[tuple[str, str], torch.dtype]) -> Alert:
-        worst = max(losing, key=lambda name: self._records[name].lost / self._records[name].num)
-        share = self._records[worst].lost / self._records[worst].num
+        worst = max(losing, key=self._share_of)
+        share = self._share_of(worst)
         dtype = str(dtypes[worst]).removeprefix("torch.")
         among = f"; {len(losing)} of {len(dtypes)} such parameters lose so many" if len(losing) > 1 else ""
         return self.subject.alert(
@@ -134,16 +134,17 @@ class UpdatesLost(Check):
             f"were looked at: the update is below half the distance to the next number{among}.",
             "Keep weights in float32 and use autocast, or an optimizer with float32 master weights or stochastic rounding, or a larger "
             "learning rate.",
-            layer=worst[0],
-            tensor=worst[1],
+            parameters=[".".join(filter(None, name)) for name in sorted(losing, key=self._share_of, reverse=True)],
             value=share,
             limit=self._share,
             evidence={
                 "steps": self._records[worst].steps,
-                "names": [".".join(filter(None, name)) for name in losing[:8]],
-                "shares": [round(self._records[name].lost / self._records[name].num, 3) for name in losing[:8]],
+                "shares": {".".join(filter(None, name)): round(self._share_of(name), 3) for name in losing[:MOST_NAMED]},
             },
         )
+
+    def _share_of(self, name: tuple[str, str]) -> float:
+        return self._records[name].lost / self._records[name].num
 
     def close(self) -> None:
         self._samples = []

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from itertools import takewhile
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.inputs import Inputs
+from numscope.detect.journal import Journal
 from numscope.distributed.agree import Ranks, rank
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
-from numscope.probe.optimizers import Optimizers
+from numscope.probe.naming import named_state
+from numscope.probe.optimizers import Optimizers, trains
 from numscope.probe.step import Step
 from numscope.records.alert import Alert
+from numscope.records.words import few
 
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
+MOST_NAMED = 64  # parameters in an alert's evidence
 
 NONE: tuple[Alert, ...] = ()
+
+
+def names_of(parameters: Sequence[str]) -> str:
+    """``a.weight, a.bias and 3 more``."""
+    return few(parameters, 3)
+
+
+def _common(modules: Sequence[str]) -> str:
+    """The innermost module that holds all of some modules; "": the model itself."""
+    parts = [module.split(".") for module in modules]
+    return ".".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, zip(*parts, strict=False)))
 
 
 def off_by(rule: str) -> str:
@@ -38,9 +54,11 @@ class Subject:
         probe: names the model's modules.
         steps: the model's steps: their number, and its optimizers.
         ranks: the ranks that train the model together. What is asked must be asked by all, at the same occasion of the same step.
+        journal: what detection has seen of the step at work. Its rows are read when an optimizer's step begins.
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
         inputs: the data of the model's steps, once a check tells of them.
+        moment: of the occasion at work; it counts up.
     """
 
     model: nn.Module
@@ -48,15 +66,32 @@ class Subject:
     probe: ModuleProbe
     steps: Step
     ranks: Ranks
+    journal: Journal
     num: int = 0
     thorough: bool = True
     rank: int = field(default_factory=rank)
     inputs: Inputs = field(default_factory=Inputs)
+    moment: int = 0
+    _reached: tuple[int, bool] = (-1, False)
+
+    def reaches(self, roots: Sequence[Tensor]) -> bool:
+        """Whether the backward that is about to run from these tensors gives the model gradients. To be asked in ``before_backward``.
+
+        *Cost:* a walk over the graph, about 1 µs a node, once for all checks.
+        """
+        if self._reached[0] != self.moment:
+            self._reached = self.moment, trains(roots, self.model)
+        return self._reached[1]
 
     @property
     def step(self) -> int:
         """Number of the step at work, as the run counts."""
         return self.steps.number
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Each parameter of the model, by its first name. *Cost:* 0.3 µs each."""
+        places = named_state(self.probe.names, buffers=False)
+        return {f"{module}.{slot}" if module else slot: cast(nn.Parameter, p) for module, slot, p in places}
 
     @property
     def optimizers(self) -> Optimizers:
@@ -69,6 +104,7 @@ class Subject:
         text: str,
         advice: str = "",
         *,
+        parameters: Sequence[str] = (),
         layer: str = "",
         tensor: str = "",
         value: float | None = None,
@@ -76,7 +112,16 @@ class Subject:
         evidence: Mapping[str, Any] | None = None,
         asks: bool = False,
     ) -> Alert:
-        """An alert of this step and rank. One that asks gets the sentence that switches it off."""
+        """An alert of this step and rank. One that asks gets the sentence that switches it off.
+
+        Args:
+            parameters: those that it is about, by name: they give layer and tensor, and stand in the evidence.
+        """
+        if parameters:
+            evidence = {**(evidence or {}), "parameters": list(parameters[:MOST_NAMED]), "num_parameters": len(parameters)}
+            layer = _common([name.rpartition(".")[0] for name in parameters])
+            slot = parameters[0].rpartition(".")[2]
+            tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
         if asks:
             advice = f"{advice} {off_by(rule)}".lstrip()
         return Alert(self.step, rule, layer, tensor, value, limit, text, advice, evidence or {}, self.rank, asks)
@@ -94,10 +139,12 @@ class Check:
 
     Attributes:
         name: of its rule, as configurations know it.
+        also: further rules that it speaks of; it is made unless all of them are off.
         cheap: it is asked at each step; then it may take some microseconds, and walks over parameters only if ``subject.thorough``.
     """
 
     name: ClassVar[str]
+    also: ClassVar[tuple[str, ...]] = ()
     cheap: ClassVar[bool] = False
 
     def __init__(self, subject: Subject) -> None:
@@ -137,6 +184,10 @@ class Check:
 
     def end(self, closing: bool) -> Iterable[Alert]:
         """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
+        return NONE
+
+    def last(self) -> Iterable[Alert]:
+        """The script closes the watch, or has come to its end without an error."""
         return NONE
 
     def close(self) -> None:

@@ -50,11 +50,12 @@ class SameDataOnRanks(Check):
     def end(self, closing: bool) -> Iterable[Alert]:
         if self.subject.thorough and not self._said and spread() and not self._copies.is_joined:
             self._put()
-        found: list[Alert] = []
-        if self._bulletin is not None and self._bulletin.is_pending:
-            for step, notes in self._bulletin.look():
-                found += self._compared(step, notes)
-        return found
+        return self.last()
+
+    def last(self) -> Iterable[Alert]:
+        if self._bulletin is None or not self._bulletin.is_pending:
+            return NONE
+        return [alert for step, notes in self._bulletin.look() for alert in self._compared(step, notes)]
 
     def _put(self) -> None:
         inputs = self.subject.inputs

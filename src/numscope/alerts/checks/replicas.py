@@ -21,7 +21,7 @@ from numscope.summary.checksum import Checksums
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
-MOST_NAMED = 8  # parameters and ranks that an alert's evidence lists
+MOST_NAMED = 8  # ranks and buffers that an alert lists
 
 Sums = tuple[tuple[int, int], ...]  # of each copy: its own, and its gradient's; 0 without one
 
@@ -86,16 +86,18 @@ class ReplicasDiffer(Check):
             seen.gradients.append(([i for i, _ in found], Checksums([gradient for _, gradient in found])))
 
     def end(self, closing: bool) -> Iterable[Alert]:
-        found: list[Alert] = []
         for seen in self._seen:
             gradients = {i: own for places, sums in seen.gradients for i, own in zip(places, sums.read(), strict=True)}
             self._put(seen.shared, [(own, gradients.get(i, 0)) for i, own in enumerate(seen.weights.read())])
         self._seen.clear()
-        for group in self._groups.values():
-            if group.bulletin.is_pending:
-                for step, notes in group.bulletin.look():
-                    found += self._compared(group, step, notes)
-        return found
+        return self._look()
+
+    def last(self) -> Iterable[Alert]:
+        return self._look()
+
+    def _look(self) -> list[Alert]:
+        pending = [group for group in self._groups.values() if group.bulletin.is_pending]
+        return [alert for group in pending for step, notes in group.bulletin.look() for alert in self._compared(group, step, notes)]
 
     def close(self) -> None:
         self._seen.clear()
@@ -175,8 +177,7 @@ class ReplicasDiffer(Check):
             self.name,
             "; ".join(said) + ".",
             _advice(at_first, agree, is_buffer),
-            layer=layer,
-            tensor=slot,
+            **({"layer": layer, "tensor": slot} if is_buffer else {"parameters": names}),
             value=float(len(differ)),
             limit=0.0,
             evidence={
@@ -184,7 +185,7 @@ class ReplicasDiffer(Check):
                 "last step equal": group.equal_at,
                 "ranks": ranks,
                 "odd ranks": odd if not split and len(ranks) > 2 else [],
-                "names": names[:MOST_NAMED],
+                **({"buffers": names[:MOST_NAMED]} if is_buffer else {}),
                 "gradients agree": agree,
             },
             asks=asks and not (at_first and agree),

@@ -1,0 +1,67 @@
+"""A model inside DistributedDataParallel is trained through it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.distributed import agree
+from numscope.probe.calls import in_backward
+from numscope.records.alert import Alert
+
+_WRAPPED = nn.parallel.DistributedDataParallel.forward.__code__
+
+
+class Bypass(Check):
+    """Looks, at thorough steps on several ranks, whether calls that train the model come from its DDP, which else averages no gradients.
+
+    *Cost:* one walk over all objects in a run, and some microseconds a call of a thorough step.
+    """
+
+    name = "DDP is bypassed"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._ddp: Any = None
+        self._searched = False
+        self._through = False
+        self._around: Line = UNKNOWN
+        self._said = False
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+        if not self._said and torch.is_grad_enabled() and agree.spread():
+            if not self._searched:
+                self._searched = True
+                self._ddp = agree.find_ddp(self.subject.model, self.subject.wrapper)
+            if self._ddp is not None:
+                if self._is_inside():
+                    self._through = True
+                elif self._around is UNKNOWN:
+                    self._around = current_line()
+        return NONE
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        around, self._around = self._around, UNKNOWN
+        through, self._through = self._through, False
+        if self._said or around is UNKNOWN or through or in_backward() or not self.subject.steps.had_backward:
+            return NONE
+        self._said = True
+        text = f"The model inside DistributedDataParallel is called{around.at()} without its wrapper: ranks do not average gradients."
+        advice = "Call the wrapper, ddp(x), not ddp.module(x)."
+        return [self.subject.alert(self.name, text, advice, evidence=around.evidence, asks=True)]
+
+    def _is_inside(self) -> bool:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            if frame.f_code is _WRAPPED and frame.f_locals.get("self") is self._ddp:
+                return True
+            frame = frame.f_back
+        return False

@@ -1,0 +1,170 @@
+"""Gradients are cleared once between two steps of their optimizer: neither never, nor before they are used."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.probe.calls import in_backward
+from numscope.probe.optimizers import gradient_of
+from numscope.records.alert import Alert
+from numscope.summary.ledger import Ledger
+
+LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
+MOST_TRACKED = 2  # gradients of an optimizer, its smallest ones
+
+
+class _Kept:
+    """Some of an optimizer's gradients since its last step, while they seem to be those of that step."""
+
+    __slots__ = ("backwards", "gradients", "versions")
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.gradients = [(weakref.ref(p), weakref.ref(p.grad)) for p in parameters if p.grad is not None]
+        self.versions = [p.grad._version for p in parameters if p.grad is not None]
+        self.backwards = 0
+
+
+class Clearing(Check):
+    """Follows two gradients of each optimizer from its step to its next one.
+
+    Gradients that nobody clears are the same tensors with the same version as the first backward after the step begins. Some loops have
+    other models' backward run through first and clear later, so each further backward is looked at as well.
+
+    *Cost:* 2 µs an optimizer's step and 1 µs a backward; nothing is read but at most two small gradients.
+    """
+
+    name = "gradients not cleared"
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._kept: weakref.WeakKeyDictionary[Optimizer, _Kept] = weakref.WeakKeyDictionary()
+        self._tracked: weakref.WeakKeyDictionary[Optimizer, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
+        self._in_row: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._ledger = Ledger()
+        self._rows: list[tuple[Optimizer, list[int]]] = []  # of gradients that were written since, until the step is over
+        self._line: Line = UNKNOWN
+        self._said = False
+
+    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+        for optimizer, kept in list(self._kept.items()):
+            handles = []
+            for position, (parameter_ref, gradient_ref) in enumerate(kept.gradients):
+                parameter, gradient = parameter_ref(), gradient_ref()
+                if parameter is None or gradient is None or parameter.grad is not gradient:
+                    break
+                if gradient._version != kept.versions[position]:
+                    if not kept.backwards:  # no backward has written it: somebody has cleared it, or scaled it on purpose
+                        break
+                    kept.versions[position] = gradient._version
+                    self._ledger.look_again()
+                    handles.append(self._ledger.observe(gradient))
+            else:
+                kept.backwards += 1
+                if handles:
+                    self._rows.append((optimizer, handles))
+                continue
+            self._in_row.pop(optimizer, None)
+            del self._kept[optimizer]
+        if self.subject.thorough and self._kept and not self._said:
+            self._line = current_line()
+        return NONE
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        kept = self._kept.pop(optimizer, None)
+        if kept is not None and kept.backwards and not in_backward():
+            self._in_row[optimizer] = self._in_row.get(optimizer, 0) + 1
+        return NONE
+
+    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if self._said or in_backward():
+            return NONE
+        tracked = self._tracked.get(optimizer)
+        if tracked is None or self.subject.thorough:
+            given = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+            given = sorted(given, key=lambda p: int(p.numel()))[:MOST_TRACKED]
+            tracked = self._tracked[optimizer] = [weakref.ref(p) for p in given]
+        parameters = [p for ref in tracked if (p := ref()) is not None]
+        if parameters and all(p.grad is not None for p in parameters):
+            self._kept[optimizer] = _Kept(parameters)
+        return NONE
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        if self._rows:
+            self._ledger.read()
+            for optimizer, handles in self._rows:
+                if self._ledger.are_zero(handles):  # cleared in place, between two backwards
+                    self._in_row.pop(optimizer, None)
+            self._rows.clear()
+            self._ledger.reset()
+        if self._said or not any(number >= LEAST_STEPS for number in self._in_row.values()):
+            return NONE
+        self._said = True
+        self._kept.clear()
+        kind = next(type(optimizer).__name__ for optimizer, number in self._in_row.items() if number >= LEAST_STEPS)
+        text = f"Gradients of earlier steps are still there at backward{self._line.at()} and are added to: {kind} updates with their sum."
+        advice = "Call optimizer.zero_grad() once a step, before the step's first backward."
+        return [self.subject.alert(self.name, text, advice, evidence={**self._line.evidence, "optimizer": kind})]
+
+
+class Reaching(Check):
+    """A step's backward reaches the model's parameters, and its gradients are there when the optimizer steps.
+
+    *Cost:* at a thorough step a walk over the loss's graph, about 1 µs a node.
+    """
+
+    name = "loss does not reach the model"
+    also = ("gradients cleared before the step",)
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._calls = 0  # with gradients, in this step
+        self._reaches = False
+        self._reason = ""
+        self._line: Line = UNKNOWN
+        self._said: set[str] = set()
+
+    def enter(self, *given: Any) -> Iterable[Alert]:
+        self._calls += 1
+        return NONE
+
+    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+        if self._reaches or not self._calls:
+            return NONE
+        self._reaches = self.subject.reaches(roots)
+        self._line = current_line()
+        made_here = any(root.is_leaf and root.requires_grad for root in roots)
+        self._reason = "The loss is a new tensor without a graph" if made_here else "The loss's graph holds none of the model's parameters"
+        return NONE
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if in_backward() or not self._line.file:
+            return NONE
+        if any(gradient_of(p) is not None for p in self.subject.model.parameters()):
+            return NONE
+        line = self._line
+        if not self._reaches and self.name not in self._said:
+            self._said.add(self.name)
+            text = f"{self._reason}{line.at(': backward at ')} gives no gradients, and {type(optimizer).__name__} updates nothing."
+            advice = "Look for .item(), .detach(), torch.tensor(loss), requires_grad_() or no_grad() between the model and the loss."
+            return [self.subject.alert(self.name, text, advice, evidence=line.evidence)]
+        if self._reaches and self.also[0] not in self._said:
+            self._said.add(self.also[0])
+            step = current_line()
+            text = f"Backward{line.at()} has reached the model, but its gradients are gone as {type(optimizer).__name__} steps{step.at()}."
+            advice = "Call optimizer.zero_grad() before backward, not between backward and optimizer.step()."
+            return [self.subject.alert(self.also[0], text, advice, evidence={**step.evidence, "backward": line.evidence.get("line", "")})]
+        return NONE
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        self._calls = 0
+        self._reaches = False
+        self._line = UNKNOWN
+        return NONE

@@ -1,0 +1,69 @@
+"""The loss moves, and it is made of the model's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.probe.calls import in_backward
+from numscope.records.alert import Alert
+from numscope.summary.ledger import UNOBSERVED
+
+LEAST_STEPS = 20  # in a row with the same losses, to the last bit
+
+
+class ConstantLoss(Check):
+    """The losses that backward is called on are bit for bit those of the step before, for many steps.
+
+    *Cost:* 3 µs a step; the loss's row is the one that detection reads.
+    """
+
+    name = "constant loss"
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._handles: list[int] = []
+        self._last: list[float] = []
+        self._same = 0
+        self._line: Line = UNKNOWN
+        self._said = False
+
+    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+        if not self._said:
+            ledger = self.subject.journal.ledger
+            self._handles += [handle for root in roots if root.numel() == 1 and (handle := ledger.observe(root)) != UNOBSERVED]
+            if self._same == LEAST_STEPS - 1:
+                self._line = current_line()
+        return NONE
+
+    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        handles, self._handles = self._handles, []
+        if (
+            not handles
+            or self._said
+            or in_backward()
+            or not self.subject.steps.had_backward
+            or max(handles) >= len(self.subject.journal.ledger)
+        ):
+            return NONE
+        losses = self.subject.journal.ledger.amax(handles)
+        self._same = self._same + 1 if losses == self._last else 0
+        self._last = losses
+        if self._same < LEAST_STEPS:
+            return NONE
+        self._said = True
+        value = losses[-1]
+        text = f"The loss has been {value:g} at each of {LEAST_STEPS + 1} steps, to the last bit{self._line.at(': backward at ')}."
+        advice = (
+            "Look for a loss over a dimension of size 1, one that is saturated or clamped, or the same batch with weights that do not move."
+        )
+        return [self.subject.alert(self.name, text, advice, value=value, evidence=self._line.evidence, asks=not value)]
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        self._handles.clear()
+        return NONE

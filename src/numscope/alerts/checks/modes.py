@@ -1,0 +1,174 @@
+"""A training step runs in the modes that it should: train mode, an autocast that reaches something, weights of the dtype that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.protocol import NONE, Check, Subject, names_of
+from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.probe.calls import in_backward
+from numscope.records.alert import Alert
+
+LOW = ("float16", "bfloat16")
+_CAST = (nn.Linear, nn.modules.conv._ConvNd, nn.Bilinear, nn.RNNBase)  # what autocast runs in the low dtype
+
+
+class EvalMode(Check):
+    """A step trains while the model is in eval mode, which switches off dropout and freezes batch norms' statistics.
+
+    If the model was in train mode before, somebody forgot to switch back, and that is said at once; else it may be intended.
+
+    *Cost:* a look at ``model.training`` a call; where it is off, 0.1 µs a module at thorough steps, and as it goes off.
+    """
+
+    name = "eval mode"
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._trained = -1  # the last step with a call in train mode
+        self._calls = 0  # with gradients, in this step, in eval mode
+        self._in_train = False  # some call of this step was not
+        self._line = UNKNOWN
+        self._said = False
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+        if torch.is_grad_enabled() and module is self.subject.model and not self._said:
+            if module.training:
+                self._in_train = True
+                self._trained = self.subject.step
+            else:
+                if not self._calls:
+                    self._line = current_line()
+                self._calls += 1
+        return NONE
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if not self._calls or self._in_train or self._said or in_backward() or not self.subject.steps.had_backward:
+            return NONE
+        if self._trained < 0 and self.subject.num < 1:  # it may be trying out a step
+            return NONE
+        concerned = _modes_matter(self.subject.model)
+        if not concerned:
+            self._said = True
+            return NONE
+        self._said = True
+        what = f"The model trains in eval mode{self._line.at()}: {concerned}"
+        evidence = self._line.evidence
+        if self._trained >= 0:
+            text = f"{what}. It was in train mode until step {self._trained}."
+            return [self.subject.alert(self.name, text, "Call model.train() after each evaluation.", evidence=evidence)]
+        return [self.subject.alert(self.name, f"{what}.", "Call model.train() before the loop.", evidence=evidence, asks=True)]
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        self._calls = 0
+        self._in_train = False
+        return NONE
+
+
+def _modes_matter(model: nn.Module) -> str:
+    """What eval mode changes in a model whose modules are all in it; "" if nothing is."""
+    dropouts = batch_norms = 0
+    by_name = ""
+    for name, module in model.named_modules():
+        is_dropout = isinstance(module, _DropoutNd) and module.p > 0
+        is_norm = isinstance(module, _BatchNorm) and module.track_running_stats
+        if (is_dropout or is_norm) and module.training:
+            return ""
+        dropouts += is_dropout
+        batch_norms += is_norm
+        if not by_name:
+            rate = next((k for k, v in vars(module).items() if "drop" in k and isinstance(v, float) and 0 < v < 1), "")
+            by_name = f"{name}.{rate}".lstrip(".") if rate else ""
+    if dropouts:
+        return f"its {dropouts} dropout {'layer does' if dropouts == 1 else 'layers do'} nothing"
+    if by_name:
+        return f"dropout ({by_name}) does nothing"
+    return f"its {batch_norms} batch norm {'layer uses' if batch_norms == 1 else 'layers use'} fixed statistics" if batch_norms else ""
+
+
+class Autocast(Check):
+    """Autocast is on around a call, and no module's output has its dtype.
+
+    *Cost:* two looks at the autocast state a call of a thorough step; where it is on, 0.3 µs a module.
+    """
+
+    name = "autocast without effect"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._dtype: torch.dtype | None = None
+        self._device = ""
+        self._line: Line = UNKNOWN
+        self._said = False
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+        self._dtype = None
+        if not self._said and torch.is_grad_enabled():
+            for device in {"cpu", "cuda", next((p.device.type for p in module.parameters()), "cpu")}:
+                if torch.is_autocast_enabled(device):
+                    self._dtype, self._device, self._line = torch.get_autocast_dtype(device), device, current_line()
+        return NONE
+
+    def leave(self, module: nn.Module, output: Any) -> Iterable[Alert]:
+        dtype, self._dtype = self._dtype, None
+        subject = self.subject
+        if dtype not in (torch.float16, torch.bfloat16) or not subject.probe.deep or subject.probe.traced:
+            return NONE
+        casts = {name for m, name in subject.probe.names.items() if isinstance(m, _CAST) and _has_only(m, torch.float32)}
+        seen: set[str] = set()
+        call = subject.journal.call
+        for event in subject.journal.events:
+            if event.call == call:
+                dtypes = {dtype for slot, ledger, handle in event.items if ledger is not None and slot.startswith("output")
+                          for dtype in ledger.dtypes([int(handle)])}  # fmt: skip
+                if dtypes.intersection(LOW):
+                    return NONE
+                seen.update([event.entry.name] if dtypes else [])
+        if not casts.intersection(seen):
+            return NONE
+        self._said = True
+        on = next((p.device.type for p in module.parameters()), "cpu")
+        name = str(dtype).removeprefix("torch.")
+        where = f": it is on for {self._device!r}, and the model is on {on!r}" if on != self._device else ""
+        text = f"Autocast to {name} is on around the call{self._line.at()}, but no module's output is in {name}{where}."
+        advice = "Use torch.autocast(device_type=x.device.type), and look for autocast(enabled=False) inside the model."
+        return [subject.alert(self.name, text, advice, evidence={**self._line.evidence, "device_type": self._device, "model_on": on})]
+
+
+def _has_only(module: nn.Module, dtype: torch.dtype) -> bool:
+    return all(p.dtype == dtype for p in module.parameters(recurse=False))
+
+
+class WeightDtype(Check):
+    """Weights have the dtype that they had when their training began.
+
+    *Cost:* at a thorough step 0.5 µs a parameter.
+    """
+
+    name = "weights changed dtype"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._dtypes: dict[str, torch.dtype] = {}
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if in_backward():
+            return NONE
+        now = {name: p.dtype for name, p in self.subject.parameters().items() if p.requires_grad}
+        changed = [name for name, dtype in now.items() if self._dtypes.get(name, dtype) != dtype]
+        was = {name: self._dtypes[name] for name in changed}
+        self._dtypes.update(now)
+        if not changed:
+            return NONE
+        old, new = (str(dtypes[changed[0]]).removeprefix("torch.") for dtypes in (was, now))
+        text = f"{names_of(changed)} changed from {old} to {new} during the training."
+        advice = "Look for .half(), .bfloat16(), .float() or .to(dtype) after the first step; use autocast, or a copy, for evaluation."
+        return [self.subject.alert(self.name, text, advice, parameters=changed, evidence={"was": old, "is": new})]

@@ -1,0 +1,143 @@
+"""A learning rate's scheduler steps once for a step of its optimizer, and after it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.probe.calls import in_backward
+from numscope.probe.loop_calls import LoopCall
+from numscope.records.alert import Alert
+from numscope.records.heap import instances_of
+
+NEVER = "scheduler never steps"
+LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
+LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
+MOST_ROUNDS = 400  # whose lines are looked up: a loop has shown its rhythm
+
+
+class _Rhythm:
+    """What one scheduler has done since its optimizer's last step."""
+
+    __slots__ = ("before", "lines", "rounds")
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.before = 0  # how many of them came before a backward
+        self.rounds = {"twice": 0, "with each backward": 0}
+
+
+class Schedules(Check):
+    """Follows schedulers' steps between their optimizers' steps.
+
+    Left alone are several steps from one line with no backward between them (Accelerate steps once for each rank, and a run that goes on
+    from a checkpoint winds its scheduler forward), a scheduler that is told the epoch, and one that waits for a plateau.
+
+    *Cost:* at the first step one walk over all objects; 10 µs a scheduler's step, for its line, in the first rounds; later 1 µs.
+    """
+
+    name = "scheduler order"
+    also = (NEVER,)
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._rhythms: weakref.WeakKeyDictionary[LRScheduler, _Rhythm] = weakref.WeakKeyDictionary()
+        self._rounds: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # steps of an optimizer
+        self._said = False
+
+    def called(self, call: LoopCall) -> Iterable[Alert]:
+        if call.kind != "scheduler" or self._said or isinstance(call.target, ReduceLROnPlateau):
+            return NONE
+        optimizer = getattr(call.target, "optimizer", None)
+        if not isinstance(optimizer, Optimizer) or call.given(0, "epoch") is not None or not self.subject.optimizers.owns(optimizer):
+            return NONE
+        if self._rounds.get(optimizer, 0) < MOST_ROUNDS:
+            rhythm = self._rhythms.setdefault(call.target, _Rhythm())
+            rhythm.lines.append(current_line())
+        return NONE
+
+    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+        for rhythm in self._rhythms.values():
+            if rhythm.lines and not rhythm.before:
+                rhythm.before = len(rhythm.lines)
+        return NONE
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        return NONE if in_backward() else self._round(optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        return self._round(optimizer)
+
+    def last(self) -> Iterable[Alert]:
+        for scheduler in _schedulers():
+            optimizer = getattr(scheduler, "optimizer", None)
+            steps = self._rounds.get(optimizer, 0) if isinstance(optimizer, Optimizer) else 0
+            if steps >= LEAST_STEPS and getattr(scheduler, "_step_count", 0) == 1:
+                text = f"{type(scheduler).__name__} was made and never stepped, while {type(optimizer).__name__} took {steps} steps."
+                return [self.subject.alert(NEVER, text, "Call scheduler.step() after each step or epoch.", asks=True)]
+        return NONE
+
+    def _round(self, optimizer: Optimizer) -> Iterable[Alert]:
+        """The optimizer steps: how often has its scheduler since its last one?"""
+        rounds = self._rounds[optimizer] = self._rounds.get(optimizer, 0) + 1
+        if self._said:
+            return NONE
+        if rounds == 1:
+            return self._first_round(optimizer)
+        for scheduler, rhythm in self._rhythms.items():
+            if rhythm.lines and scheduler.optimizer is optimizer:
+                lines, between = rhythm.lines, 0 < rhythm.before < len(rhythm.lines)
+                rhythm.lines, rhythm.before = [], 0
+                kind = type(scheduler).__name__
+                if between:
+                    rhythm.rounds["with each backward"] += 1
+                elif len({(line.file, line.number) for line in lines}) > 1:
+                    rhythm.rounds["twice"] += 1
+                if rhythm.rounds["twice"] >= LEAST_ROUNDS:
+                    text = f"{kind} steps {len(lines)} times for one step of {type(optimizer).__name__}: at {_places(lines)}."
+                    return self._once(text, "Call scheduler.step() in one place.", lines[-1])
+                if rhythm.rounds["with each backward"] >= LEAST_ROUNDS:
+                    text = (
+                        f"{kind} steps{lines[-1].at()} with each backward, {len(lines)} times for one step of {type(optimizer).__name__}."
+                    )
+                    return self._once(text, "Call scheduler.step() where optimizer.step() is called.", lines[-1], asks=True)
+        return NONE
+
+    def _first_round(self, optimizer: Optimizer) -> Iterable[Alert]:
+        """Before the first step of an optimizer. One that goes on from a checkpoint has states, and had steps that nobody has seen."""
+        if optimizer.state:
+            return NONE
+        for scheduler in _schedulers():
+            if getattr(scheduler, "optimizer", None) is not optimizer:
+                continue
+            rhythm = self._rhythms.pop(scheduler, None)
+            lines = [] if rhythm is None else rhythm.lines
+            counted = getattr(scheduler, "_step_count", None)  # with its making
+            if (len(lines) if counted is None else counted - 1) == 1:
+                line = lines[0] if lines else UNKNOWN
+                text = f"{type(scheduler).__name__} steps{line.at()} before {type(optimizer).__name__} does: it leaves out the first rate."
+                return self._once(text, "Call scheduler.step() after optimizer.step().", line, asks=True)
+        return NONE
+
+    def _once(self, text: str, advice: str, line: Line, asks: bool = False) -> Iterable[Alert]:
+        self._said = True
+        self._rhythms.clear()
+        return [self.subject.alert(self.name, text, advice, evidence=line.evidence, asks=asks)]
+
+
+def _schedulers() -> list[LRScheduler]:
+    """All but those that wait for a plateau, and those that others are made of and step in their turn."""
+    found = [scheduler for scheduler in instances_of(LRScheduler) if not isinstance(scheduler, ReduceLROnPlateau)]
+    parts = {id(part) for scheduler in found for part in getattr(scheduler, "_schedulers", ())}
+    return [scheduler for scheduler in found if id(scheduler) not in parts]
+
+
+def _places(lines: Sequence[Line]) -> str:
+    return " and ".join(dict.fromkeys(line.short for line in lines))

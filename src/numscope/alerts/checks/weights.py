@@ -1,0 +1,317 @@
+"""Each trainable weight is in an optimizer, gets a gradient, and moves; a frozen one does not."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.protocol import EVERY, FIRST, NONE, Check, Subject, names_of
+from numscope.probe.calls import in_backward
+from numscope.probe.optimizers import gradient_of, ids_known, living_optimizers
+from numscope.records.alert import Alert
+from numscope.records.site import Phase
+from numscope.records.words import count
+from numscope.summary.checksum import Checksums
+from numscope.summary.ledger import UNOBSERVED, Ledger
+from numscope.summary.unwrap import Unsummarizable, plain
+
+WITHOUT_OPTIMIZER = "parameter without optimizer"
+WITHOUT_GRADIENT = "parameter without gradient"
+ZERO_RATE = "learning rate is 0"
+FROZEN_MOVES = "frozen parameter moves"
+LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
+
+
+class _Weight:
+    """What looks at one parameter have shown since the last verdict."""
+
+    __slots__ = ("called", "given", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_nonzero", "zeros")
+
+    def __init__(self, parameter: nn.Parameter) -> None:
+        self.ref = weakref.ref(parameter)
+        self.sum: int | None = None  # of its bits, as the window began
+        self.zeros = 0  # looks in all at which its gradient was exactly zero
+        self.was_nonzero = False  # at any look
+        self.moved = False  # while it was frozen, in an optimizer's step
+        self.begin()
+
+    def begin(self) -> None:
+        """A window begins."""
+        self.given = self.nonzero = self.steps = 0  # looks at which a gradient was there, was not zero; steps of its optimizer
+        self.called = False  # its module
+        self.optimizer = ""
+        self.rates: set[float | None] = set()
+
+
+class Weights(Check):
+    """Looks at all parameters at thorough steps: checksums of their bits, whether gradients are there and zero, and who updates them.
+
+    A verdict comes after the first steps, and then with each thorough one; of each parameter a rule speaks once.
+
+    *Cost:* at a thorough step one pass over the weights, one over the gradients, and about 5 µs a parameter.
+    """
+
+    name = "weight does not move"
+    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES)
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._ledger = Ledger()
+        self._weights: dict[str, _Weight] = {}
+        self._gradients: dict[str, int] = {}  # of this step, by parameter: handles of rows
+        self._frozen: list[tuple[dict[str, nn.Parameter], _Sums, _Sums | None]] = []  # with gradients: before and after an optimizer's step
+        self._now: _Sums | None = None  # of all parameters, before the first optimizer's step: so what is put back after it is seen
+        self._order: list[str] = []  # modules, as they were called last
+        self._said: set[tuple[str, str]] = set()
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if in_backward():  # it steps a parameter at a time; the end of the step shows whether they have moved
+            return NONE
+        parameters = self.subject.parameters()
+        self._follow(parameters)
+        rates = {id(p): group.get("lr") for group in optimizer.param_groups for p in group["params"]}
+        called = self._called()
+        for name, parameter in parameters.items():
+            known = next((number for number in ids_known(parameter) if number in rates), None)
+            if known is not None:
+                weight = self._weights[name]
+                weight.optimizer = type(optimizer).__name__
+                weight.steps += 1
+                weight.rates.add(_number(rates[known]))
+                weight.called = weight.called or name.rpartition(".")[0] in called
+        self._see_gradients(parameters)
+        if self._now is None and self._is_wanted:
+            self._now = _Sums(parameters)
+        frozen = {n: p for n, p in parameters.items() if not p.requires_grad and id(p) in rates and p.grad is not None}
+        if frozen:
+            self._frozen.append((frozen, _Sums(frozen), None))
+        return NONE
+
+    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if self._frozen and self._frozen[-1][2] is None:
+            frozen, before, _ = self._frozen[-1]
+            self._frozen[-1] = frozen, before, _Sums(frozen)
+        return NONE
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        subject = self.subject
+        if closing:
+            return NONE
+        parameters = subject.parameters()
+        self._follow(parameters)
+        if not subject.optimizers.any:
+            self._see_gradients(parameters)
+        self._read()
+        if not self._is_wanted:
+            return NONE
+        stays = self._compare(parameters)
+        if subject.num == 0:
+            return NONE
+        found = [*self._verdict(parameters, stays)]
+        for weight in self._weights.values():
+            weight.begin()
+        return found
+
+    def close(self) -> None:
+        self._weights.clear()
+        self._gradients.clear()
+        self._frozen.clear()
+        self._ledger.reset()
+
+    # ---- looks
+
+    def _follow(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        """Begin with parameters that are new, or others than before."""
+        for name, parameter in parameters.items():
+            known = self._weights.get(name)
+            if known is None or known.ref() is not parameter:
+                self._weights[name] = _Weight(parameter)
+
+    def _called(self) -> set[str]:
+        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
+        self._order = list(dict.fromkeys(order))
+        return set(order)
+
+    def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
+        self._ledger.look_again()
+        for name, handle in zip(found, self._ledger.observe_many(list(found.values())), strict=True):
+            if handle != UNOBSERVED:
+                self._gradients.setdefault(name, handle)
+
+    def _read(self) -> None:
+        """The step is over: bring to the host what was looked at."""
+        self._ledger.read()
+        for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
+            weight = self._weights[name]
+            weight.given += 1
+            weight.nonzero += amax > 0
+            weight.zeros += amax == 0
+            weight.was_nonzero = weight.was_nonzero or amax > 0
+        self._gradients.clear()
+        self._ledger.reset()
+        for _, before, after in self._frozen:
+            if after is not None:
+                was, now = before.read(), after.read()
+                for name in was:
+                    self._weights[name].moved = self._weights[name].moved or was[name] != now.get(name)
+        self._frozen.clear()
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether a window of steps begins or ends with this one."""
+        return self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0
+
+    def _compare(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+        """The parameters that have the same bits as when the window began."""
+        sums, self._now = self._now or _Sums(parameters), None
+        stays = {}
+        for name, total in sums.read().items():
+            if name in parameters and self._weights[name].sum == total:
+                stays[name] = parameters[name]
+            self._weights[name].sum = total
+        return stays
+
+    # ---- the verdict
+
+    def _verdict(self, parameters: Mapping[str, nn.Parameter], stays: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+        moves = any(weight.sum is not None and name not in stays for name, weight in self._weights.items())
+        least = LEAST_STEPS if self.subject.num < EVERY else 1
+        arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
+        yield from self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
+        yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least})
+        waits = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].called and self._weights[n].steps >= least}
+        if any(weight.nonzero for weight in self._weights.values()):
+            yield from self._without_gradient(waits)
+        yield from self._frozen_moves()
+
+    def _news(self, rule: str, names: Iterable[str]) -> list[str]:
+        news = [name for name in names if (rule, name) not in self._said]
+        self._said.update((rule, name) for name in news)
+        return news
+
+    def _without_optimizer(self, left: Mapping[str, nn.Parameter], moves: bool) -> Iterable[Alert]:
+        if not left:
+            return
+        living = living_optimizers()
+        held = {id(p) for optimizer in living for group in optimizer.param_groups for p in group["params"]}
+        left = {n: p for n, p in left.items() if held.isdisjoint(ids_known(p))}  # an optimizer may step only now and then
+        holder = _holds_others(living, list(left.values()))
+        if not (holder is not None or moves) or not (names := self._news(WITHOUT_OPTIMIZER, left)):
+            return  # where no weight moves, gradients may be wanted for themselves, or for the inputs
+        if holder is None:
+            text = f"Gradients arrive at {names_of(names)}, but no optimizer uses them."
+            advice = "Give all of model.parameters() to the optimizer, or freeze what is not to be trained with requires_grad_(False)."
+            yield self.subject.alert(WITHOUT_OPTIMIZER, text, advice, parameters=names, asks=True)
+            return
+        kind = type(holder).__name__
+        text = f"Gradients arrive at {names_of(names)}, but {kind} holds other tensors of the same shapes, which get none."
+        advice = (
+            f"Make the optimizer when the model is complete, not before it is copied, wrapped or made anew: {kind}(model.parameters())."
+        )
+        yield self.subject.alert(WITHOUT_OPTIMIZER, text, advice, parameters=names, evidence={"optimizer": kind})
+
+    def _without_gradient(self, waits: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+        none = [n for n in waits if not self._weights[n].given]
+        if names := self._news(WITHOUT_GRADIENT, none):
+            edge = self._edge(none)
+            kind = self._weights[names[0]].optimizer
+            text = f"No gradient arrives at {names_of(names)}, though the forward runs through there and {kind} is to update it."
+            text += f" It ends at {edge}." if edge else ""
+            advice = "Look for detach(), .data, no_grad(), .item() or NumPy on the way to the loss."
+            yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, evidence={"edge": edge} if edge else {}, asks=True)
+        zero = [n for n, p in waits.items() if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero and not _is_shard(p)]
+        if names := self._news(WITHOUT_GRADIENT, zero):
+            text = f"The gradient of {names_of(names)} was exactly zero at each of {count(self._weights[names[0]].zeros, 'look')}."
+            advice = "Look for a mask, a clamp, or an activation behind it that never lets anything through."
+            yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, asks=True)
+
+    def _edge(self, without: Collection[str]) -> str:
+        """The first module, in the forward's order, that gets gradients, if none before it does."""
+        lacking = {name.rpartition(".")[0] for name in without}
+        given = {name.rpartition(".")[0] for name, weight in self._weights.items() if weight.given}
+        order = [module for module in self._order if module in lacking or module in given]
+        first = next((i for i, module in enumerate(order) if module in given), 0)
+        return order[first] if first and not lacking.intersection(order[first:]) else ""
+
+    def _stuck(self, stays: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+        still = [n for n in stays if self._weights[n].rates == {0.0}]
+        if names := self._news(ZERO_RATE, still):
+            weight = self._weights[names[0]]
+            text = f"{weight.optimizer} updates {names_of(names)} with a learning rate of 0, and has done so since the last look."
+            advice = "Look at the scheduler and its warm-up, which may count epochs where it should count steps."
+            everything = not any(w.rates - {0.0} for w in self._weights.values())
+            yield self.subject.alert(ZERO_RATE, text, advice, parameters=names, value=0.0, asks=not everything)
+        if names := self._news(self.name, [n for n, p in stays.items() if n not in still and self._should_move(n, p)]):
+            kind = self._weights[names[0]].optimizer
+            text = f"Gradients arrive at {names_of(names)}, and {kind} steps, but no bit has changed since the last look."
+            advice = "Look for code that puts old weights back, or for an optimizer that updates copies."
+            yield self.subject.alert(self.name, text, advice, parameters=names, evidence={"optimizer": kind})
+
+    def _should_move(self, name: str, parameter: nn.Parameter) -> bool:
+        """Whether an update as large as its gradient would show in its bits; smaller ones are lost in rounding, which is another matter."""
+        gradient = gradient_of(parameter)
+        rate = max((rate for rate in self._weights[name].rates if rate is not None), default=0.0)
+        if gradient is None or not parameter.is_floating_point():
+            return False
+        largest, step = (float(plain(tensor).abs().max()) for tensor in (parameter, gradient))
+        return step * rate > torch.finfo(parameter.dtype).eps * largest
+
+    def _frozen_moves(self) -> Iterable[Alert]:
+        if names := self._news(FROZEN_MOVES, [n for n, w in self._weights.items() if w.moved]):
+            text = f"The optimizer moves {names_of(names)} in spite of requires_grad=False, since a gradient from before is still there."
+            advice = "Set .grad to None when you freeze a parameter, or leave it out of the optimizer."
+            yield self.subject.alert(FROZEN_MOVES, text, advice, parameters=names)
+
+
+class _Sums:
+    """Checksums of the parameters that can be read and have elements here; on devices they stay there until they are read."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        parts: dict[str, Tensor] = {}
+        for name, parameter in parameters.items():
+            try:
+                part = plain(parameter)
+            except (Unsummarizable, RuntimeError):
+                continue
+            if part.numel() and part.layout is torch.strided:
+                parts[name] = part
+        self._names = list(parts)
+        self._sums = Checksums(list(parts.values()))
+
+    def read(self) -> dict[str, int]:
+        return dict(zip(self._names, self._sums.read(), strict=True))
+
+
+def _is_shard(parameter: Tensor) -> bool:
+    """Whether this rank holds a part of it, whose gradient may be zero though the whole one's is not."""
+    return hasattr(parameter, "device_mesh")
+
+
+def _number(rate: object) -> float | None:
+    """A learning rate; None for one that lies on a device."""
+    if isinstance(rate, Tensor):
+        return float(rate) if rate.is_cpu else None
+    return float(rate) if isinstance(rate, int | float) else None
+
+
+def _holds_others(optimizers: Sequence[Optimizer], parameters: Sequence[nn.Parameter]) -> Optimizer | None:
+    """An optimizer of tensors with the shapes of these parameters, none of which gets a gradient."""
+    shapes = [tuple(p.shape) for p in parameters]
+    for optimizer in optimizers:
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        if shapes and all(p.grad is None for p in held) and _contains([tuple(p.shape) for p in held], shapes):
+            return optimizer
+    return None
+
+
+def _contains(many: list[tuple[int, ...]], few: Sequence[tuple[int, ...]]) -> bool:
+    for item in few:
+        if item not in many:
+            return False
+        many.remove(item)
+    return True

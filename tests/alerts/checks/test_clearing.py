@@ -1,0 +1,175 @@
+"""Gradients that nobody clears, that are cleared too early, and losses that reach nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import LBFGS, SGD, Adam
+
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
+
+
+def test_zero_grad_that_is_forgotten_is_named_with_the_backward() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def forget() -> None:
+        for x, y in batches(6):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()  # adds up
+            optimizer.step()
+
+    alert = one(alerts_of(model, forget), "gradients not cleared")
+    assert alert.step == 2
+    assert alert.evidence["line"] == line_of(test_zero_grad_that_is_forgotten_is_named_with_the_backward, "adds up")
+    assert "test_clearing.py:" in alert.text
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_that_are_cleared_are_left_alone(to_none: bool) -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def at_the_end() -> None:
+        for x, y in batches(6):
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad(to_none)
+
+    assert alerts_of(model, at_the_end) == []
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_micro_batches_that_add_up_within_a_step_are_left_alone(to_none: bool) -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def accumulate() -> None:
+        for i, (x, y) in enumerate(batches(24)):
+            (F.cross_entropy(model(x), y) / 4).backward()
+            if i % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad(to_none)
+
+    assert alerts_of(model, accumulate) == []
+
+
+def test_step_at_each_micro_batch_with_clearing_at_each_fourth_is_named() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def mixed_up() -> None:
+        for i, (x, y) in enumerate(batches(24)):
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if i % 4 == 3:
+                optimizer.zero_grad()
+
+    one(alerts_of(model, mixed_up), "gradients not cleared")
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_two_models_that_clear_just_before_their_own_backward_are_left_alone(to_none: bool) -> None:
+    maker, judge = Net(), nn.Linear(3, 1)
+    both = nn.ModuleDict({"maker": maker, "judge": judge})
+    of_maker, of_judge = Adam(maker.parameters()), Adam(judge.parameters())
+
+    def duel() -> None:
+        for x, _ in batches(8):
+            of_judge.zero_grad(to_none)
+            judge(maker(x).detach()).sum().backward()
+            of_judge.step()
+            of_maker.zero_grad(to_none)
+            judge(maker(x)).square().mean().backward()
+            of_maker.step()
+
+    assert alerts_of(both, duel) == []
+
+
+def test_momentum_by_hand_in_the_gradients_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def decay() -> None:
+        for x, y in batches(8):
+            for p in model.parameters():
+                if p.grad is not None:
+                    p.grad.mul_(0.9)
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    assert alerts_of(model, decay) == []
+
+
+def test_closure_that_clears_is_left_alone() -> None:
+    model = Net(dropout=0.0)
+    optimizer = LBFGS(model.parameters(), max_iter=3)
+
+    def fit() -> None:
+        for x, y in batches(5):
+
+            def closure() -> Tensor:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)  # noqa: B023
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+
+    assert alerts_of(model, fit) == []
+
+
+def test_zero_grad_between_backward_and_step_is_named_with_both_lines() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def too_early() -> None:
+        for x, y in batches(6):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()  # in vain
+            optimizer.zero_grad()
+            optimizer.step()  # with nothing
+
+    here = test_zero_grad_between_backward_and_step_is_named_with_both_lines
+    alert = one(alerts_of(model, too_early), "gradients cleared before the step")
+    assert alert.step == 0
+    assert (alert.evidence["line"], alert.evidence["backward"]) == (line_of(here, "with nothing"), line_of(here, "in vain"))
+
+
+def test_loss_that_is_made_anew_from_its_number_is_named_with_the_backward() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def rewrap() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            loss = torch.tensor(F.cross_entropy(model(x), y).item(), requires_grad=True)
+            loss.backward()  # of a leaf
+            optimizer.step()
+
+    alert = one(alerts_of(model, rewrap), "loss does not reach the model")
+    assert alert.step == 0
+    assert alert.text.startswith("The loss is a new tensor without a graph: backward at test_clearing.py:")
+    assert alert.evidence["line"] == line_of(test_loss_that_is_made_anew_from_its_number_is_named_with_the_backward, "of a leaf")
+
+
+def test_loss_of_detached_outputs_is_named() -> None:
+    model = Net()
+    scale = nn.Parameter(torch.ones(3))
+    optimizer = Adam([*model.parameters(), scale])
+
+    def detach() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x).detach() * scale, y).backward()
+            optimizer.step()
+
+    alert = one(alerts_of(model, detach), "loss does not reach the model")
+    assert "The loss's graph holds none of the model's parameters" in alert.text
+
+
+def test_training_that_is_right_is_left_alone() -> None:
+    model = Net()
+    assert alerts_of(model, lambda: train(model, Adam(model.parameters()), 30)) == []

@@ -1,0 +1,43 @@
+"""Losses that never change."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, train
+
+
+def test_loss_over_a_dimension_of_one_is_asked_about_since_it_is_zero() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def one_class() -> None:
+        for x, y in batches(30):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), 0 * y)
+            loss.backward()  # of zero
+            optimizer.step()
+
+    alert = next(a for a in alerts_of(model, one_class) if a.rule == "constant loss")
+    assert (alert.step, alert.value, alert.asks) == (20, 0.0, True)
+    assert alert.evidence["line"] == line_of(test_loss_over_a_dimension_of_one_is_asked_about_since_it_is_zero, "of zero")
+
+
+def test_saturated_loss_is_named() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def clamp() -> None:
+        for x, y in batches(30):
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) + 0.0).clamp(min=50.0).backward()
+            optimizer.step()
+
+    assert ("constant loss", 50.0, False) in [(a.rule, a.value, a.asks) for a in alerts_of(model, clamp)]
+
+
+def test_loss_that_moves_is_left_alone() -> None:
+    model = Net()
+    assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-3), 60)) == []

@@ -1,0 +1,155 @@
+"""Train and eval mode, autocast, dtypes of weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD, Adam
+
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
+
+
+def test_eval_left_on_after_an_evaluation_is_named_with_the_step_and_the_line() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def evaluate_and_go_on() -> None:
+        for step, (x, y) in enumerate(batches(12)):
+            if step == 6:
+                model.eval()
+                with torch.no_grad():
+                    model(x)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)  # the call
+            loss.backward()
+            optimizer.step()
+
+    alert = one(alerts_of(model, evaluate_and_go_on), "eval mode")
+    assert (alert.step, alert.asks) == (6, False)
+    assert alert.evidence["line"] == line_of(test_eval_left_on_after_an_evaluation_is_named_with_the_step_and_the_line, "the call")
+    assert "its 1 dropout layer does nothing. It was in train mode until step 5." in alert.text
+
+
+def test_eval_mode_from_the_start_is_asked_about() -> None:
+    model = Net().eval()
+    alert = one(alerts_of(model, lambda: train(model, Adam(model.parameters()))), "eval mode")
+    assert (alert.step, alert.asks) == (1, True)
+
+
+def test_eval_mode_that_makes_no_difference_is_left_alone() -> None:
+    model = Net(dropout=0.0).eval()
+    assert alerts_of(model, lambda: train(model, Adam(model.parameters()))) == []
+
+
+def test_evaluation_between_steps_is_left_alone() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def train_and_evaluate() -> None:
+        for x, y in batches(8):
+            model.train()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                model(x)
+            model(x)  # somebody forgot no_grad
+
+    assert alerts_of(model, train_and_evaluate) == []
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.drop, self.last = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.drop(self.norm(self.first(x))))
+
+
+def test_frozen_batch_norm_is_left_alone() -> None:
+    model = Normed()
+    model.norm.eval()
+    assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1))) == []
+
+
+def test_rate_of_a_functional_dropout_counts() -> None:
+    class Functional(Net):
+        def __init__(self) -> None:
+            super().__init__(0.0)
+            self.resid_dropout = 0.2
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.dropout(super().forward(x), self.resid_dropout, self.training)
+
+    model = Functional().eval()
+    alert = one(alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1))), "eval mode")
+    assert "dropout (resid_dropout) does nothing" in alert.text
+
+
+# ---- autocast
+
+
+def train_under(model: nn.Module, device: str, dtype: torch.dtype) -> None:
+    optimizer = SGD(model.parameters(), lr=0.1)
+    for x, y in batches(5):
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype):
+            loss = F.cross_entropy(model(x).float(), y)
+        loss.backward()
+        optimizer.step()
+
+
+def test_autocast_that_reaches_the_model_is_left_alone() -> None:
+    model = Net()
+    assert alerts_of(model, lambda: train_under(model, "cpu", torch.bfloat16)) == []
+
+
+class Walled(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(x.float())
+
+
+def test_autocast_that_the_model_switches_off_is_named() -> None:
+    model = Walled()
+    alert = one(alerts_of(model, lambda: train_under(model, "cpu", torch.bfloat16)), "autocast without effect")
+    assert "no module's output is in bfloat16" in alert.text
+    assert alert.evidence["code"].startswith("loss = F.cross_entropy")
+
+
+def test_model_without_anything_to_cast_is_left_alone() -> None:
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (x * self.scale)[:, :3]
+
+    model = Sums()
+    assert alerts_of(model, lambda: train_under(model, "cpu", torch.bfloat16)) == []
+
+
+# ---- dtypes
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_become_half_during_training_are_named() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def halve() -> None:
+        train(model, optimizer, 2)
+        model.to(torch.bfloat16)
+        for x, y in batches(2):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x.bfloat16()).float(), y).backward()
+            optimizer.step()
+
+    alert = one(alerts_of(model, halve), "weights changed dtype")
+    assert alert.evidence["parameters"] == ["first.weight", "first.bias", "last.weight", "last.bias"]
+    assert "changed from float32 to bfloat16" in alert.text

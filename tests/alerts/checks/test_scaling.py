@@ -1,0 +1,178 @@
+"""GradScaler's calls in the wrong order, and clipping that clips nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.optim import SGD, Optimizer
+
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one
+
+
+def scaled(model: nn.Module, then: Callable[[torch.amp.GradScaler, Optimizer], object]) -> None:
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for x, y in batches(6):
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        then(scaler, optimizer)
+        scaler.update()
+
+
+def test_right_order_is_left_alone() -> None:
+    model = Net()
+
+    def then(scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+
+    assert alerts_of(model, lambda: scaled(model, then)) == []
+
+
+def test_clipping_before_unscaling_is_named_with_its_line() -> None:
+    model = Net()
+
+    def then(scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
+        clip_grad_norm_(model.parameters(), 1.0)  # too early
+        scaler.step(optimizer)
+
+    alert = one(alerts_of(model, lambda: scaled(model, then)), "clipped before unscaling")
+    assert alert.step == 0
+    assert alert.evidence["line"] == line_of(test_clipping_before_unscaling_is_named_with_its_line, "too early")
+    assert alert.evidence["code"] == "clip_grad_norm_(model.parameters(), 1.0)  # too early"
+    assert alert.advice == "Call scaler.unscale_(optimizer) before clipping."
+
+
+def test_clipping_by_value_before_unscaling_is_named() -> None:
+    model = Net()
+
+    def then(scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
+        clip_grad_value_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+
+    one(alerts_of(model, lambda: scaled(model, then)), "clipped before unscaling")
+
+
+def test_optimizer_that_steps_by_itself_with_scaled_gradients_is_named_with_its_line() -> None:
+    model = Net()
+
+    def training() -> None:
+        optimizer = SGD(model.parameters(), lr=1e-5)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(x), y)).backward()
+            optimizer.step()  # not the scaler
+
+    alert = one(alerts_of(model, training), "step without unscaling")
+    assert alert.evidence["line"] == line_of(
+        test_optimizer_that_steps_by_itself_with_scaled_gradients_is_named_with_its_line, "not the scaler"
+    )
+
+
+def test_loss_whose_scaled_form_is_dropped_is_named_with_the_backward() -> None:
+    model = Net()
+
+    def training() -> None:
+        optimizer = SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            scaler.scale(loss)
+            loss.backward()  # as it was
+            scaler.step(optimizer)
+            scaler.update()
+
+    alert = one(alerts_of(model, training), "loss not scaled")
+    assert alert.advice == "Call scaler.scale(loss).backward()."
+    assert alert.evidence["line"] == line_of(test_loss_whose_scaled_form_is_dropped_is_named_with_the_backward, "as it was")
+
+
+def test_sum_of_scaled_losses_is_left_alone() -> None:
+    model = Net()
+
+    def training() -> None:
+        optimizer = SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            out = model(x)
+            (scaler.scale(F.cross_entropy(out, y)) + scaler.scale(out.square().mean())).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    assert alerts_of(model, training) == []
+
+
+def test_other_models_that_train_without_the_scaler_are_left_alone() -> None:
+    model, other = Net(), Net()
+    mine, its = SGD(model.parameters(), lr=0.1), SGD(other.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def training() -> None:
+        for x, y in batches(6):
+            its.zero_grad()
+            mine.zero_grad()
+            scaled_loss = scaler.scale(F.cross_entropy(other(x), y))
+            F.cross_entropy(model(x), y).backward()
+            mine.step()
+            scaled_loss.backward()
+            scaler.step(its)
+            scaler.update()
+
+    assert alerts_of(model, training) == []
+
+
+def test_clipping_after_the_step_is_named_with_its_line() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            clip_grad_norm_(model.parameters(), 1.0)  # too late
+
+    alert = one(alerts_of(model, training), "clipped after the step")
+    assert alert.evidence["line"] == line_of(test_clipping_after_the_step_is_named_with_its_line, "too late")
+
+
+def test_norm_that_is_measured_after_the_step_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            clip_grad_norm_(model.parameters(), float("inf"))
+
+    assert alerts_of(model, training) == []
+
+
+def test_first_steps_that_the_scaler_leaves_out_hide_nothing() -> None:
+    model = Net()
+    broken = {"steps": 6}
+
+    def then(scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
+        if broken["steps"]:
+            broken["steps"] -= 1
+            for p in model.parameters():
+                assert p.grad is not None
+                p.grad.fill_(float("inf"))
+            scaler.step(optimizer)
+            return
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+
+    assert [alert.rule for alert in alerts_of(model, lambda: [scaled(model, then) for _ in range(2)] and None)] == [
+        "clipped before unscaling"
+    ]

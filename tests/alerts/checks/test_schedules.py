@@ -1,0 +1,126 @@
+"""Schedulers that step at the wrong place, too often, or never."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import SGD, Adam
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, SequentialLR, StepLR
+
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
+
+
+def step_all(model: nn.Module, optimizer: torch.optim.Optimizer, schedulers: list[LRScheduler], steps: int = 8) -> None:
+    for x, y in batches(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+
+
+def test_schedulers_after_each_step_are_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    parts: list[LRScheduler] = [LinearLR(optimizer, total_iters=3), CosineAnnealingLR(optimizer, 10)]
+    schedulers: list[LRScheduler] = [SequentialLR(optimizer, parts, [3]), LambdaLR(optimizer, lambda step: 0.99**step)]
+    assert alerts_of(model, lambda: step_all(model, optimizer, schedulers)) == []
+
+
+def test_scheduler_after_each_epoch_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = StepLR(optimizer, 1)
+
+    def epochs() -> None:
+        for _ in range(4):
+            train(model, optimizer, 5)
+            scheduler.step()
+
+    assert alerts_of(model, epochs) == []
+
+
+def test_scheduler_that_steps_before_its_optimizer_is_asked_about_with_its_line() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = StepLR(optimizer, 1)
+
+    def epochs() -> None:
+        for _ in range(3):
+            scheduler.step()  # first of all
+            train(model, optimizer, 5)
+
+    with pytest.warns(UserWarning, match=r"lr_scheduler\.step\(\)") as warned:
+        alert = one(alerts_of(model, epochs), "scheduler order")
+    assert [warning.filename for warning in warned] == [__file__]  # torch's own warning names the same place as without a watch
+    assert (alert.step, alert.asks) == (0, True)
+    assert alert.evidence["line"] == line_of(test_scheduler_that_steps_before_its_optimizer_is_asked_about_with_its_line, "first of all")
+
+
+def test_scheduler_that_is_wound_forward_is_left_alone() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+    scheduler = StepLR(optimizer, 100)
+
+    def resume() -> None:
+        for _ in range(7):
+            scheduler.step()
+        step_all(model, optimizer, [scheduler])
+
+    assert alerts_of(model, resume) == []
+
+
+def test_scheduler_that_steps_at_two_places_is_named_with_both() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, 100)
+
+    def twice() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            scheduler.step()
+            scheduler.step()  # once more
+
+    alert = one(alerts_of(model, twice), "scheduler order")
+    assert not alert.asks
+    assert "CosineAnnealingLR steps 2 times for one step of SGD" in alert.text
+    assert alert.evidence["line"] == line_of(test_scheduler_that_steps_at_two_places_is_named_with_both, "once more")
+
+
+def test_scheduler_that_steps_once_for_each_rank_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, 100)
+    assert alerts_of(model, lambda: step_all(model, optimizer, [scheduler, scheduler])) == []
+
+
+def test_scheduler_that_steps_with_each_micro_batch_is_asked_about() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, 100)
+
+    def accumulate() -> None:
+        for i, (x, y) in enumerate(batches(24)):
+            (F.cross_entropy(model(x), y) / 4).backward()
+            if i % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+            scheduler.step()
+
+    alert = one(alerts_of(model, accumulate), "scheduler order")
+    assert alert.asks
+    assert "with each backward, 4 times for one step of SGD" in alert.text
+
+
+def test_scheduler_that_never_steps_is_asked_about_at_the_end() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = StepLR(optimizer, 3)
+    alert = one(alerts_of(model, lambda: train(model, optimizer, 12)), "scheduler never steps")
+    assert alert.asks
+    assert alert.text == "StepLR was made and never stepped, while SGD took 12 steps."
+    assert scheduler.last_epoch == 0

@@ -1,0 +1,65 @@
+"""Optimizers that forget."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import SGD, Adam
+
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
+
+
+def test_optimizer_that_is_made_anew_each_step_is_named_with_its_line() -> None:
+    model = Net()
+
+    def anew() -> None:
+        for x, y in batches(8):
+            optimizer = Adam(model.parameters())
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()  # the first and last
+            optimizer.zero_grad()
+
+    alert = one(alerts_of(model, anew), "optimizer state lost")
+    assert alert.step == 3
+    assert "it is a new Adam each time" in alert.text
+    assert alert.evidence["line"] == line_of(test_optimizer_that_is_made_anew_each_step_is_named_with_its_line, "the first and last")
+
+
+def test_state_that_is_emptied_each_step_is_named() -> None:
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def forget() -> None:
+        for x, y in batches(8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.state.clear()
+
+    assert "somebody empties its state" in one(alerts_of(model, forget), "optimizer state lost").text
+
+
+def test_optimizer_for_each_epoch_or_without_states_is_left_alone() -> None:
+    model = Net()
+
+    def epochs() -> None:
+        for _ in range(6):
+            train(model, Adam(model.parameters()), 5)
+        for _ in range(6):
+            train(model, SGD(model.parameters(), lr=0.1), 1)
+
+    assert alerts_of(model, epochs) == []
+
+
+def test_many_optimizers_of_one_model_are_left_alone() -> None:
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
+    optimizers = [Adam(layer.parameters()) for layer in model]
+
+    def training() -> None:
+        for x, y in batches(6):
+            model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+    assert alerts_of(model, training) == []

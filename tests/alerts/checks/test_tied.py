@@ -1,0 +1,69 @@
+"""Weights that were tied and are no longer."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+from tests.alerts.checks.silent import alerts_of, one
+
+
+class Language(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.body, self.head = nn.Embedding(11, 6), nn.Linear(6, 6), nn.Linear(6, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.body(self.embedding(tokens)))
+
+
+def read(model: nn.Module, steps: int = 5) -> None:
+    optimizer = SGD(model.parameters(), lr=0.1)
+    for seed in range(steps):
+        tokens = torch.randint(11, (4, 7), generator=torch.Generator().manual_seed(seed))
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+
+
+def test_tied_weights_are_left_alone() -> None:
+    model = Language()
+    assert alerts_of(model, lambda: read(model)) == []
+
+
+def test_weights_that_a_reload_untied_are_named() -> None:
+    model = Language()
+
+    def reload() -> None:
+        model.head.weight = nn.Parameter(copy.deepcopy(model.embedding.weight.data))
+        read(model)
+
+    alert = one(alerts_of(model, reload), "untied weights")
+    assert (alert.layer, alert.tensor) == ("head", "weight")
+    assert alert.text.startswith("head.weight was the same tensor as embedding.weight when the watch began")
+
+
+def test_weights_that_transformers_configuration_ties_and_are_not_are_named() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=16)
+    model = transformers.GPT2LMHeadModel(config)
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+
+    def tune() -> None:
+        optimizer = SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            tokens = torch.randint(11, (2, 7))
+            optimizer.zero_grad()
+            model(input_ids=tokens, labels=tokens).loss.backward()
+            optimizer.step()
+
+    model.train()
+    alert = one(alerts_of(model, tune), "untied weights")
+    assert alert.layer == "lm_head"
+    assert alert.evidence["tied"] == ["transformer.wte.weight", "lm_head.weight"]
