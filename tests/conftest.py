@@ -121,6 +121,19 @@ def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
     return pool
 
 
+@pytest.fixture(scope="session")
+def pool_of_4() -> Iterator[RankPool]:
+    pool = RankPool(4)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def four_ranks(pool_of_4: RankPool, tmp_path: Path) -> RankPool:
+    pool_of_4.folder = tmp_path
+    return pool_of_4
+
+
 @pytest.fixture
 def one_rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process group of this process alone, over gloo.

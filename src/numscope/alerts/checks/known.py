@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from numscope.alerts.checks.batches import EpochsInSameOrder, SameBatchAgain
 from numscope.alerts.checks.bypass import Bypass
 from numscope.alerts.checks.clearing import Clearing, Reaching
+from numscope.alerts.checks.dead_units import DeadUnits
 from numscope.alerts.checks.losses import ConstantLoss
+from numscope.alerts.checks.lost_updates import UpdatesLost
 from numscope.alerts.checks.modes import Autocast, EvalMode, WeightDtype
 from numscope.alerts.checks.protocol import Check
+from numscope.alerts.checks.rank_data import SameDataOnRanks
+from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.scaling import Scaling
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
@@ -27,4 +32,10 @@ CHECKS: tuple[type[Check], ...] = (
     ConstantLoss,
     LostState,
     Bypass,
+    ReplicasDiffer,
+    SameDataOnRanks,
+    SameBatchAgain,
+    EpochsInSameOrder,
+    UpdatesLost,
+    DeadUnits,
 )

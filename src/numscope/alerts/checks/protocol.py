@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.inputs import Inputs
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import Ranks, rank
 from numscope.probe.loop_calls import LoopCall
@@ -56,6 +57,7 @@ class Subject:
         journal: what detection has seen of the step at work. Its rows are read when an optimizer's step begins.
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
+        inputs: the data of the model's steps, once a check tells of them.
         moment: of the occasion at work; it counts up.
     """
 
@@ -68,6 +70,7 @@ class Subject:
     num: int = 0
     thorough: bool = True
     rank: int = field(default_factory=rank)
+    inputs: Inputs = field(default_factory=Inputs)
     moment: int = 0
     _reached: tuple[int, bool] = (-1, False)
 

@@ -1,0 +1,127 @@
+"""Batches that come again: the same one at each step, and epochs in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import nn
+
+from numscope.alerts.checks.inputs import KEPT, Batch
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.records.alert import Alert
+
+SAME_STEPS = 16  # in a row, with one batch for all
+REPEATED = 16  # runs of the same length, each of one batch, in a row
+MATCHES = 64  # batches in a row that came before in this order; of an epoch that is shorter, several epochs
+
+
+class _OfBatches(Check):
+    """A check that is shown each step's batch."""
+
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._num_seen = 0
+        self._said = False
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+        if not self._said:
+            self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
+        return NONE
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        if self._said:
+            return NONE
+        inputs = self.subject.inputs
+        inputs.settle(self.subject.thorough)
+        found: list[Alert] = []
+        for batch in inputs.since(self._num_seen):
+            if not self._said:
+                found += self.take(batch)
+                self._said = bool(found)
+        self._num_seen = inputs.num_batches
+        return found
+
+    def take(self, batch: Batch) -> Iterable[Alert]:
+        """A step's batch, in order."""
+        raise NotImplementedError
+
+
+class SameBatchAgain(_OfBatches):
+    """The same batch at each of ``steps`` steps in a row; or each batch several times in a row, as equal workers of a loader give it.
+
+    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data.
+    """
+
+    name = "same batch again"
+
+    def __init__(self, subject: Subject, steps: int = SAME_STEPS) -> None:
+        super().__init__(subject)
+        self._steps = steps
+        self._last: int | None = None
+        self._runs: list[int] = [0]  # how often each of the last batches came in a row
+
+    def take(self, batch: Batch) -> Iterable[Alert]:
+        if batch.sum == self._last:
+            self._runs[-1] += 1
+        else:
+            self._runs = [*self._runs[-REPEATED:], 1]
+        self._last = batch.sum
+        if self._runs[-1] >= self._steps:
+            text = f"The last {self._runs[-1]} steps got the same input."
+            advice = "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time."
+            return [self._alert(text, advice, batch.step, self._runs[-1])]
+        whole = self._runs[-REPEATED - 1 : -1]  # those that are over
+        if len(whole) == REPEATED and len({*whole}) == 1 and 1 < whole[0] < self._steps:
+            text = f"Each batch comes {whole[0]} times in a row."
+            advice = "Workers of a DataLoader that copy one generator give equal batches: seed it in worker_init_fn, from the worker's id."
+            return [self._alert(text, advice, batch.step, whole[0])]
+        return NONE
+
+    def _alert(self, text: str, advice: str, step: int, value: int) -> Alert:
+        return self.subject.alert(
+            self.name, text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence={"last step": step}, asks=True
+        )
+
+
+class EpochsInSameOrder(_OfBatches):
+    """64 batches in a row come in the order in which they came before.
+
+    *Cost:* as ``SameBatchAgain``'s, and a look into a dict. Epochs of more than 16,384 steps can't be compared.
+    """
+
+    name = "epochs in the same order"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._at: dict[int, int] = {}  # the count at which a sum was last seen
+        self._count = 0
+        self._distance = 0
+        self._matches = 0
+
+    def take(self, batch: Batch) -> Iterable[Alert]:
+        last = self._at.pop(batch.sum, None)
+        self._at[batch.sum] = self._count  # last in the dict's order
+        if len(self._at) > KEPT:
+            del self._at[next(iter(self._at))]
+        distance = 0 if last is None else self._count - last
+        self._count += 1
+        self._matches = self._matches + 1 if distance == self._distance else 1
+        self._distance = distance
+        if distance < 2 or self._matches < MATCHES:
+            return NONE
+        self._at.clear()
+        return [
+            self.subject.alert(
+                self.name,
+                f"The last {self._matches} batches came in the order in which they came {distance} steps before.",
+                "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin.",
+                tensor="input",
+                value=float(self._matches),
+                limit=float(MATCHES),
+                evidence={"steps of an epoch": distance, "last step": batch.step},
+                asks=True,
+            )
+        ]

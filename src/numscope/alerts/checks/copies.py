@@ -1,0 +1,142 @@
+"""Which of a model's parameters and buffers other ranks hold too, and which ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from numscope.distributed.agree import spread
+from numscope.distributed.channel import members
+from numscope.distributed.copies import Copies
+from numscope.distributed.place import Places, fully_sharded_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A tensor of which other ranks have a copy; of a distributed one, this rank's part."""
+
+    layer: str
+    slot: str
+    tensor: Tensor
+    is_buffer: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer}.{self.slot}".lstrip(".")
+
+    @property
+    def gradient(self) -> Tensor | None:
+        """``main_grad`` is Megatron's."""
+        gradient = getattr(self.tensor, "main_grad", None)
+        return self.tensor.grad if gradient is None and self.tensor.is_leaf else gradient
+
+
+@dataclass(slots=True)
+class Shared:
+    """Ranks, and what each of them should hold with the same bits.
+
+    Attributes:
+        assumed: nothing says that these ranks train one model together: they may, with collectives of the script's own.
+    """
+
+    ranks: tuple[int, ...]
+    assumed: bool = False
+    copies: list[Copy] = field(default_factory=list)
+
+
+class CopiesOf:
+    """Finds a model's copies when asked, since wrappers and shards come and go.
+
+    Args:
+        model: the watched module.
+        wrapper: what the user gave.
+        names: of the model's modules.
+    """
+
+    def __init__(self, model: nn.Module, wrapper: nn.Module, names: Mapping[nn.Module, str]) -> None:
+        self._model = model
+        self._names = names
+        self._places = Places(model, wrapper, lambda group: False)
+
+    @property
+    def is_joined(self) -> bool:
+        """Within and after ``ddp.join()`` a rank without inputs takes no steps."""
+        return bool(getattr(getattr(self._places.ddp, "_join_config", None), "enable", False))
+
+    @property
+    def averages_weights(self) -> bool:
+        """Whether DDP has a communication hook, which may leave gradients different on purpose, as in local SGD."""
+        return bool(getattr(self._places.ddp, "_comm_hooks", None))
+
+    def data_ranks(self) -> tuple[tuple[int, ...], bool]:
+        """The ranks that should get different data, and whether that is only assumed. Empty: this rank alone."""
+        if not spread():
+            return (), False
+        groups = [g for g in self._places.default("data", at=(self._model, "activation")) if not isinstance(g, Copies)]
+        if groups or self._places.known:
+            return tuple(sorted({rank for group in groups for rank in members(group)})), False
+        return _world(), True
+
+    def find(self) -> list[Shared]:
+        """Everything that this rank has a copy of, by the ranks that have the others, in the same order on all of them."""
+        if not spread() or self._is_flat():
+            return []
+        found: dict[tuple[int, ...], Shared] = {}
+        ignored = self._ignored()
+        seen: set[int] = set()
+        for module, layer in self._names.items():
+            for slot, tensor, is_buffer in _state(module):
+                if id(tensor) in seen or id(tensor) in ignored:
+                    continue
+                seen.add(id(tensor))
+                for ranks in self._ranks_of(module, slot, tensor, is_buffer):
+                    shared = found.setdefault(ranks, Shared(ranks, not self._places.known))
+                    shared.copies.append(Copy(layer, slot, tensor, is_buffer))
+        return list(found.values())
+
+    def _ranks_of(self, module: nn.Module, slot: str, tensor: Any, is_buffer: bool) -> list[tuple[int, ...]]:
+        places = self._places
+        if not places.known:
+            return [_world()]
+        if is_buffer:
+            ddp = places.ddp
+            return [members(ddp.process_group)] if ddp is not None and not ddp.broadcast_buffers else []
+        if getattr(tensor, "allreduce", True) is False:  # Megatron's experts
+            return []
+        if hasattr(tensor, "placements"):
+            groups = places.of(tensor, "parameter")[1]
+        else:
+            groups = places.default("parameter", at=(module, slot))
+            if not groups and not fully_sharded_groups(self._model):  # beside parameters that tensor parallelism has split
+                return [members(group) for group in places.known]
+        return [members(group.group) for group in groups if isinstance(group, Copies)]
+
+    def _is_flat(self) -> bool:
+        """FSDP1 holds pieces of flat parameters under the names of whole ones."""
+        return any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__)
+
+    def _ignored(self) -> set[int]:
+        """What DDP was told to leave alone."""
+        ddp = self._places.ddp
+        names = getattr(ddp, "parameters_to_ignore", None)
+        if not names:
+            return set()
+        return {id(t) for name, t in (*ddp.module.named_parameters(), *ddp.module.named_buffers()) if name in names}
+
+
+def _world() -> tuple[int, ...]:
+    import torch.distributed as dist  # loads more of it than torch does
+
+    return tuple(range(dist.get_world_size()))
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
+    for slot, parameter in module._parameters.items():
+        if parameter is not None:
+            yield slot, parameter, False
+    for slot, buffer in module._buffers.items():
+        if buffer is not None:
+            yield slot, buffer, True

