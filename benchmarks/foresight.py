@@ -2,7 +2,7 @@
 
     ./dev bench foresight [--seeds N] [--processes N] [--only WORD]
 
-Each run of ``_scenarios.py`` is watched with numscope's defaults, for 1,000 steps or until it diverges: the mean loss of five steps stands
+Runs of ``_scenarios.py`` are watched with numscope's defaults, for 1,000 steps or until it diverges: the mean loss of five steps stands
 0.5 nat over its best, or is not finite. Beside it, in the same run, the detector of trainscope 1.8.1 with its defaults, fed with each step's
 loss as its ``TrainScope.step`` feeds it (left out where it is not installed: pip install --no-deps trainscope==1.8.1).
 

@@ -158,11 +158,6 @@ class Scope:
         return [] if self._detection is None else self._detection.events
 
     @property
-    def alerts(self) -> list[Alert]:
-        """What is about to go wrong, or goes wrong in silence, in order."""
-        return self._desk.alerts
-
-    @property
     def step_number(self) -> int:
         """Number of the current step, counted from ``first_step``."""
         return self._steps.number
