@@ -2,9 +2,9 @@
 
     ./dev bench foresight [--seeds N] [--processes N] [--only WORD]
 
-Runs of ``_scenarios.py`` are watched with numscope's defaults, for 1,000 steps or until it diverges: the mean loss of five steps stands
-0.5 nat over its best, or is not finite. Beside it, in the same run, the detector of trainscope 1.8.1 with its defaults, fed with each step's
-loss as its ``TrainScope.step`` feeds it (left out where it is not installed: pip install --no-deps trainscope==1.8.1).
+Each run of ``_scenarios.py`` is watched with numscope's defaults, for 1,000 steps or until it diverges: the mean loss of five steps stands
+0.5 nat over its best, or is not finite. Beside it, in the same run, the detector of trainscope 1.8.1 with its defaults, fed with each
+step's loss as its ``TrainScope.step`` feeds it (left out where it is not installed: pip install --no-deps trainscope==1.8.1).
 
 Reported for diverging runs: the lead, in steps from the first alert to the divergence; whether the layer that was named last, five steps
 ahead or more, is among the three whose outputs have grown most from 128 steps before the first alert to the divergence, by plain hooks of

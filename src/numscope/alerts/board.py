@@ -186,10 +186,10 @@ class Board:
         more where the steps grow too. nan where a site is younger.
         """
         bits = self.smooth() - self._at(self._peaks if record else self._past, steps)
-        ages = self.ages.astype(np.float64)
+        ages = self.ages - (self.num_steps % TICK + (RECENT - 1) / 2)  # at the middle of the median's steps
         with np.errstate(divide="ignore", invalid="ignore"):
             exponent = bits / np.log2(ages / (ages - steps))
-        exponent[ages <= steps * 5 / 4] = np.nan
+        exponent[self.ages <= steps * 5 / 4] = np.nan
         return bits, exponent
 
     def matrices_with_gradients(self) -> npt.NDArray[np.int64]:

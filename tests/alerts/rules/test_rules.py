@@ -1,0 +1,202 @@
+"""Rules on boards that are filled by formula: what they must see, and what they must not."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numscope.alerts.board import Board, Kind, Place
+from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradients_through_depth
+from numscope.alerts.rules.growth import divergence_ahead
+from numscope.alerts.rules.loss import loss_spike
+from numscope.alerts.rules.overflow import overflow_ahead
+from numscope.alerts.rules.scaler import Scales
+from numscope.config.rules import RULES
+from numscope.records.alert import Alert
+
+
+def alerts(rule: Any, name: str, steps: int, places: list[Place], level: Callable[[int, int], float], loss: Any = None) -> list[Alert]:
+    """What a rule says over steps, from the level of each site in each step."""
+    board, found = Board(), []
+    at = board.indexes(places)
+    for number in range(steps):
+        amax = np.array([2.0 ** level(number, site) for site in range(len(places))])
+        board.add(number, at, amax, np.zeros(len(places), bool), math.nan if loss is None else loss(number))
+        if loss is not None or board.ticks:
+            found += rule(board, dict(RULES[name].settings))
+    return found
+
+
+def layers(count: int, kind: Kind, tensor: str, dtype: str = "float32") -> list[Place]:
+    return [Place(f"layers.{i}", "Linear", tensor, dtype, kind) for i in range(count)]
+
+
+# ---- overflow
+
+
+@settings(max_examples=30)
+@given(st.floats(0.02, 0.2), st.floats(0, 0.1), st.integers(0, 2**31))
+def test_overflow_is_foretold_and_its_step_is_about_right(slope: float, noise: float, seed: int) -> None:
+    draw = random.Random(seed)
+    end = int((16 - 4) / slope)  # steps from 2^4 to float16's end
+    found = alerts(
+        overflow_ahead,
+        "overflow ahead",
+        end,
+        layers(1, Kind.OUTPUT, "output", "float16"),
+        lambda step, site: min(4 + slope * step + draw.gauss(0, noise), 15.999),
+    )
+    assert found
+    ahead = end - found[0].step
+    assert ahead >= 5
+    assert found[0].layer == "layers.0"
+    assert 0.4 * ahead - 5 <= found[0].evidence["steps_left"] <= 2.5 * ahead + 5
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        pytest.param(lambda step, site: 15.99, id="stands at the end, as a mask's value"),
+        pytest.param(lambda step, site: 13 + math.sin(step), id="swings"),
+        pytest.param(lambda step, site: min(10.5, step / 10), id="has grown and stands still"),
+        pytest.param(lambda step, site: 13.0 - step / 100, id="sinks"),
+        pytest.param(lambda step, site: 4 + step / 100, id="grows far from the end"),
+        pytest.param(lambda step, site: 10 + 5 * (step % 50 == 0), id="jumps now and then"),
+    ],
+)
+def test_no_overflow_is_foretold(level: Callable[[int, int], float]) -> None:
+    assert alerts(overflow_ahead, "overflow ahead", 300, layers(1, Kind.OUTPUT, "output", "float16"), level) == []
+
+
+def test_gradients_and_wide_dtypes_do_not_overflow() -> None:
+    scaled = layers(1, Kind.GRADIENT, "gradient", "float16") + layers(1, Kind.OUTPUT, "output", "float32")
+    assert alerts(overflow_ahead, "overflow ahead", 250, scaled, lambda step, site: min(4 + step / 20, 15.9)) == []
+
+
+# ---- divergence
+
+
+def growing(power: Callable[[int], float]) -> Callable[[int, int], float]:
+    """Levels of weights and outputs, each layer with some noise of its own."""
+    draw = random.Random(0)
+    offset = [draw.uniform(-1, 1) for _ in range(64)]
+    return lambda step, site: offset[site] + power(step) * math.log2(step + 1) + draw.gauss(0, 0.02)
+
+
+MODEL = layers(16, Kind.MATRIX, "weight") + layers(16, Kind.OUTPUT, "output")
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_weights_that_grow_as_steps_of_one_size_make_them_are_healthy(power: float) -> None:
+    assert alerts(divergence_ahead, "divergence ahead", 1000, MODEL, growing(lambda step: power)) == []
+
+
+def test_weights_that_grow_ever_faster_are_told_of_with_the_layer_that_leads() -> None:
+    def level(step: int, site: int) -> float:
+        lead = 1.5 if site == 16 + 5 else 1.0
+        return 0.5 * math.log2(step + 1) if step < 250 else 4 + lead * (step - 250) / 60
+
+    found = alerts(divergence_ahead, "divergence ahead", 360, MODEL, level)
+    assert found and found[0].step < 340
+    assert {alert.layer for alert in found} == {"layers.5"}
+    assert found[0].value is not None and found[0].limit is not None and found[0].value >= found[0].limit
+
+
+def test_one_matrix_that_grows_is_not_the_model() -> None:
+    assert alerts(divergence_ahead, "divergence ahead", 400, MODEL, lambda step, site: step / 40 if site == 3 else 0.0) == []
+
+
+# ---- loss
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.floats(0.5, 10), st.floats(0.001, 0.2))
+def test_noise_is_no_spike(seed: int, level: float, noise: float) -> None:
+    draw = random.Random(seed)
+    assert alerts(loss_spike, "loss spike", 400, [], lambda step, site: 0.0, lambda step: level * (1 + draw.gauss(0, noise))) == []
+
+
+def test_spike_is_told_though_nan_came_before_and_names_what_jumped() -> None:
+    places = [*layers(3, Kind.WEIGHT_GRADIENT, "wgrad"), Place("", "Model", "activation", "float32", Kind.DATA)]
+    draw = random.Random(1)
+
+    def loss(step: int) -> float:
+        if step % 10 == 3:
+            return math.nan
+        return (6.0 if step in (200, 201) else 2.0) + draw.gauss(0, 0.05)
+
+    def level(step: int, site: int) -> float:
+        return 5.0 if step in (200, 201) and site in (1, 3) else 0.0
+
+    found = alerts(loss_spike, "loss spike", 260, places, level, loss)
+    assert [alert.step for alert in found] == [200, 201]
+    assert found[0].evidence["gradients"] == ["layers.1"]
+    assert found[0].evidence["odd_inputs"] == ["activation"]
+    assert "batch is odd" in found[0].text
+
+
+def test_a_loss_near_zero_has_no_spikes_of_a_thousandth() -> None:
+    draw = random.Random(2)
+    assert (
+        alerts(
+            loss_spike,
+            "loss spike",
+            600,
+            [],
+            lambda step, site: 0.0,
+            lambda step: 2.3 if step < 20 else abs(draw.gauss(0, 1e-3)) + 0.02 * (step % 97 == 0),
+        )
+        == []
+    )
+
+
+# ---- gradients
+
+
+def depth(count: int = 12) -> list[Place]:
+    return layers(count, Kind.MATRIX, "weight") + layers(count, Kind.WEIGHT_GRADIENT, "wgrad")
+
+
+def test_gradients_that_sink_through_depth() -> None:
+    found = alerts(gradients_through_depth, "gradients vanish", 80, depth(), lambda step, site: 0.0 if site < 12 else -3.0 * (23 - site))
+    assert found and found[0].layer == "layers.0" and found[0].tensor == "wgrad"
+    healthy = alerts(gradients_through_depth, "gradients vanish", 80, depth(), lambda step, site: 0.0 if site < 12 else -0.5 * (23 - site))
+    assert healthy == []
+
+
+def test_gradients_that_grow_from_step_to_step() -> None:
+    found = alerts(gradients_from_step_to_step, "gradients explode", 120, depth(), lambda step, site: max(0, step - 60) / 3 - (site == 20))
+    assert found and found[0].layer.startswith("layers.")
+    noisy = random.Random(3)
+    assert alerts(gradients_from_step_to_step, "gradients explode", 300, depth(), lambda step, site: noisy.gauss(0, 3)) == []
+
+
+# ---- scale
+
+
+def test_a_scale_that_falls_and_falls_is_told_and_a_search_for_it_is_not() -> None:
+    scales, plan = Scales(), dict(RULES["scale falls"].settings)
+    scale = 65536.0
+    for step in range(16):  # the search: no step yet
+        assert [*scales.skipped(step, scale, plan)] == []
+        scale /= 2
+    scales.stepped()
+    told = []
+    for step in range(16, 40, 3):
+        told += scales.skipped(step, 1024.0 / 2 ** (step - 16), plan)
+        scales.stepped()
+    assert told and told[0].step == 25 and told[0].evidence["skipped"] == 4
+    assert [*Scales().skipped(0, 0.5, plan)], "a scale below 1 is told of at once"
+
+
+def test_a_step_left_out_now_and_then_is_how_a_scaler_works() -> None:
+    scales, plan = Scales(), dict(RULES["scale falls"].settings)
+    scales.stepped()
+    assert [alert for step in range(0, 20000, 2000) for alert in scales.skipped(step, 65536.0, plan)] == []
