@@ -109,7 +109,7 @@ def test_wrong_configuration_is_refused_before_the_scripts_first_line(folder: Pa
 def test_without_detection_it_is_said_that_only_own_rules_speak(folder: Path) -> None:
     done = cli(*WORDS, "--on-nonfinite", "off", "train.py", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("alerts: detection is off, so rules of your own are the only ones that speak.") == 1
+    assert done.stderr.count("alerts: detection is off, so only rules over statistics speak") == 1
     assert LINE in done.stderr.splitlines()
     assert last_line(done) == "numscope: watched Sequential, 5 steps: detection was off, 1 alert"
 

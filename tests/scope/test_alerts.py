@@ -250,7 +250,7 @@ def test_configuration_switches_a_users_rule_off_and_the_option_counts_first(tmp
 def test_without_detection_users_rules_still_speak_and_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(AlertError, match="It is three"):
         run_rules(tmp_path, {**CONFIG, "alerts": "raise"}, on_nonfinite=None)
-    assert "alerts: detection is off, so rules of your own are the only ones that speak" in caplog.text
+    assert "alerts: detection is off, so only rules over statistics speak" in caplog.text
 
 
 def test_alerts_without_anything_that_could_speak_are_refused() -> None:

@@ -35,7 +35,11 @@ _SPECS = (
     RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
     RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
     RuleSpec("scale falls", "GradScaler leaves out steps again and again", {"skips": 4}),
-    RuleSpec("fp8 out of range", "too many elements of an operand underflow or saturate"),
+    RuleSpec(
+        "fp8 out of range",
+        "too many elements of an operand underflow or saturate",
+        {"underflow_pct": 20.0, "overflow_pct": 1.0},
+    ),
     # of the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),
     RuleSpec("parameter without gradient", "a trainable parameter gets no gradient"),

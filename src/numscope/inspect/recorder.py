@@ -10,6 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from numscope.config.alerting import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
 from numscope.config.planning import plan_of, plan_with
@@ -169,8 +170,12 @@ class Recorder:
             sink.flush()
 
     def alerts(self, observations: Sequence[Observation]) -> list[Alert]:
-        """What the user's rules find in a step's observations."""
+        """What rules over statistics find in a step's observations."""
         return self._rules.read(observations)
+
+    def go_by(self, plan: AlertPlan) -> None:
+        """What is asked of the rules over statistics."""
+        self._rules.plan = plan
 
     def alert(self, alert: Alert) -> None:
         """Give an alert to the sinks, and to the debug log."""

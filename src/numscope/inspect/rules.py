@@ -8,6 +8,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from numscope.alerts.rules.fp8 import NAME as FP8
+from numscope.alerts.rules.fp8 import OutOfRange
+from numscope.config.alerting import AlertPlan
 from numscope.plugins.guarded import GuardedRule
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation
@@ -58,11 +61,14 @@ class History:
 
 
 class Rules:
-    """A run's rules of the user's own, and what they remember.
+    """A run's rules over statistics: the user's own, and the one over casts; with what they remember.
 
     Args:
         rules: by name.
         rank: this process's.
+
+    Attributes:
+        plan: settings of the one over casts.
     """
 
     def __init__(self, rules: Mapping[str, GuardedRule], rank: int) -> None:
@@ -70,10 +76,13 @@ class Rules:
         self._rank = rank
         self._looks_back = any(rule.part.looks_back for rule in rules.values())
         self._histories: dict[tuple[str, str], History] = {}
+        self._casts = OutOfRange()
+        self.plan = AlertPlan()
 
     def read(self, observations: Sequence[Observation]) -> list[Alert]:
         """What the rules find in a step. Its numbers are history from here on."""
-        found = []
+        settings = self.plan.settings(FP8) if self.plan.is_on(FP8) else None
+        found = [] if settings is None else [alert for one in observations if one.extras for alert in self._casts.read(one, settings)]
         for observation in observations if self._rules else ():
             site = observation.layer, observation.tensor
             history = self._histories.setdefault(site, History()) if self._looks_back else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from numscope.alerts.desk import MOST_KEPT, Desk
 from numscope.alerts.engine import Engine
 from numscope.alerts.outlook import Outlook
+from numscope.config.alerting import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
 from numscope.records.alert import Alert
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("numscope")
 
-_WITHOUT = "alerts: detection is off, so rules of your own are the only ones that speak. Numscope's own need detection."
+_WITHOUT = "alerts: detection is off, so only rules over statistics speak: yours, and 'fp8 out of range'. The others need detection."
 
 
 class Alerting:
@@ -51,6 +52,7 @@ class Alerting:
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
             self.plan = self.plan.over(recorder.plan.alerts)
+            recorder.go_by(self.plan if detection is not None or self.plan.mode or self.plan.rules else AlertPlan("off"))
         self.desk = Desk(self, self.plan, agree.rank())
         if self.plan.mode == "off":
             return
