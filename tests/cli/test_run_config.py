@@ -93,7 +93,7 @@ def test_features_of_ones_own_are_files_and_folders(folder: Path) -> None:
     done = run("--config", "stats.yaml", "--features", "own", "--features", "b.py", "--log-dir", "logs", "train.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "INFO - fc1_activation_spread iteration=000002 value=0" in lines(folder)
-    assert done.stderr.count("step 2: fc1_activation: ") == 1
+    assert done.stderr.count("numscope: alert: step 2: ever: fc1 activation: seen\n") == 1
 
 
 def test_all_that_is_wrong_with_a_config_is_told_before_the_first_line(folder: Path) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from numscope.cli.top_screen import screen
 from numscope.page.glance import Glance, glance_at, stamp_of
 from numscope.page.sparkline import cells_of, scale_of, spark
-from tests.page.test_recorded import FINDING, document
+from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, write
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -81,11 +81,23 @@ def test_hostile_names_neither_color_nor_turn_nor_end_a_line(tmp_path: Path) -> 
         "site": {**FINDING["site"], "module": HOSTILE},
         "culprit": CULPRIT | {"op": HOSTILE, "file": HOSTILE, "code": HOSTILE},
     }
-    (tmp_path / "findings-rank0.json").write_text(document(finding, model=HOSTILE, events=[[0, HOSTILE]]))
+    alert = {**ALERT, "rule": HOSTILE, "layer": HOSTILE, "text": HOSTILE}
+    (tmp_path / "findings-rank0.json").write_text(document(finding, model=HOSTILE, events=[[0, HOSTILE]], alerts=[alert]))
     text = text_of(glance_at(str(tmp_path)), 250)
     assert not [c for c in text if not c.isprintable() and c != "\n"]
     shown = r"a[red]b[/]\x1b[31m\x1b]0;title\x07\u202e\n:warning:"
-    assert text.count(shown) >= 6
+    assert text.count(shown) >= 9
+
+
+def test_alerts_are_shown_the_last_ones_first(tmp_path: Path) -> None:
+    for rank in range(6):
+        alerts = [{**ALERT, "rank": rank}, {**ALERT, "step": 10 + rank, "layer": "", "tensor": "", "rank": rank}]
+        (tmp_path / f"findings-rank{rank}.json").write_text(document(alerts=alerts, rank=rank, events=[]))
+    text = text_of(glance_at(str(tmp_path)), 120)
+    assert "7 alerts, the last ones:\n⚑ step 15, rank 5: overflow ahead: It grows.\n⚑ step 14, rank 4: " in text
+    (tmp_path / "findings-rank5.json").unlink()
+    text = text_of(glance_at(str(tmp_path)), 120)
+    assert "⚑ step 10: overflow ahead: It grows.\n⚑ step 1, ranks 0, 1, 2, 3 and 1 more: overflow ahead: decoder." in text
 
 
 def test_run_of_detection_alone_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from numscope.page.digest import MAX_BYTES, digests
 from numscope.page.recorded import read_recorded
-from tests.page.test_recorded import FINDING, document
+from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 
 
@@ -25,6 +25,26 @@ def test_digest_has_findings_worst_sites_and_what_was_not_watched(tmp_path: Path
     assert all(len(site["amax_trend"]) == 4 for site in worst)
     assert "- **nan** at step 2, rank 0, in `decoder.layers.1.mlp.fc1 (Linear) output` (forward)" in markdown
     assert "first at step 2." in markdown
+
+
+def test_digest_has_alerts_and_hostile_names_in_them_are_text(tmp_path: Path) -> None:
+    hostile = {**ALERT, "step": 3, "rule": "**b**", "layer": "`x`|<b>\x1b[31m", "text": "# [a](b)", "advice": "", "value": "nan"}
+    for rank in (0, 1):
+        (tmp_path / f"findings-rank{rank}.json").write_text(
+            document(alerts=[{**ALERT, "rank": rank}, *([hostile] * (1 - rank))], rank=rank)
+        )
+    text, markdown = digests(read_recorded(tmp_path))
+    digest = json.loads(text)
+    assert [(one["rule"], one["ranks"], one["limit"], one["value"]) for one in digest["alerts"]] == [
+        ("overflow ahead", "0-1", "inf", 412.0),
+        ("**b**", "0", "inf", "nan"),
+    ]
+    assert "## 2 alerts\n" in markdown
+    assert (
+        "- **overflow ahead** at step 1, rank 0-1, in `decoder.layers.1.mlp.fc1` output: It grows.\n  - advice: Train in bfloat16.\n"
+        in markdown
+    )
+    assert "- **\\*\\*b\\*\\*** at step 3, rank 0, in `’x’¦<b>\\x1b[31m` output: \\# \\[a\\](b)\n" in markdown
 
 
 def test_sites_near_their_limit_stand_beside_bad_ones(tmp_path: Path) -> None:
@@ -44,8 +64,9 @@ def test_digest_of_the_largest_run_is_small(tmp_path: Path) -> None:
         "advice": name, "inputs": [operand] * 8, "outputs": [operand] * 8, "stack": [[name, 1, name, name]] * 10,
     }  # fmt: skip
     finding = FINDING | {"culprit": culprit, "note": name, "replay": name, "site": FINDING["site"] | {"slot": name}}
+    alerts = [{**ALERT, **dict.fromkeys(("rule", "layer", "tensor", "text", "advice"), name), "step": step} for step in range(100)]
     (tmp_path / "findings-rank0.json").write_text(
-        document(*(finding | {"step": i} for i in range(30)), model=name, events=[[0, name]] * 500)
+        document(*(finding | {"step": i} for i in range(30)), model=name, events=[[0, name]] * 500, alerts=alerts)
     )
     write(tmp_path, {Place(0, f"{name[:90]}{i}", "A", "output"): torch.tensor([float("inf"), 1.0]) for i in range(100)})
     recorded = read_recorded(tmp_path)

@@ -18,7 +18,7 @@ from numscope.page.payload import payload_of
 from numscope.page.recorded import read_recorded
 from numscope.summary.extras import EXPONENTS, format_extra
 from tests.page.browser import Tab, browse, needs_browser
-from tests.page.test_recorded import FINDING, document
+from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 
 pytestmark = needs_browser
@@ -403,3 +403,70 @@ def test_events_and_restarts_stand_in_the_timeline(tab: Tab, tmp_path: Path) -> 
     assert titles == ["step 3: restart: attempt 2 of the run begins", "step 1, rank 0: GradScaler skipped the step"]
     tab.click("#timeline .mark.event")
     assert tab.js("new URLSearchParams(location.hash.slice(1)).get('step')") == "1"
+
+
+def alarming(folder: Path, *findings: dict[str, object]) -> Path:
+    write(folder, two_layers(12))
+    alerts = [
+        {**ALERT, "step": 4, "evidence": {"trend": [1.5], "markup": "<b>x</b>"}, "rank": 0},
+        {**ALERT, "step": 7, "rule": "loss spike", "layer": "", "tensor": "", "value": None, "limit": None, "evidence": {}, "asks": True},
+        {**ALERT, "step": 9, "layer": "decoder.layers.0.mlp.fc2", "tensor": "weight"},
+    ]
+    for rank in (0, 1):
+        (folder / f"findings-rank{rank}.json").write_text(
+            document(*findings, alerts=[{**one, "rank": rank} for one in alerts[: 3 - 2 * rank]], rank=rank)
+        )
+    return make(folder)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_run_with_alerts_and_no_finding_opens_at_the_first_one(tab: Tab, tmp_path: Path, dark: bool) -> None:
+    page = alarming(tmp_path)
+    tab.size(1440, 1000, dark)
+    tab.open(page)
+    tab.size(1440, 1000)
+    assert "No nan or inf got through while numscope watched; see the alerts below." in tab.text("#findings")
+    assert tab.text("#alerts h2") == "3 alerts"
+    assert "One with a question mark may be intended." in tab.text("#alerts .explain")
+    assert [tab.text(f"#alerts li:nth-child({i}) .kind") for i in (1, 2, 3)] == ["⚑ overflow ahead", "⚑ ? loss spike", "⚑ overflow ahead"]
+    assert tab.text("#alerts li:nth-child(1) .when") == "step 4, 2 ranks"
+    assert tab.text("#alerts .selected .when") == "step 4, 2 ranks"
+    chosen = tab.text("#alerts .chosen")
+    assert all(text in chosen for text in ("It grows.", "Advice: Train in bfloat16.", "412", "inf", "[1.5]", "<b>x</b>", "0, 1"))
+    assert tab.text("#site .site-name").startswith("decoder.layers.1.mlp.fc1")
+    assert "shown: step 4" in tab.text("#timeline .lane-name")
+
+
+def test_marks_of_alerts_are_told_apart_without_color_and_lead_to_step_and_tensor(tab: Tab, tmp_path: Path) -> None:
+    tab.open(alarming(tmp_path, FINDING))
+    assert "✖ finding, ⚑ alert, ◆ event." in tab.text("#timeline .explain")
+    assert tab.text("#timeline .mark.bad") == "✖" and tab.text("#timeline .mark.warn") == "⚑"
+    assert tab.js("document.querySelectorAll('#timeline .mark.warn').length") == 3
+    assert not tab.text("#alerts .selected")  # the finding is what the page opens at
+    tab.click("#timeline .mark.warn[title^='step 9:']")
+    told = dict(tab.js("[...new URLSearchParams(location.hash.slice(1))]"))
+    assert (told["alert"], told["step"], told["layer"], told["tensor"]) == ("2", "9", "decoder.layers.0.mlp.fc2", "weight")
+    for key, alert in (("a", "0"), ("a", "1"), ("A", "0"), ("A", "2")):
+        tab.key(key)
+        assert dict(tab.js("[...new URLSearchParams(location.hash.slice(1))]"))["alert"] == alert
+    tab.click("#alerts li:nth-child(2) button")
+    assert dict(tab.js("[...new URLSearchParams(location.hash.slice(1))]"))["step"] == "7"
+
+
+def test_address_leads_to_an_alert(tab: Tab, tmp_path: Path) -> None:
+    page = alarming(tmp_path, FINDING)
+    tab.open(page, "#alert=2")
+    assert "shown: step 9" in tab.text("#timeline .lane-name")
+    for address in ("#alert=77", "#alert=-3"):
+        tab.open(page, address)
+        assert tab.text("#alerts h2") == "3 alerts"
+
+
+def test_alerts_alone_without_statistics_have_a_timeline(tab: Tab, tmp_path: Path) -> None:
+    alert = {**ALERT, "step": 2, **dict.fromkeys(("rule", "layer", "text"), HOSTILE[0])}
+    (tmp_path / "findings-rank0.json").write_text(document(alerts=[alert], events=[]))
+    tab.open(make(tmp_path))
+    assert tab.text("#timeline .mark.warn") == "⚑"
+    assert tab.text("#alerts h2") == "1 alert"
+    assert tab.js("document.querySelectorAll('img').length") == 0
+    assert HOSTILE[0] in tab.text("#alerts .chosen")

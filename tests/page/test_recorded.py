@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from numscope.page.recorded import read_recorded
+from numscope.page.recorded import MAX_ALERTS, read_recorded
 from numscope.records.errors import UsageError
 from tests.runs.tensors import two_layers, write
 
@@ -20,7 +21,13 @@ FINDING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def document(*findings: dict[str, Any], **meta: Any) -> str:
+ALERT: dict[str, Any] = {
+    "step": 1, "rule": "overflow ahead", "layer": "decoder.layers.1.mlp.fc1", "tensor": "output", "value": 412.0, "limit": "inf",
+    "text": "It grows.", "advice": "Train in bfloat16.", "evidence": {"trend": [1.5, "nan"]}, "rank": 0, "asks": False,
+}  # fmt: skip
+
+
+def document(*findings: dict[str, Any], alerts: Sequence[object] = (), **meta: Any) -> str:
     facts = {
         "model": "Decoder",
         "rank": 0,
@@ -30,7 +37,7 @@ def document(*findings: dict[str, Any], **meta: Any) -> str:
         "ended": True,
         "attempt": 1,
     }
-    return json.dumps({"schema_version": 1, "meta": facts | meta, "findings": findings, "contained": []})
+    return json.dumps({"schema_version": 1, "meta": facts | meta, "findings": findings, "contained": [], "alerts": alerts})
 
 
 def test_a_folder_of_detection_alone_is_a_run(tmp_path: Path) -> None:
@@ -105,3 +112,44 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         read_recorded(tmp_path)
     with pytest.raises(UsageError, match=r"^RUN: got '.*none', expected a run's folder"):
         read_recorded(tmp_path / "none")
+
+
+def test_alerts_of_ranks_at_one_step_are_one_and_stand_by_step(tmp_path: Path) -> None:
+    later = {**ALERT, "step": 3}
+    for rank in (2, 0, 1):
+        own = [{**later, "rank": rank, "value": 1.0 + rank}, {**ALERT, "rank": rank}] if rank else [{**later, "layer": "head"}]
+        (tmp_path / f"findings-rank{rank}.json").write_text(document(alerts=own, rank=rank))
+    found = read_recorded(tmp_path)
+    told = [(one.alert.step, one.alert.layer, one.alert.value, one.ranks) for one in found.alerts]
+    fc1 = "decoder.layers.1.mlp.fc1"
+    assert told == [(1, fc1, 412.0, (1, 2)), (3, "head", 412.0, (0,)), (3, fc1, 2.0, (1, 2))]
+    assert found.num_alerts == 3
+
+
+def test_documents_without_alerts_and_of_rules_alone_are_read(tmp_path: Path) -> None:
+    old = json.loads(document(FINDING))
+    del old["alerts"]
+    (tmp_path / "findings-rank0.json").write_text(json.dumps(old))
+    assert read_recorded(tmp_path).alerts == ()
+    (tmp_path / "findings-rank0.json").write_text(document(alerts=[ALERT], detecting=False))
+    found = read_recorded(tmp_path)
+    assert (found.watched, found.num_alerts) == (False, 1)
+
+
+WRONG = ({"step": -1}, {"step": "1"}, {"layer": ["x"]}, {"text": "x" * 30_000}, {"value": "high"})
+
+
+@pytest.mark.parametrize("alert", [3, {}, *({**ALERT, **wrong} for wrong in WRONG)])
+def test_alert_that_is_none_is_a_problem_and_the_rest_is_read(tmp_path: Path, alert: object) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document(alerts=[alert]))
+    (tmp_path / "findings-rank1.json").write_text(document(alerts=[ALERT], rank=1))
+    found = read_recorded(tmp_path)
+    assert found.num_alerts == 1
+    (problem,) = found.problems
+    assert problem.startswith("findings-rank0.json could not be read and is left out: ")
+
+
+def test_of_very_many_alerts_the_first_ones_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document(alerts=[{**ALERT, "step": step} for step in range(1000)]))
+    found = read_recorded(tmp_path)
+    assert (len(found.alerts), found.alerts[-1].alert.step, found.num_alerts) == (MAX_ALERTS, MAX_ALERTS - 1, 1000)

@@ -16,6 +16,7 @@ from torch import nn
 import numscope
 from numscope.alerts.outlook import Outlook
 from numscope.detect.journal import Journal
+from numscope.page.recorded import read_recorded
 from numscope.records.alert import Alert
 from numscope.records.errors import AlertError, UsageError
 from numscope.scope.scope import Scope
@@ -217,6 +218,7 @@ CONFIG: dict[str, Any] = {
 
 
 def run_rules(tmp_path: Path, config: dict[str, Any], **options: Any) -> Scope:
+    tmp_path.mkdir(exist_ok=True)
     file = tmp_path / "rules.py"
     file.write_text(GROWS, encoding="utf-8")
     net = model()
@@ -251,6 +253,16 @@ def test_without_detection_users_rules_still_speak_and_stop(tmp_path: Path, capl
     with pytest.raises(AlertError, match="It is three"):
         run_rules(tmp_path, {**CONFIG, "alerts": "raise"}, on_nonfinite=None)
     assert "alerts: detection is off, so only rules over statistics speak" in caplog.text
+
+
+def test_without_detection_the_folder_has_a_findings_file_only_for_alerts(tmp_path: Path) -> None:
+    run_rules(tmp_path / "loud", CONFIG, on_nonfinite=None)
+    run_rules(tmp_path / "quiet", {**CONFIG, "alerts": "off"}, on_nonfinite=None)
+    data = json.loads((tmp_path / "loud" / "logs" / "findings-rank0.json").read_text(encoding="utf-8"))
+    assert ([one["rule"] for one in data["alerts"]], data["meta"]["detecting"]) == (["says", "leaves_band"], False)
+    assert not (tmp_path / "quiet" / "logs" / "findings-rank0.json").exists()
+    recorded = read_recorded(tmp_path / "loud" / "logs")
+    assert (recorded.watched, recorded.num_alerts) == (False, 2)
 
 
 def test_alerts_without_anything_that_could_speak_are_refused() -> None:

@@ -23,7 +23,7 @@ from numscope.view.live import LiveRun
 from numscope.view.shelf import Shelf
 from numscope.view.sources import Remote, source_of
 from tests.page.test_columns import unpack
-from tests.page.test_recorded import FINDING, document
+from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 
 
@@ -188,10 +188,11 @@ def test_a_folder_of_runs_gets_new_ones_and_keeps_those_that_go(tmp_path: Path, 
     assert [run.key for run in shelf.runs()] == ["b"]
     (tmp_path / "a").mkdir()
     for rank in (0, 1):  # a finding that stopped both
-        (tmp_path / "a" / f"findings-rank{rank}.json").write_text(document(FINDING, ended=False, steps=7, rank=rank))
+        (tmp_path / "a" / f"findings-rank{rank}.json").write_text(document(FINDING, alerts=[ALERT], ended=False, steps=7, rank=rank))
     glances = {one["key"]: one for one in shelf.glances()}
     assert (glances["a"]["findings"], glances["a"]["step"], glances["a"]["ended"]) == (1, 6, False)
     assert (glances["b"]["findings"], glances["b"]["step"]) == (None, 2)
+    assert (glances["a"]["alerts"], glances["b"]["alerts"]) == (1, None)
     first = shelf.find("b")
     assert first is not None
     looked(first, shown)

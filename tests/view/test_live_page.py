@@ -208,7 +208,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_runs_are_switched_by_a_link(tab: Tab, three: Served) -> None:
     tab.visit(three.link)
     tab.wait("document.querySelectorAll('#runs tr').length === 4")
-    assert tab.text("#runs tr:nth-child(4)").split("\t")[:3] == ["c", "✖ 1", "3"]
+    assert tab.text("#runs tr:nth-child(4)").split("\t")[:4] == ["c", "✖ 1", "none", "3"]
     assert tab.js("location.search") == "?run=a"
     tab.click("#runs tr:nth-child(4) a")
     tab.wait("document.querySelector('#head h1')?.innerText === 'numscope c' && document.documentElement.dataset.ready")

@@ -29,7 +29,7 @@ MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
 @click.option("--once", is_flag=True, help="Print once and end; so it is where stdout is no terminal.")
 @click.argument("run", metavar="RUN")
 def top(run: str, once: bool) -> None:
-    """Show a run's findings, events and worst tensors, each with the course of its largest magnitude; new records appear by themselves.
+    """Show a run's findings, alerts, events and worst tensors, each with the course of its largest magnitude; new records appear.
 
     RUN is the run's log_dir. q or Ctrl-C ends it.
     """

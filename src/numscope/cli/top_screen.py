@@ -1,9 +1,10 @@
-"""A run at a glance in a terminal: findings, events, the worst tensors. Names are text: control characters in them are escaped."""
+"""A run at a glance in a terminal: findings, alerts, events, the worst tensors. Names are text: control characters in them are escaped."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
@@ -15,11 +16,11 @@ from numscope.page.recorded import Happening
 from numscope.page.rows import LOSS
 from numscope.page.sparkline import cells_of, scale_of, spark
 from numscope.records.finding import Finding
-from numscope.records.words import count, escape
+from numscope.records.words import count, escape, few
 
 BAD_STYLE, WARN_STYLE, QUIET, TITLE = "bold red", "yellow", "dim", "bold"
 MARKS = {BAD: ("✖", BAD_STYLE), FINE: (" ", "")}
-MOST_FINDINGS, MOST_EVENTS, MOST_SITES, MOST_PROBLEMS = 10, 5, 40, 3
+MOST_FINDINGS, MOST_ALERTS, MOST_EVENTS, MOST_SITES, MOST_PROBLEMS = 10, 6, 5, 40, 3
 LEGEND = "Largest magnitude over the steps: a level is a factor of 4 or more, █ is close to the dtype's largest number; ✖ nan or inf"
 WIDE, SPARK = 100, 24
 ROOMY = 20  # lines; fewer are used without empty ones
@@ -37,7 +38,13 @@ def screen(glance: Glance, age_s: float, width: int, height: int | None = None, 
     foot = [Text(footer, QUIET)] if footer and room > 3 else []
     room -= len(foot)
     problems = [Text(f"▲ {escape(one)}", WARN_STYLE) for one in glance.problems[:MOST_PROBLEMS]]
-    blocks = [[_title(glance, age_s), *_loss(glance, width)], list(_findings(glance)), list(_events(glance)), problems]
+    blocks = [
+        [_title(glance, age_s), *_loss(glance, width)],
+        list(_findings(glance)),
+        list(_alerts(glance)),
+        list(_events(glance)),
+        problems,
+    ]
     blocks.append(list(_sites(glance, width)))
     if room < ROOMY:
         blocks = [[line for line in block if line.plain] for block in blocks]
@@ -102,6 +109,17 @@ def _finding(finding: Finding) -> Iterator[Text]:
     if culprit is not None:
         line = f"  {escape(culprit.op)} at {escape(os.path.basename(culprit.file))}:{culprit.line}"
         yield Text.assemble((line, TITLE), (f"  {escape(culprit.code.strip())}", QUIET))
+
+
+def _alerts(glance: Glance) -> Iterator[Text]:
+    recorded = glance.recorded
+    if recorded.num_alerts:
+        yield Text("")
+        last = ", the last ones:" if recorded.num_alerts > MOST_ALERTS else ""
+        yield Text(f"{count(recorded.num_alerts, 'alert')}{last}", TITLE)
+        for one in recorded.alerts[: -MOST_ALERTS - 1 : -1]:
+            who = "" if one.ranks == (0,) else f"{'rank' if len(one.ranks) == 1 else 'ranks'} {few(list(map(str, one.ranks)), 4)}"
+            yield Text.assemble(("⚑ ", WARN_STYLE), escape(replace(one.alert, advice="").line(who)))
 
 
 def _events(glance: Glance) -> Iterator[Text]:

@@ -1,4 +1,4 @@
-"""A run in at most 64 KB: findings, the worst sites with their trends, and what was not watched; as JSON and as Markdown."""
+"""A run in at most 64 KB: findings, alerts, the worst sites with their trends, and what was not watched; as JSON and as Markdown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numscope.page.digest_text import Digest, markdown
 from numscope.page.health import BAD, FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
 from numscope.page.payload import command_of
-from numscope.page.recorded import Recorded, read_statistics
-from numscope.records.finding import Culprit, Finding, Numbers, Operand
-from numscope.records.words import count, escape
+from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
+from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
+from numscope.records.words import count, escape, spans
 
 MAX_BYTES = 64_000  # of each of the two
 MAX_TEXT = 400  # characters of a name or sentence
-MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, sites, layers and problems listed: the most that fit
+MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, alerts, sites, layers and problems listed: the most that fit
 
 
 def digests(recorded: Recorded) -> tuple[str, str]:
@@ -48,6 +48,8 @@ def _digest(recorded: Recorded, matrices: Matrices | None, problems: Sequence[st
         "ended": not recorded.killed,
         "num_findings": recorded.num_findings,
         "findings": [_finding(finding, matrices) for finding in recorded.findings[:most]],
+        "num_alerts": recorded.num_alerts,
+        "alerts": [_alert(one) for one in recorded.alerts[:most]],
         "num_events": len(recorded.events),
         "events": [{"step": event.step, "rank": event.rank, "text": _text(event.text)} for event in recorded.events[:most]],
         "statistics": _statistics(matrices, most),
@@ -62,6 +64,15 @@ def _finding(finding: Finding, matrices: Matrices | None) -> Digest:
         "step": finding.step, "rank": finding.rank, "kind": finding.kind.value, "contained": finding.contained,
         "phase": finding.phase.value, "site": _text(str(finding.site)), "numbers": _numbers(finding.numbers), "note": _text(finding.note),
         "culprit": None if c is None else _culprit(c), "replay": _text(finding.replay),
+    }  # fmt: skip
+
+
+def _alert(one: AlertOfRanks) -> Digest:
+    alert = one.alert
+    return {
+        "step": alert.step, "ranks": _text(", ".join(f"{a}-{b}" if a < b else str(a) for a, b in spans(one.ranks)), 80),
+        "rule": _text(alert.rule, 80), "layer": _text(alert.layer, 200), "tensor": _text(alert.tensor, 60), "value": plain(alert.value),
+        "limit": plain(alert.limit), "text": _text(alert.text), "advice": _text(alert.advice), "asks": alert.asks,
     }  # fmt: skip
 
 

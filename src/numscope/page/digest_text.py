@@ -23,6 +23,16 @@ def markdown(digest: Digest) -> Iterator[str]:
         yield from _finding_lines(finding)
     if digest["num_findings"] > len(digest["findings"]):
         yield f"- {digest['num_findings'] - len(digest['findings'])} more"
+    if digest["alerts"]:
+        yield f"\n## {count(digest['num_alerts'], 'alert')}\n"
+        for alert in digest["alerts"]:
+            place = " ".join(filter(None, (_code(alert["layer"]), _md(alert["tensor"]))))
+            when = f"step {alert['step']}, rank {alert['ranks']}"
+            yield f"- **{_md(alert['rule'])}** at {when}{f', in {place}' if place else ''}: {_md(alert['text'])}"
+            if alert["advice"]:
+                yield f"  - advice: {_md(alert['advice'])}"
+        if digest["num_alerts"] > len(digest["alerts"]):
+            yield f"- {digest['num_alerts'] - len(digest['alerts'])} more"
     if digest["events"]:
         yield f"\n## {count(digest['num_events'], 'event')}\n"
         yield from (f"- step {event['step']}, rank {event['rank']}: {_md(event['text'])}" for event in digest["events"])

@@ -71,12 +71,14 @@ def _frame_class() -> Any:
 
 
 def html_of(glance: Glance) -> Markup:
-    """A run in short: its findings and its worst tensors."""
+    """A run in short: its findings, its alerts and its worst tensors."""
     recorded, matrices = glance.recorded, glance.matrices
     facts = [recorded.model, count(recorded.num_steps, "step"), count(recorded.num_findings, "finding")]
+    facts += [count(recorded.num_alerts, "alert")] if recorded.num_alerts else []
     parts = [element("p", element("b", os.path.basename(recorded.path)), f": {', '.join(filter(None, facts))}")]
     for finding in recorded.findings[:MOST_FINDINGS]:
         parts.append(element("p", element("b", "✖ ", style=markup.BAD), finding.headline()))
+    parts += [element("p", element("b", "⚑ "), seen.alert.line()) for seen in recorded.alerts[:MOST_FINDINGS]]
     worst = sorted((i for i, one in enumerate(glance.health) if one.state != FINE), key=lambda i: -glance.health[i].score)
     if matrices is not None and worst:
         rows = []

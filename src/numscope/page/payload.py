@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ from numscope.page.health import FINE, Health, format_of_dtype, judge
 from numscope.page.histograms import Histograms
 from numscope.page.matrices import SiteRow
 from numscope.page.ranks import Ranks
-from numscope.page.recorded import MAX_FRAMES, MAX_STACK, Recorded, read_statistics
-from numscope.page.rows import row_of
+from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
+from numscope.page.rows import row_of, row_of_alert
 from numscope.page.sources import excerpts
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
@@ -25,6 +26,7 @@ from numscope.version import __version__
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")
 MAX_DETECTION_COLUMNS = 1000  # of a run without statistics
 MAX_COMMAND = 20_000  # characters
+MAX_FACTS, MAX_FACT = 12, 300  # of an alert's evidence, and characters of each
 NUM_DETAILED, FEW_FRAMES = 20, 6  # findings with all their frames, and frames of those behind them
 
 Payload = dict[str, Any]
@@ -72,7 +74,7 @@ def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
             "ranks": _ranks(statistics.ranks),
             "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
         }
-    steps = [finding.step for finding in recorded.findings]
+    steps = [finding.step for finding in recorded.findings] + [one.alert.step for one in recorded.alerts]
     shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
     spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
     axis = make_axis(sorted({*spread, *steps}), MAX_DETECTION_COLUMNS + len(steps))
@@ -138,6 +140,8 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
             for i, finding in enumerate(recorded.findings)
         ],
         "numFindings": recorded.num_findings,
+        "alerts": [_alert(one, recorded.model, rows) for one in recorded.alerts],
+        "numAlerts": recorded.num_alerts,
         "events": [plain(event) for event in recorded.events],
         "attempts": [{"attempt": one["attempt"], "started": str(one.get("started", ""))} for one in recorded.attempts],
         "versions": {str(k): str(v) for k, v in _dict(last.get("versions")).items()},
@@ -156,6 +160,13 @@ def _finding(finding: Finding, row: int, num_frames: int) -> Payload:
     if told["culprit"] is not None:
         told["culprit"]["stack"] = told["culprit"]["stack"][-MAX_STACK:]
     return told
+
+
+def _alert(one: AlertOfRanks, model: str, rows: dict[tuple[str, str], int]) -> Payload:
+    told: Payload = plain(one.alert)
+    evidence = told.pop("evidence")
+    facts = {str(name)[:80]: json.dumps(value)[:MAX_FACT] for name, value in list(evidence.items())[:MAX_FACTS]}
+    return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": row_of_alert(one.alert, model, rows)}
 
 
 def _format(name: str) -> Payload:

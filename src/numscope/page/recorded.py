@@ -1,14 +1,15 @@
-"""What a run folder holds for a page: statistics, findings, attempts, and what could not be read."""
+"""What a run folder holds for a page: statistics, findings, alerts, attempts, and what could not be read."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from numscope.page.gathered import Gathered, Statistics
+from numscope.records.alert import Alert, parse_alert
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
@@ -17,6 +18,7 @@ from numscope.runs.folder import Run, find_run
 from numscope.sinks.runfolder import STATISTICS, read_attempts
 
 MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
+MAX_ALERTS = 200
 MAX_STACK, MAX_FRAMES = 40, 60
 MAX_EVENTS = 2000
 LONGEST_NAME = 20_000
@@ -35,6 +37,14 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertOfRanks:
+    """An alert, with the ranks that had it at the same step; its numbers are those of the first of them."""
+
+    alert: Alert
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """A run as its folder holds it.
 
@@ -43,6 +53,8 @@ class Recorded:
         run: its statistics; None if there are none.
         findings: those that escaped, then contained ones, each by step; at most ``MAX_FINDINGS``.
         num_findings: how many there are.
+        alerts: by step; at most ``MAX_ALERTS``.
+        num_alerts: how many there are.
         events: by step.
         num_steps: steps that detection counted, over all ranks and attempts.
         model: classes of the watched models.
@@ -57,6 +69,8 @@ class Recorded:
     run: Run | None
     findings: tuple[Finding, ...]
     num_findings: int
+    alerts: tuple[AlertOfRanks, ...]
+    num_alerts: int
     events: tuple[Happening, ...]
     num_steps: int
     model: str
@@ -93,17 +107,20 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorde
     # A finding that stopped all ranks is written by each of them.
     by_text = {(attempt_of(file.name), repr(one)): one for file in files for one in file.findings}
     findings = sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
+    alerts = _merged(files)
     return Recorded(
         path=path,
         run=run,
         findings=tuple(findings[:MAX_FINDINGS]),
         num_findings=len(findings),
+        alerts=tuple(alerts[:MAX_ALERTS]),
+        num_alerts=len(alerts),
         events=tuple(sorted((event for file in files for event in file.events), key=lambda event: event.step)[:MAX_EVENTS]),
         num_steps=max((file.num_steps for file in files), default=0),
         model=", ".join(dict.fromkeys(file.model for file in files if file.model)),
         attempts=tuple(read_attempts(path)),
         layers=tuple(_layers(path, problems)),
-        watched=bool(files),
+        watched=any(file.detecting for file in files),
         killed=tuple(file.name for file in files if not file.ended),
         problems=tuple(problems),
     )
@@ -127,7 +144,8 @@ def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tup
         return None, recorded.problems
     gathered = Gathered() if gathered is None else gathered
     try:
-        gathered.update(recorded.run, [finding.step for finding in recorded.findings])
+        steps = [finding.step for finding in recorded.findings] + [one.alert.step for one in recorded.alerts]
+        gathered.update(recorded.run, steps)
     except UsageError as error:
         if not recorded.watched:
             raise
@@ -142,10 +160,12 @@ class _Document:
 
     name: str
     findings: list[Finding]
+    alerts: list[Alert]
     events: list[Happening]
     num_steps: int
     model: str
     ended: bool
+    detecting: bool
 
 
 def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Document]:
@@ -157,7 +177,14 @@ def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Do
             escaped, contained = _findings(data["findings"]), _findings(data["contained"])
             events = [Happening(int(step), rank, str(text)) for step, text in meta.get("events", [])]
             yield _Document(
-                name, escaped + contained, events, int(meta.get("steps", 0)), str(meta.get("model", "")), bool(meta.get("ended", True))
+                name,
+                escaped + contained,
+                _alerts(data.get("alerts", [])),
+                events,
+                int(meta.get("steps", 0)),
+                str(meta.get("model", "")),
+                bool(meta.get("ended", True)),
+                bool(meta.get("detecting", True)),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:  # pydantic's errors are ValueErrors
             problems.append(f"{name} could not be read and is left out: {_first_line(error)}")
@@ -171,6 +198,29 @@ def _findings(data: Any) -> list[Finding]:
         if not 0 <= one.step <= MAX_STEP or len(one.site.module) > LONGEST_NAME:
             raise ValueError("a step below 0 or above 2^53, or a name of more than 20,000 characters")
     return found
+
+
+def _alerts(data: Any) -> list[Alert]:
+    found = [parse_alert(one) for one in data]
+    for one in found:
+        texts = (one.rule, one.layer, one.tensor, one.text, one.advice)
+        numbers = (one.step, one.rank)
+        if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+            raise ValueError("an alert that is none")
+        if not 0 <= one.step <= MAX_STEP or max(map(len, texts)) > LONGEST_NAME:
+            raise ValueError("a step below 0 or above 2^53, or a text of more than 20,000 characters")
+    return found
+
+
+def _merged(files: Sequence[_Document]) -> list[AlertOfRanks]:
+    """By step; those of several ranks together."""
+    found: dict[tuple[Any, ...], list[Alert]] = {}
+    for file in files:
+        for one in file.alerts:
+            found.setdefault((attempt_of(file.name), one.step, one.rule, one.layer, one.tensor), []).append(one)
+    together = [sorted(alerts, key=lambda one: one.rank) for alerts in found.values()]
+    merged = [AlertOfRanks(alerts[0], tuple(sorted({one.rank for one in alerts}))) for alerts in together]
+    return sorted(merged, key=lambda one: (one.alert.step, one.alert.rank))
 
 
 def _layers(path: str, problems: list[str]) -> Iterator[tuple[str, str]]:

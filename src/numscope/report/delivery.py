@@ -52,9 +52,11 @@ class Delivery:
         log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``; a later attempt's files have
             its number: ``findings-rank<r>-2.json``.
         rank: this process's.
+        detecting: detection is on. Without it the folder gets a file only if there are alerts.
     """
 
-    def __init__(self, json: str | None, log_dir: str | None, model: str, rank: int) -> None:
+    def __init__(self, json: str | None, log_dir: str | None, model: str, rank: int, *, detecting: bool = True) -> None:
+        self._detecting = detecting
         self._json = None if json is None else _of_rank(json, rank)
         self._log_dir = log_dir
         self._model = model
@@ -62,11 +64,15 @@ class Delivery:
         self._files = (self._json, log_dir, os.getpid())
         self._share = _Share() if json is None and log_dir is None else _shares.setdefault(self._files, _Share())
         self._share.open += 1
-        if log_dir is not None and self._share.attempt is None:
+        if detecting:
+            self._take_attempt()
+
+    def _take_attempt(self) -> None:
+        if self._log_dir is not None and self._share.attempt is None:
             try:
-                self._share.attempt = Attempt.take(log_dir, rank, "findings")
+                self._share.attempt = Attempt.take(self._log_dir, self._rank, "findings")
             except OSError as error:
-                log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", log_dir, error)
+                log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", self._log_dir, error)
 
     def finding(self, finding: Finding) -> None:
         """Report a finding: in full on the rank where it began, in one line elsewhere."""
@@ -86,6 +92,7 @@ class Delivery:
 
     def alert(self, alert: Alert) -> None:
         """Keep an alert of this rank's for the files. The terminal gets it by ``tell``."""
+        self._take_attempt()
         self._share.alerts.append(alert)
         self._share.text.append(f"alert: {escape(alert.line())}")
         self._write_early()
@@ -167,7 +174,7 @@ class Delivery:
         share = self._share
         if share.attempt is None or self._log_dir is None:
             return
-        meta = {**meta, "rank": self._rank, "attempt": share.attempt.number}
+        meta = {**meta, "rank": self._rank, "attempt": share.attempt.number, **({} if self._detecting else {"detecting": False})}
         with _said("the findings' files"):
             name = share.attempt.file_name("findings", ".json")
             write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, share.alerts, meta))

@@ -88,7 +88,7 @@ class Scope:
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
-        self._delivery = Delivery(options.json, options.log_dir if calls_matter else None, class_name(self._model), rank())
+        self._delivery = Delivery(options.json, options.log_dir, class_name(self._model), rank(), detecting=calls_matter)
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         self._trace = Journal() if options.trace else None

@@ -98,7 +98,15 @@ class Shelf:
         return [self._glance(run) for run in self.runs()]
 
     def _glance(self, run: LiveRun) -> dict[str, Any]:
-        told: dict[str, Any] = {"key": run.key, "name": run.name, "state": run.seen.state, "findings": None, "step": None, "ago": None}
+        told: dict[str, Any] = {
+            "key": run.key,
+            "name": run.name,
+            "state": run.seen.state,
+            "findings": None,
+            "alerts": None,
+            "step": None,
+            "ago": None,
+        }
         recorded = run.recorded
         if isinstance(run.source, Local):
             try:
@@ -111,7 +119,7 @@ class Shelf:
                 self._glances[run.source.path] = signature, facts
             told |= facts
         elif recorded is not None:
-            told |= {"findings": recorded.num_findings, "heard": run.seen.heard, "ended": run.has_ended}
+            told |= {"findings": recorded.num_findings, "alerts": recorded.num_alerts, "heard": run.seen.heard, "ended": run.has_ended}
         if heard := told.pop("heard", 0.0):
             told["ago"] = max(0.0, time.time() - heard)
         return told
@@ -127,14 +135,17 @@ def _children(root: Source, names: dict[str, bool], known: Sequence[str] | dict[
 
 
 def _facts(folder: str, signature: Signature) -> dict[str, Any]:
-    """Findings, last step and whether the run has ended, as its files tell."""
+    """Findings, alerts, last step and whether the run has ended, as its files tell."""
     findings: set[tuple[int, str]] = set()  # by attempt: each rank writes the one that stopped all of them
+    alerts: set[tuple[object, ...]] = set()
     last, ended = -1, []
     for name in signature:
         if name.startswith("findings-"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 data = read_json(os.path.join(folder, name))
                 findings |= {(attempt_of(name), repr(one)) for one in (*data["findings"], *data["contained"])}
+                for one in data.get("alerts", ()):
+                    alerts.add((attempt_of(name), *(str(one[key]) for key in ("step", "rule", "layer", "tensor"))))
                 last = max(last, int(data["meta"].get("steps", 0)) - 1)
                 ended.append(bool(data["meta"].get("ended", True)))
     kept, _ = split_merged(os.path.basename(name) for name in signature if name.startswith(STATISTICS))
@@ -143,6 +154,7 @@ def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     heard = max((told[-1] for told in signature.values()), default=0.0)
     return {
         "findings": len(findings) if ended else None,
+        "alerts": len(alerts) if ended else None,
         "step": last if last >= 0 else None,
         "heard": heard,
         "ended": bool(ended) and all(ended) and latest_have_told(signature),

@@ -24,10 +24,11 @@ export class Chooser {
     const link = (values, text) => el("a", { href: `?${new URLSearchParams(values)}${kept()}` }, text);
     const status = (run) => (run.state === "gone" ? "gone" : run.ended ? "ended" : run.ago === null ? "nothing yet" : "");
     fill(this.pane, el("h2", {}, `${runs.length} runs`), el("table", { class: "numbers" },
-      el("tr", {}, ["run", "findings", "last step", "written", ""].map((name) => el("th", {}, name))),
+      el("tr", {}, ["run", "findings", "alerts", "last step", "written", ""].map((name) => el("th", {}, name))),
       runs.map((run) => el("tr", { class: run.key === shown ? "shown" : null },
         el("td", {}, link({ run: run.key }, visible(run.name, 120))),
         el("td", { class: run.findings ? "bad" : "" }, run.findings ? `✖ ${run.findings.toLocaleString("en-US")}` : run.findings === 0 ? "none" : "–"),
+        el("td", { class: run.alerts ? "warn" : "" }, run.alerts ? `⚑ ${run.alerts.toLocaleString("en-US")}` : run.alerts === 0 ? "none" : "–"),
         el("td", { class: "num" }, run.step === null ? "–" : run.step.toLocaleString("en-US")),
         el("td", {}, [status(run), run.ago === null ? "" : ago(run.ago)].filter(Boolean).join(", ")),
         el("td", {}, run.key === shown ? "shown" : link({ run: shown, with: run.key }, "compare"))))));

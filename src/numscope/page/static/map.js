@@ -87,7 +87,7 @@ export class HeatMap {
   }
 
   _hint() {
-    return "Click a cell for its tensor and step. Keys: ← → steps, ↑ ↓ lines, n p findings, / search, t theme.";
+    return "Click a cell for its tensor and step. Keys: ← → steps, ↑ ↓ lines, n p findings, a A alerts, / search, t theme.";
   }
 
   async update(changed) {

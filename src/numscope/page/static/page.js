@@ -1,3 +1,4 @@
+import { Alerts } from "./alerts.js";
 import { Compare } from "./compare.js";
 import { CulpritPane } from "./culprit.js";
 import { el, fill, keeping, visible } from "./dom.js";
@@ -7,7 +8,7 @@ import { count } from "./numbers.js";
 import { PrecisionPane, hasCasts } from "./precision.js";
 import { SitePane } from "./site.js";
 import { onChange, readAddress, set, state } from "./state.js";
-import { Timeline, goTo } from "./timeline.js";
+import { Timeline, goTo, goToAlert } from "./timeline.js";
 
 const ALL = Object.keys(state);
 const NUMBERS_ALONE = ["stat", "theme", "search"]; // what panes are told where the numbers have changed and nothing that was chosen
@@ -89,7 +90,8 @@ export class Page {
     const { run } = this;
     const wanted = [
       ["findings", Findings, true],
-      ["timeline", Timeline, run.width && (run.loss || run.findings.length || run.events.length || run.restarts.length)],
+      ["alerts", Alerts, run.alerts.length],
+      ["timeline", Timeline, run.width && (run.loss || run.findings.length || run.alerts.length || run.events.length || run.restarts.length)],
       ["map", HeatMap, run.sites.length],
       ["culprit", CulpritPane, run.findings.length],
       ["site", SitePane, true],
@@ -121,12 +123,14 @@ export class Page {
       run.unobserved.length ? el("details", {}, el("summary", {}, `${count(run.unobserved.length, "layer")} without statistics`), run.unobserved.map((name) => el("div", {}, visible(name, 200)))) : null));
   }
 
-  // What a page shows that was opened without an address: its first finding, or its last step and worst tensor.
+  // What a page shows that was opened without an address: its first finding, else its first alert, or its last step and worst tensor.
   _begin() {
     const { run, given } = this;
     const changes = {};
     const finding = given.has("finding") ? state.finding : 0;
-    if (run.findings[finding]) Object.assign(changes, goTo(run, finding));
+    const alert = given.has("alert") ? state.alert : run.findings.length || this.follows || given.has("step") ? -1 : 0;
+    if (run.alerts[alert]) Object.assign(changes, goToAlert(run, alert));
+    else if (run.findings[finding]) Object.assign(changes, goTo(run, finding));
     else if (!given.has("finding")) changes.step = run.last[run.width - 1] ?? 0;
     if (!changes.layer) Object.assign(changes, worst(run));
     if (!run.kindOf.has(state.stat)) changes.stat = run.kinds[0]?.name ?? "amax";
@@ -140,10 +144,11 @@ export class Page {
     const column = run.columnOf(state.step);
     const toColumn = (at) => set({ step: run.last[Math.max(0, Math.min(run.width - 1, at))] });
     const toFinding = (by) => run.findings.length && set(goTo(run, (state.finding + by + run.findings.length) % run.findings.length));
+    const toAlert = (by) => run.alerts.length && set(goToAlert(run, (Math.max(state.alert, by > 0 ? -1 : 0) + by + run.alerts.length) % run.alerts.length));
     const map = this.panes.get("map");
     const actions = {
       ArrowLeft: () => toColumn(column - 1), ArrowRight: () => toColumn(column + 1), Home: () => toColumn(0), End: () => toColumn(run.width - 1),
-      ArrowUp: () => map?.move(-1), ArrowDown: () => map?.move(1), n: () => toFinding(1), p: () => toFinding(-1), t: toggleTheme,
+      ArrowUp: () => map?.move(-1), ArrowDown: () => map?.move(1), n: () => toFinding(1), p: () => toFinding(-1), a: () => toAlert(1), A: () => toAlert(-1), t: toggleTheme,
       "/": () => document.getElementById("search")?.focus(),
     };
     if (!actions[event.key]) return;

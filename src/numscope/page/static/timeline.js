@@ -6,10 +6,10 @@ import { set, state } from "./state.js";
 
 const MOST_MARKS = 300;
 
-// Steps with findings and events, and the loss below them.
+// Steps with findings, alerts and events, and the loss below them.
 export class Timeline {
   constructor(pane, run) {
-    this.cares = ["step", "finding", "theme"];
+    this.cares = ["step", "finding", "alert", "theme"];
     this.pane = pane;
     this.run = run;
     this.lane = el("div", { class: "lane" });
@@ -20,7 +20,7 @@ export class Timeline {
   _build() {
     const { run, pane } = this;
     const recorded = run.loss ? "" : " The run did not record its loss.";
-    const marks = [run.findings.length ? `✖ finding${run.findings.some((one) => one.contained) ? " (gray: contained)" : ""}` : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
+    const marks = [run.findings.length ? `✖ finding${run.findings.some((one) => one.contained) ? " (gray: contained)" : ""}` : "", run.alerts.length ? "⚑ alert" : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
     fill(pane, el("h2", {}, "Timeline"), el("p", { class: "explain" }, `${marks ? `${marks}. ` : ""}Click to go to a step.${recorded}`), this.lane, run.loss ? this.plot : null);
   }
 
@@ -38,16 +38,18 @@ export class Timeline {
 
   update() {
     const { run } = this;
-    const findings = run.findings.map((finding, i) => ({ step: finding.step, i, mark: "✖", kind: finding.contained ? "contained" : "bad",
+    const findings = run.findings.map((finding, i) => ({ step: finding.step, i, go: goTo, mark: "✖", kind: finding.contained ? "contained" : "bad", isChosen: i === state.finding,
       title: `step ${finding.step}: ${finding.kind}${finding.contained ? " (contained)" : ""} in ${visible(finding.site.module || finding.site.cls || "loss", 80)}` }));
-    const events = run.events.map((event) => ({ step: event.step, i: -1, mark: "◆", kind: "event", title: `step ${event.step}, rank ${event.rank}: ${visible(event.text)}` }));
-    const restarts = run.restarts.map((one) => ({ ...one, i: -1, mark: "⟳", kind: "restart", title: `step ${one.step}: ${one.text}` }));
-    keeping(this.lane, () => fill(this.lane, [...restarts, ...events, ...findings].slice(-MOST_MARKS).map((one) => {
+    const alerts = run.alerts.map((alert, i) => ({ step: alert.step, i, go: goToAlert, mark: "⚑", kind: "warn", isChosen: i === state.alert,
+      title: `step ${alert.step}: ${visible(alert.rule, 80)}${alert.layer ? ` in ${visible(alert.layer, 80)}` : ""}` }));
+    const events = run.events.map((event) => ({ step: event.step, mark: "◆", kind: "event", title: `step ${event.step}, rank ${event.rank}: ${visible(event.text)}` }));
+    const restarts = run.restarts.map((one) => ({ ...one, mark: "⟳", kind: "restart", title: `step ${one.step}: ${one.text}` }));
+    keeping(this.lane, () => fill(this.lane, [...restarts, ...events, ...alerts, ...findings].slice(-MOST_MARKS).map((one) => {
       const column = run.columnOf(one.step);
       return el("button", {
-        class: `mark ${one.kind}${one.i >= 0 && one.i === state.finding ? " selected" : ""}`, title: one.title, "aria-label": one.title,
+        class: `mark ${one.kind}${one.isChosen ? " selected" : ""}`, title: one.title, "aria-label": one.title,
         style: { left: `calc(var(--label) + (100% - var(--label)) * ${(column + 0.5) / run.width})` },
-        onclick: () => set(one.i >= 0 ? goTo(run, one.i) : { step: one.step }),
+        onclick: () => set(one.go ? one.go(run, one.i) : { step: one.step }),
       }, one.mark);
     }), el("span", { class: "lane-name" }, `${count(run.numSteps, "recorded step")}; shown: ${steps(run.first[run.columnOf(state.step)], run.last[run.columnOf(state.step)])}`),
     el("span", { class: "cursor", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(run.columnOf(state.step) + 0.5) / run.width})` } })));
@@ -86,4 +88,11 @@ export function goTo(run, i) {
   const finding = run.findings[i];
   const site = run.sites[finding.row];
   return { finding: i, step: finding.step, ...(site ? { layer: site.layer, tensor: site.tensor } : {}) };
+}
+
+// What to show of an alert: its step, and its site if it was recorded.
+export function goToAlert(run, i) {
+  const alert = run.alerts[i];
+  const site = run.sites[alert.row];
+  return { alert: i, step: alert.step, ...(site ? { layer: site.layer, tensor: site.tensor } : {}) };
 }

@@ -35,7 +35,7 @@ function say(isOn, title, text) {
 function wait(name, text) {
   fill(document.getElementById("head"), el("h1", {}, el("span", { class: "brand" }, "numscope "), visible(name, 120)), sign);
   fill(document.getElementById("findings"), el("h2", {}, "Nothing to show yet"), el("p", { id: "wait" }, visible(text, 600)));
-  for (const id of ["compare", "timeline", "map", "culprit", "site"]) document.getElementById(id).hidden = true;
+  for (const id of ["compare", "alerts", "timeline", "map", "culprit", "site"]) document.getElementById(id).hidden = true;
   document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
@@ -102,7 +102,7 @@ async function look() {
     label.hidden = answer.ended || !page;
     if (!page) wait(answer.name, answer.message || "The run is being read.");
     if (answer.state === "reading") next = SOON_MS;
-    document.title = `${page?.run.numFindings ? `✖ ${page.run.numFindings} ` : ""}${answer.name} – numscope`;
+    document.title = `${page?.run.numFindings ? `✖ ${page.run.numFindings} ` : page?.run.numAlerts ? `⚑ ${page.run.numAlerts} ` : ""}${answer.name} – numscope`;
     if (page && asked.has("with")) await compare();
     await chooser.look(ask, answer.key);
     document.documentElement.dataset.version = version;
