@@ -17,7 +17,7 @@ MATCHES = 64  # batches in a row that came before in this order; of an epoch tha
 
 
 class _OfBatches(Check):
-    """A check that is shown each step's batch."""
+    """A check that is shown each step's batch. Of several ranks the first one asks: their loaders are alike."""
 
     cheap = True
 
@@ -26,13 +26,17 @@ class _OfBatches(Check):
         self._num_seen = 0
         self._said = False
 
+    @property
+    def _is_done(self) -> bool:
+        return self._said or self.subject.rank > 0
+
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if not self._said:
+        if not self._is_done:
             self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
-        if self._said:
+        if self._is_done:
             return NONE
         inputs = self.subject.inputs
         inputs.settle(self.subject.thorough)
