@@ -43,7 +43,8 @@ def test_layer_made_anew_after_the_optimizer_is_named() -> None:
     optimizer = SGD(model.parameters(), lr=0.1)
     model.last = nn.Linear(8, 3)
     alert = one(alerts_of(model, lambda: train(model, optimizer)), "parameter without optimizer")
-    assert alert.layer == "last"
+    assert (alert.layer, alert.asks) == ("last", False)
+    assert "SGD holds other tensors of the same shapes" in alert.text
 
 
 def test_gradients_that_nobody_updates_by_are_left_alone() -> None:
@@ -58,6 +59,18 @@ def test_gradients_that_nobody_updates_by_are_left_alone() -> None:
             optimizer.step()
 
     assert alerts_of(model, dream) == []
+
+
+def test_optimizer_of_an_earlier_model_that_no_longer_steps_is_not_blamed() -> None:
+    earlier = SGD(Net().parameters(), lr=0.1)
+    model = Net()
+
+    def attribute() -> None:
+        for x, y in batches(6):
+            F.cross_entropy(model(x), y).backward()
+
+    assert alerts_of(model, attribute) == []
+    assert earlier.param_groups
 
 
 def test_weights_updated_by_hand_are_left_alone() -> None:

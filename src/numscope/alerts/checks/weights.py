@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import EVERY, FIRST, NONE, Check, Subject, names_of
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.optimizers import gradient_of, ids_known, living_optimizers
 from numscope.records.alert import Alert
@@ -23,6 +24,7 @@ WITHOUT_OPTIMIZER = "parameter without optimizer"
 WITHOUT_GRADIENT = "parameter without gradient"
 ZERO_RATE = "learning rate is 0"
 FROZEN_MOVES = "frozen parameter moves"
+FROZEN_ALL = "almost all is frozen"
 LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
 
 
@@ -56,7 +58,7 @@ class Weights(Check):
     """
 
     name = "weight does not move"
-    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES)
+    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -67,6 +69,8 @@ class Weights(Check):
         self._now: _Sums | None = None  # of all parameters, before the first optimizer's step: so what is put back after it is seen
         self._order: list[str] = []  # modules, as they were called last
         self._said: set[tuple[str, str]] = set()
+        self._stepping = _Stepping()
+        optimizer_probe.listen(self._stepping)
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
         if in_backward():  # it steps a parameter at a time; the end of the step shows whether they have moved
@@ -121,6 +125,7 @@ class Weights(Check):
         self._gradients.clear()
         self._frozen.clear()
         self._ledger.reset()
+        optimizer_probe.unlisten(self._stepping)
 
     # ---- looks
 
@@ -188,6 +193,7 @@ class Weights(Check):
         if any(weight.nonzero for weight in self._weights.values()):
             yield from self._without_gradient(waits)
         yield from self._frozen_moves()
+        yield from self._frozen_all(parameters)
 
     def _news(self, rule: str, names: Iterable[str]) -> list[str]:
         news = [name for name in names if (rule, name) not in self._said]
@@ -197,10 +203,9 @@ class Weights(Check):
     def _without_optimizer(self, left: Mapping[str, nn.Parameter], moves: bool) -> Iterable[Alert]:
         if not left:
             return
-        living = living_optimizers()
-        held = {id(p) for optimizer in living for group in optimizer.param_groups for p in group["params"]}
+        held = {id(p) for optimizer in living_optimizers() for group in optimizer.param_groups for p in group["params"]}
         left = {n: p for n, p in left.items() if held.isdisjoint(ids_known(p))}  # an optimizer may step only now and then
-        holder = _holds_others(living, list(left.values()))
+        holder = _holds_others(list(self._stepping.seen), self.subject.parameters().values(), list(left.values()))
         if not (holder is not None or moves) or not (names := self._news(WITHOUT_OPTIMIZER, left)):
             return  # where no weight moves, gradients may be wanted for themselves, or for the inputs
         if holder is None:
@@ -267,6 +272,17 @@ class Weights(Check):
             advice = "Set .grad to None when you freeze a parameter, or leave it out of the optimizer."
             yield self.subject.alert(FROZEN_MOVES, text, advice, parameters=names)
 
+    def _frozen_all(self, parameters: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+        """No matrix is trained, though there are some: what a selection by names, such as of "bn", easily does by mistake."""
+        trained = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].nonzero}
+        frozen = {n: p for n, p in parameters.items() if not p.requires_grad and p.dim() > 1}
+        if not trained or not frozen or any(p.dim() > 1 for p in trained.values()) or not self._news(FROZEN_ALL, [""]):
+            return
+        share = sum(p.numel() for p in trained.values()) / sum(p.numel() for p in parameters.values())
+        text = f"Only norms and biases are trained, {share:.2g} of all elements: {names_of(list(frozen))} are frozen, the last layer too."
+        advice = "Look at the names by which requires_grad was set to False."
+        yield self.subject.alert(FROZEN_ALL, text, advice, parameters=list(frozen), value=share, asks=True)
+
 
 class _Sums:
     """Checksums of the parameters that can be read and have elements here; on devices they stay there until they are read."""
@@ -299,11 +315,22 @@ def _number(rate: object) -> float | None:
     return float(rate) if isinstance(rate, int | float) else None
 
 
-def _holds_others(optimizers: Sequence[Optimizer], parameters: Sequence[nn.Parameter]) -> Optimizer | None:
-    """An optimizer of tensors with the shapes of these parameters, none of which gets a gradient."""
-    shapes = [tuple(p.shape) for p in parameters]
+class _Stepping(optimizer_probe.StepListener):
+    """The optimizers that step in this process, the model's or others."""
+
+    def __init__(self) -> None:
+        self.seen: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self.seen.add(optimizer)
+
+
+def _holds_others(optimizers: Iterable[Optimizer], known: Iterable[nn.Parameter], left: Sequence[nn.Parameter]) -> Optimizer | None:
+    """An optimizer of tensors that have the shapes of some parameters, are not the model's, and get no gradients."""
+    shapes = [tuple(p.shape) for p in left]
+    ids = {id(p) for p in known}
     for optimizer in optimizers:
-        held = [p for group in optimizer.param_groups for p in group["params"]]
+        held = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in ids]
         if shapes and all(p.grad is None for p in held) and _contains([tuple(p.shape) for p in held], shapes):
             return optimizer
     return None
