@@ -90,7 +90,7 @@ def test_workers_that_copy_one_generator() -> None:
     """CenterNet #233, torchsig #361: all workers of a loader draw the same random numbers."""
     (alert,) = train(DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context="fork"))
     assert (alert.rule, alert.asks, alert.value) == ("same batch again", True, 2.0)
-    assert alert.text == "Each batch comes 2 times in a row."
+    assert alert.text == "Each batch comes 2 times in a row, and a DataLoader has 2 workers."
     assert "worker_init_fn" in alert.advice
     assert train(DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context="fork", worker_init_fn=seeded)) == []
 
@@ -199,7 +199,7 @@ def test_units_that_never_fire(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
     (alert,) = dying(-1000.0, monkeypatch, model, model[0], 20)
     assert (alert.rule, alert.layer, alert.tensor, alert.value, alert.limit, alert.asks) == ("dead units", "0", "weight", 0.625, 0.5, True)
-    assert alert.text.startswith("20 of 32 units (62%) got no gradient at all at steps 0, 1, 2, 3, 4, 6: ")
+    assert alert.text.startswith("20 of 32 units (62%) got no gradient at all at steps 0, 1, 2, 3, 4, 6, 8, 10, 12, 14: ")
     assert alert.evidence["units"] == list(range(20))
     few = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))
     assert dying(-1000.0, monkeypatch, few, few[0], 10) == []

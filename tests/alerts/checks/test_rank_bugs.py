@@ -206,16 +206,21 @@ def train_split(rank: int, how: str) -> list[dict[str, Any]]:
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     torch.manual_seed(0)
-    model = Sharded()
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    parallelize_module(model, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    model: Any = Sharded()
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("data", "tensor"))
+    parallelize_module(model, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    if "sharded" in how:
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model, mesh=mesh["data"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scope = numscope.watch(model)
-    for step, x in enumerate(torch.randn(STEPS, 5, 8, generator=torch.Generator().manual_seed(1))):
+    for step, x in enumerate(torch.randn(STEPS, 5, 8, generator=torch.Generator().manual_seed(1 + mesh["data"].get_local_rank()))):
         optimizer.zero_grad()
         model(x).square().mean().backward()
-        if how == "clipped on the first rank" and rank == 0 and step >= 1:
-            torch.nn.utils.clip_grad_norm_(list(model.norm.parameters()), 1e-4)
+        if "clipped" in how and rank == 0 and step >= 1:
+            for p in model.norm.parameters():
+                getattr(p.grad, "_local_tensor", p.grad).mul_(1e-3)
         optimizer.step()
         dist.barrier()
     return brief(scope)
@@ -223,7 +228,7 @@ def train_split(rank: int, how: str) -> list[dict[str, Any]]:
 
 def test_norm_weights_that_drift_over_tensor_parallel_ranks(ranks: RankPool) -> None:
     """Megatron-DeepSpeed #271: BLOOM's norm weights differed over tensor parallel ranks; only the first rank clipped their gradients."""
-    alert = only(ranks.run(train_split, "clipped on the first rank"))
+    alert = only(ranks.run(train_split, "clipped"))
     assert (alert["rule"], alert["layer"], alert["tensor"], alert["step"]) == ("replicas differ", "norm", "", 2)
     assert alert["parameters"] == ["norm.weight", "norm.bias"] and alert["gradients agree"] is False and not alert["asks"]
 
@@ -257,6 +262,16 @@ def test_norm_gradients_that_nobody_sums_over_tensor_parallel_ranks(ranks: RankP
 @pytest.mark.parametrize("how", ["summed", "gpt"])
 def test_healthy_megatron_is_silent(ranks: RankPool, how: str) -> None:
     assert [t.value for t in ranks.run(train_megatron, how)] == [[], []]
+
+
+def test_norm_weights_that_drift_beside_full_sharding(four_ranks: RankPool) -> None:
+    """In two dimensions: FSDP2 shards the norm over data ranks, and nothing says that tensor parallel ranks hold the same shard."""
+    alert = only(four_ranks.run(train_split, "sharded, clipped"))
+    assert (alert["parameters"], alert["ranks"], alert["step"]) == (["norm.weight", "norm.bias"], [0, 1], 2)
+
+
+def test_healthy_tensor_parallelism_beside_full_sharding_is_silent(four_ranks: RankPool) -> None:
+    assert [t.value for t in four_ranks.run(train_split, "sharded")] == [[]] * 4
 
 
 def test_healthy_tensor_parallelism_is_silent(ranks: RankPool) -> None:

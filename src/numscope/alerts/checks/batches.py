@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
+from torch.utils import data
 
 from numscope.alerts.checks.inputs import KEPT, Batch
 from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.records.alert import Alert
+from numscope.records.heap import instances_of
 
 SAME_STEPS = 16  # in a row, with one batch for all
 REPEATED = 16  # runs of the same length, each of one batch, in a row
@@ -17,7 +19,7 @@ MATCHES = 64  # batches in a row that came before in this order; of an epoch tha
 
 
 class _OfBatches(Check):
-    """A check that is shown each step's batch."""
+    """A check that is shown each step's batch. Of several ranks the first one asks: their loaders are alike."""
 
     cheap = True
 
@@ -26,13 +28,17 @@ class _OfBatches(Check):
         self._num_seen = 0
         self._said = False
 
+    @property
+    def _is_done(self) -> bool:
+        return self._said or self.subject.rank > 0
+
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if not self._said:
+        if not self._is_done:
             self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
-        if self._said:
+        if self._is_done:
             return NONE
         inputs = self.subject.inputs
         inputs.settle(self.subject.thorough)
@@ -50,7 +56,7 @@ class _OfBatches(Check):
 
 
 class SameBatchAgain(_OfBatches):
-    """The same batch at each of ``steps`` steps in a row; or each batch several times in a row, as equal workers of a loader give it.
+    """The same batch at each of ``steps`` steps in a row; or each batch as often in a row as a loader has workers.
 
     *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data.
     """
@@ -61,6 +67,7 @@ class SameBatchAgain(_OfBatches):
         super().__init__(subject)
         self._steps = steps
         self._last: int | None = None
+        self._may_repeat = True
         self._runs: list[int] = [0]  # how often each of the last batches came in a row
 
     def take(self, batch: Batch) -> Iterable[Alert]:
@@ -74,8 +81,11 @@ class SameBatchAgain(_OfBatches):
             advice = "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time."
             return [self._alert(text, advice, batch.step, self._runs[-1])]
         whole = self._runs[-REPEATED - 1 : -1]  # those that are over
-        if len(whole) == REPEATED and len({*whole}) == 1 and 1 < whole[0] < self._steps:
-            text = f"Each batch comes {whole[0]} times in a row."
+        if self._may_repeat and len(whole) == REPEATED and len({*whole}) == 1 and 1 < whole[0] < self._steps:
+            self._may_repeat = False  # the walk is made once
+            if whole[0] not in _numbers_of_workers():
+                return NONE
+            text = f"Each batch comes {whole[0]} times in a row, and a DataLoader has {whole[0]} workers."
             advice = "Workers of a DataLoader that copy one generator give equal batches: seed it in worker_init_fn, from the worker's id."
             return [self._alert(text, advice, batch.step, whole[0])]
         return NONE
@@ -84,6 +94,13 @@ class SameBatchAgain(_OfBatches):
         return self.subject.alert(
             self.name, text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence={"last step": step}, asks=True
         )
+
+
+def _numbers_of_workers() -> set[int]:
+    """Of the process's loaders; several steps on a batch are a method of their own. *Cost:* a walk over all objects."""
+    iterators = getattr(data.dataloader, "_BaseDataLoaderIter", data.DataLoader)  # one may outlive its loader
+    found = [*instances_of(data.DataLoader), *instances_of(iterators)]
+    return {int(getattr(each, "num_workers", getattr(each, "_num_workers", 0))) for each in found}
 
 
 class EpochsInSameOrder(_OfBatches):

@@ -60,6 +60,7 @@ class CopiesOf:
         self._model = model
         self._names = names
         self._places = Places(model, wrapper, lambda group: False)
+        self._meshes: list[tuple[int, ...]] = []
 
     @property
     def is_joined(self) -> bool:
@@ -85,6 +86,7 @@ class CopiesOf:
         if not spread() or self._is_flat():
             return []
         found: dict[tuple[int, ...], Shared] = {}
+        self._meshes = self._find_meshes()
         ignored = self._ignored()
         seen: set[int] = set()
         for module, layer in self._names.items():
@@ -108,11 +110,20 @@ class CopiesOf:
             return []
         if hasattr(tensor, "placements"):
             groups = places.of(tensor, "parameter")[1]
+            own = [members(group) for group in tensor.device_mesh.get_all_groups()]
         else:
             groups = places.default("parameter", at=(module, slot))
-            if not groups and not fully_sharded_groups(self._model):  # beside parameters that tensor parallelism has split
-                return [members(group) for group in places.known]
-        return [members(group.group) for group in groups if isinstance(group, Copies)]
+            own = [members(group) for group in (getattr(places.ddp, "process_group", None), *fully_sharded_groups(self._model)) if group]
+        found = [members(group.group) for group in groups if isinstance(group, Copies)]
+        # A mesh that splits other parameters, beside this one's own ranks: tensor parallelism, of which a plain norm knows nothing.
+        beside = [ranks for ranks in self._meshes if all(len({*ranks} & {*each}) == 1 for each in own)]
+        return [*dict.fromkeys([*found, *beside])]
+
+    def _find_meshes(self) -> list[tuple[int, ...]]:
+        """The ranks of each axis of the parameters' meshes."""
+        meshes = dict.fromkeys(p.device_mesh for p in self._model.parameters() if hasattr(p, "device_mesh"))
+        found = [members(group) for mesh in meshes for group in mesh.get_all_groups()]
+        return [ranks for ranks in dict.fromkeys(found) if len(ranks) > 1]
 
     def _is_flat(self) -> bool:
         """FSDP1 holds pieces of flat parameters under the names of whole ones."""

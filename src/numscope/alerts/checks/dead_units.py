@@ -17,7 +17,7 @@ from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
 SHARE = 0.5  # of a layer's units; above it the layer is named
-STEPS = 6  # looked at in a row, at which a unit got no gradient
+STEPS = 10  # looked at in a row, at which a unit got no gradient
 LEAST = 8  # units of a layer; of fewer each counts too much
 SAMPLE = 32  # weights of each unit that are looked at first
 

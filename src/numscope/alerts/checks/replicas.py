@@ -137,7 +137,8 @@ class ReplicasDiffer(Check):
         if group.shared.assumed:
             agreed = [i for i in weights if _agree(told, i)]
             others = any(not group.is_buffer[i] for i in group.first)
-            weights = agreed if at_first else [] if others else weights  # else these may be models of their own
+            several = [] if 2 * len(agreed) <= len(weights) else agreed  # gradients of models of their own differ
+            weights = several if at_first else [] if others else weights
         buffers = [i for i in differ if group.is_buffer[i]] if not [i for i in differ if not group.is_buffer[i]] else []
         found = []
         for chosen, is_buffer in ((weights, False), (buffers, True)):
