@@ -1,0 +1,34 @@
+"""The table that configurations are checked by says what there is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from numscope.alerts.checks.known import CHECKS
+from numscope.alerts.engine import EACH_STEP, EACH_TICK
+from numscope.alerts.rules.fp8 import NAME as FP8
+from numscope.alerts.rules.scaler import NAME as SCALE_FALLS
+from numscope.config.rules import RULES
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_rule_and_no_other_is_in_the_table() -> None:
+    checks = [name for check in CHECKS for name in (check.name, *check.also)]
+    assert sorted([*EACH_STEP, *EACH_TICK, FP8, SCALE_FALLS, *checks]) == sorted(RULES)
+
+
+def test_settings_of_a_check_are_its_arguments_with_their_defaults() -> None:
+    for check in CHECKS:
+        arguments = list(inspect.signature(check.__init__).parameters.values())[2:]
+        assert {one.name: one.default for one in arguments} == dict(RULES[check.name].settings), check.name
+        for name in check.also:
+            assert not RULES[name].settings, f"{name}: its settings are {check.name}'s"
+
+
+def test_the_page_of_alerts_has_a_section_for_each_rule() -> None:
+    sections = re.findall(r"^### (.+)$", (DOCS / "alerts.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(RULES) == sorted(name for name in sections if name in RULES)
+    assert len(sections) == len(set(sections))
