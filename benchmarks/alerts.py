@@ -3,9 +3,9 @@
     ./dev bench alerts [--steps N]
 
 Llama, 8 layers, hidden 512, batch 4 x 256, AdamW, all of modules. Every call by which detection and the step reach the rules and the checks
-is timed while the run is watched with its defaults. A step's time and the calls' time in it come from the same step, so that what else the
-machine does changes both. Checks look at each parameter at the first four steps and then at one of a hundred: these thorough steps are timed
-apart, and count by a hundredth. (The noise of whole steps, with alerts and without, is some ten times what is measured here.)
+is timed while the run is watched with its defaults. A step's time and the calls' time in it come from the same step, so that what else
+the machine does changes both. Checks look at each parameter at the first four steps and then at one of a hundred: these thorough steps are
+timed apart, and count by a hundredth. (The noise of whole steps, with alerts and without, is some ten times what is measured here.)
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ import torch
 def train(steps):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     for step in range(steps):
+        optimizer.zero_grad()
         net(torch.full((2, 4), 100.0 if step == 3 else 1.0)).sum().backward()
         optimizer.step()
         print(step, flush=True)
@@ -80,7 +81,7 @@ def test_alert_stops_the_run_with_its_own_status(folder: Path) -> None:
     assert "Traceback" not in done.stderr
     said, stopped, _ = done.stderr.splitlines()
     assert said == LINE
-    assert stopped.startswith(f"numscope: high at step 3, rank 0: stopped at {folder / 'train.py'}:11 in train: optimizer.step()")
+    assert stopped.startswith(f"numscope: high at step 3, rank 0: stopped at {folder / 'train.py'}:12 in train: optimizer.step()")
     assert last_line(done) == "numscope: watched Sequential, 4 steps, n tensors: no finding, 1 alert"
 
 

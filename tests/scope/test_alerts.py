@@ -222,9 +222,10 @@ def run_rules(tmp_path: Path, config: dict[str, Any], **options: Any) -> Scope:
     file = tmp_path / "rules.py"
     file.write_text(GROWS, encoding="utf-8")
     net = model()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     with numscope.watch(net, config=config, features=str(file), log_dir=str(tmp_path / "logs"), **options) as scope:
         for x in (1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.02, 50.0, 1.0):
+            optimizer.zero_grad()
             net(torch.full((2, 4), x)).sum().backward()
             optimizer.step()
     return scope
