@@ -50,9 +50,9 @@ def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
             place.tensor,
             now,
             end_of_range,
-            f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps and leaves {place.dtype} "
-            f"({end_of_range:.3g}) in about {far} steps ({soon} at the earliest).",
-            "Lower the learning rate, train in bfloat16, or let this layer compute in float32 (numscope.high_precision).",
+            f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps: it leaves {place.dtype} "
+            f"({end_of_range:.5g}) in about {far} steps, {soon} at the earliest.",
+            "Lower the learning rate, train in bfloat16, or compute this layer in float32 (numscope.high_precision).",
             {"bits_a_step": round(float(slope[i]), 4), "error": round(float(error[i]), 4), "steps_left": far},
         )
 
