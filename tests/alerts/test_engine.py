@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -186,3 +187,16 @@ def test_sentinel_has_alerts_of_what_it_sees() -> None:
             pass
         tensors = {place.tensor for place in board_of(scope).places}
     assert "wgrad" in tensors and "output" in tensors
+
+
+def test_a_script_that_has_numpy_raise_is_no_fault_of_the_engine() -> None:
+    torch.manual_seed(0)
+    model = mlp(2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    with np.errstate(all="raise"), numscope.watch(model) as scope:
+        for step in trained(model, optimizer, 80):
+            if step == 20:
+                with torch.no_grad():
+                    model[0].weight.zero_()
+        assert board_of(scope).num_steps == 80
+    assert not scope.fault

@@ -188,7 +188,7 @@ class Board:
         bits = self.smooth() - self._at(self._peaks if record else self._past, steps)
         ages = self.ages - (self.num_steps % TICK + (RECENT - 1) / 2)  # at the middle of the median's steps
         with np.errstate(divide="ignore", invalid="ignore"):
-            exponent = bits / np.log2(ages / (ages - steps))
+            exponent = bits / np.log2(np.maximum(ages, 1) / np.maximum(ages - steps, 1))
         exponent[self.ages <= steps * 5 / 4] = np.nan
         return bits, exponent
 

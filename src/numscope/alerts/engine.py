@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from numscope.alerts.board import Board
 from numscope.alerts.rows import Rows
 from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step_to_step, gradients_through_depth
@@ -48,10 +50,11 @@ class Engine:
 
     def step(self, number: int, journal: Journal) -> list[Alert]:
         """Alerts of a step, whose rows have been read."""
-        self._rows.add(number, journal)
-        self._scales.stepped()
-        rules = self._each_step + (self._each_tick if self.board.ticks else [])
-        return [alert for rule, settings in rules for alert in rule(self.board, settings)]
+        with np.errstate(all="ignore"):  # a script may have NumPy raise
+            self._rows.add(number, journal)
+            self._scales.stepped()
+            rules = self._each_step + (self._each_tick if self.board.ticks else [])
+            return [alert for rule, settings in rules for alert in rule(self.board, settings)]
 
     def skipped(self, number: int, scale: float | None) -> list[Alert]:
         """GradScaler has left a step out."""

@@ -19,6 +19,7 @@ from numscope.summary.block import Block
 from numscope.summary.ledger import UNOBSERVED, Kept, Ledger
 from numscope.summary.state import ROW_WIDTH
 
+MOST_SITES = 20_000  # of a step; further ones are not looked at
 _SEEN = itemgetter(Event._fields.index("entry"), Event._fields.index("phase"), Event._fields.index("flat"))
 _NUMEL, _ZERO, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "num_zero", "min", "abs_max"))
 
@@ -67,8 +68,9 @@ class Rows:
         for place, ledger, handle in _places(events, kept):
             block, row, _, _ = kept[id(ledger)].place(handle)
             _, rows, sites = sources.setdefault(block, (ledger, [], []))
-            rows.append(row)
-            sites.append(found.setdefault(place, len(found)))
+            if len(found) < MOST_SITES or place in found:
+                rows.append(row)
+                sites.append(found.setdefault(place, len(found)))
         for event in map(Event._make, events):
             if event.phase is Phase.LOSS and self._loss is None:
                 _, book, first = event.items[0]
