@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from operator import eq, itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,10 @@ NOT_SEEN = "not seen"
 _clock = itertools.count()
 
 
+# Of a step: its events, and its parameters' gradients by their places and handles.
+Look = tuple[list[tuple[Any, ...]], list[tuple[list[tuple[Entry, str, Parameter]], list[int]]]]
+
+
 class Event(NamedTuple):
     """One module call, or one gradient, or one optimizer's step.
 
@@ -41,6 +46,9 @@ class Event(NamedTuple):
     def items(self) -> list[tuple[str, Ledger | None, int | str]]:
         """Slot, ledger, handle of each leaf."""
         return list(zip(*[iter(self.flat)] * 3, strict=True))
+
+
+_LOOKS = tuple(map(itemgetter, map(Event._fields.index, ("entry", "phase", "flat"))))
 
 
 @native.in_c
@@ -128,6 +136,19 @@ class Journal:
     def events(self) -> list[Event]:
         """All of them. *Cost:* 0.3 µs each."""
         return [Event(*event) for event in self._events]
+
+    def looks_like(self, other: Look) -> bool:
+        """Whether the step has the events that ``look`` gave of another one. *Cost:* 0.1 µs an event, and nothing is made."""
+        events, folded = other
+        return (
+            len(self._seen) == len(events)
+            and all(all(map(eq, map(field, self._seen), map(field, events))) for field in _LOOKS)
+            and [(places, handles) for places, handles, _, _ in self._folded] == folded
+        )
+
+    def look(self) -> Look:
+        """What ``looks_like`` compares with."""
+        return self._seen.copy(), [(places, handles) for places, handles, _, _ in self._folded]
 
     def copied(self) -> list[tuple[Any, ...]]:
         """What ``events`` is made of, for later."""

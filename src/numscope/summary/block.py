@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.summary import dispatch, native
-from numscope.summary.state import EMPTY_ROW, ROW_BYTES
+from numscope.summary.state import EMPTY_ROW, ROW_BYTES, ROW_WIDTH
 
 
 def untransformed() -> contextlib.AbstractContextManager[Any]:
@@ -75,6 +76,10 @@ class Block:
             with torch.no_grad():
                 empty = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
                 self.rows[first : first + count] = empty.to(self.device, non_blocking=True)
+
+    def view(self) -> Any:
+        """The rows on the host, as a ctypes array of their float64, valid until a row is added. *Cost:* 1 µs, nothing is copied."""
+        return (ctypes.c_double * (len(self.handles) * ROW_WIDTH)).from_address(self.host.data_ptr())
 
     def bad(self) -> list[int]:
         """Rows with a nan or an inf, as of the last read."""

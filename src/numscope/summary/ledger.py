@@ -45,14 +45,6 @@ class Kept:
         block, row, dtype, _ = self._meta[handle]
         return str(dtype).removeprefix("torch."), list(struct.unpack_from(f"{ROW_WIDTH}d", self._rows[block], row * ROW_BYTES))
 
-    def place(self, handle: int) -> tuple[Block, int, torch.dtype, tuple[int, ...]]:
-        """Where a handle's row is among those of its device, and what was read into it: dtype and shape."""
-        return self._meta[handle]
-
-    def rows(self, block: Block) -> bytes:
-        """A device's rows, one behind the other: ``ROW_WIDTH`` float64 each."""
-        return self._rows[block]
-
 
 @native.in_c
 class Ledger:
@@ -309,6 +301,10 @@ class Ledger:
         block, row, _, _ = self._meta[handle]
         numbers: list[float] = block.host[row].tolist()
         return numbers
+
+    def place(self, handle: int) -> tuple[Block, int, torch.dtype, tuple[int, ...]]:
+        """Where a handle's row is among those of its device, and what was read into it: dtype and shape."""
+        return self._meta[handle]
 
     def rows(self, handles: Sequence[int]) -> list[list[float]]:
         """``row`` for a list. *Cost:* a microsecond per row, a third of single calls."""

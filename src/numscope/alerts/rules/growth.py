@@ -67,8 +67,8 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         place.tensor,
         round(value, 2),
         round(limit, 2),
-        f"weights grow ever faster, like steps^{float(middle):.1f} and the fastest tenth like steps^{float(ninth):.1f} (equal steps give at most "
-        f"steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
+        f"weights grow ever faster, like steps^{float(middle):.1f} and the fastest tenth like steps^{float(ninth):.1f} (equal steps give "
+        f"at most steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
         "Lower the learning rate or lengthen its warm-up; clip gradients.",
         {
             "bits": named,
