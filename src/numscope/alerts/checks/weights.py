@@ -62,7 +62,7 @@ class Weights(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._ledger = Ledger()
+        self._ledger: Ledger | None = None  # of this step's gradients
         self._weights: dict[str, _Weight] = {}
         self._gradients: dict[str, int] = {}  # of this step, by parameter: handles of rows
         self._frozen: list[tuple[dict[str, nn.Parameter], _Sums, _Sums | None]] = []  # with gradients: before and after an optimizer's step
@@ -124,7 +124,7 @@ class Weights(Check):
         self._weights.clear()
         self._gradients.clear()
         self._frozen.clear()
-        self._ledger.reset()
+        self._ledger = None
         optimizer_probe.unlisten(self._stepping)
 
     # ---- looks
@@ -143,6 +143,7 @@ class Weights(Check):
 
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
+        self._ledger = self._ledger or Ledger(capacity=max(len(found), 1))
         self._ledger.look_again()
         for name, handle in zip(found, self._ledger.observe_many(list(found.values())), strict=True):
             if handle != UNOBSERVED:
@@ -150,15 +151,16 @@ class Weights(Check):
 
     def _read(self) -> None:
         """The step is over: bring to the host what was looked at."""
-        self._ledger.read()
-        for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
-            weight = self._weights[name]
-            weight.given += 1
-            weight.nonzero += amax > 0
-            weight.zeros += amax == 0
-            weight.was_nonzero = weight.was_nonzero or amax > 0
+        if self._ledger is not None:
+            self._ledger.read()
+            for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
+                weight = self._weights[name]
+                weight.given += 1
+                weight.nonzero += amax > 0
+                weight.zeros += amax == 0
+                weight.was_nonzero = weight.was_nonzero or amax > 0
+        self._ledger = None
         self._gradients.clear()
-        self._ledger.reset()
         for _, before, after in self._frozen:
             if after is not None:
                 was, now = before.read(), after.read()
