@@ -292,9 +292,21 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
 
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if how.startswith("hsdp") else None
         model = fully_shard(net, mesh=mesh or init_device_mesh("cpu", (dist.get_world_size(),)))
+    elif how == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        model = FullyShardedDataParallel(net, device_id=torch.device("cpu"), use_orig_params=True)
     else:
-        model = DDP(net)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        model = DDP(net, gradient_as_bucket_view=how == "zero", static_graph=how == "compressed")
+    if how == "compressed":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+        model.register_comm_hook(None, fp16_compress_hook)
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    if how == "zero":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=0.01)
     average = torch.optim.swa_utils.AveragedModel(net) if how == "ema" else None
     scope = numscope.watch(model)
     join = model.join() if how == "join" else contextlib.nullcontext()
@@ -319,7 +331,7 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
     return brief(scope)
 
 
-@pytest.mark.parametrize("how", ["fsdp2", "accumulation", "ema", "evaluation", "join"])
+@pytest.mark.parametrize("how", ["fsdp2", "fsdp1", "zero", "compressed", "accumulation", "ema", "evaluation", "join"])
 def test_other_healthy_runs_on_ranks_are_silent(ranks: RankPool, how: str) -> None:
     assert [t.value for t in ranks.run(train_otherwise, how)] == [[], []]
 
