@@ -135,7 +135,7 @@ def test_ranks_with_initial_weights_of_their_own(ranks: RankPool) -> None:
     alert = only(ranks.run(train, "own seeds"))
     assert alert["rule"] == "replicas differ"
     assert (alert["step"], alert["last step equal"]) == (0, None)
-    assert "; they did so at the start" in alert["text"]
+    assert "; they have differed from the start" in alert["text"]
     assert "Broadcast" in alert["advice"]
 
 

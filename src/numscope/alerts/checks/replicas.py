@@ -178,7 +178,7 @@ class ReplicasDiffer(Check):
         if len(names) > 1:
             said.append(f"the first is {names[0]}")
         if at_first or group.equal_at is not None:
-            said.append("they did so at the start" if at_first else f"all were equal at step {group.equal_at}")
+            said.append("they have differed from the start" if at_first else f"all were equal at step {group.equal_at}")
         if agree is not None:
             said.append("gradients agree" if agree else "gradients differ too")
         if len(ranks) == 2:
