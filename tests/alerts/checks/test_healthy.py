@@ -187,6 +187,16 @@ def steps_inside_backward(watch: Callable[[nn.Module], object]) -> None:
         F.cross_entropy(model(x), y).backward()
 
 
+def critic(watch: Callable[[nn.Module], object]) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    watch(model)
+    optimizer = Adam(model.parameters())
+    for x, _ in batches(STEPS):
+        optimizer.zero_grad()
+        (model(x).mean() - model(x + 1).mean()).backward()  # the last bias cancels out
+        optimizer.step()
+
+
 def target_network(watch: Callable[[nn.Module], object]) -> None:
     online = Net(dropout=0.0)
     target = copy.deepcopy(online)
@@ -279,7 +289,7 @@ def line_search(watch: Callable[[nn.Module], object]) -> None:
 
 TRAININGS = (
     *(gan, gan_that_clears_all_at_once, adapters, moving_average_and_teacher, sharpness_aware, tasks_in_turn, meta_learning),
-    *(first_order_meta_learning, steps_inside_backward, target_network, mixed_precision, compiled, evaluation_and_accumulation),
+    *(first_order_meta_learning, steps_inside_backward, target_network, critic, mixed_precision, compiled, evaluation_and_accumulation),
     *(two_phases, gradients_for_themselves, line_search),
 )
 

@@ -232,6 +232,8 @@ class Weights(Check):
             advice = "Look for detach(), .data, no_grad(), .item() or NumPy on the way to the loss."
             yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, evidence={"edge": edge} if edge else {}, asks=True)
         zero = [n for n, p in waits.items() if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero and not _is_shard(p)]
+        matrices = {n.rpartition(".")[0] for n in zero if waits[n].dim() > 1}
+        zero = [n for n in zero if n.rpartition(".")[0] in matrices]  # a bias alone: that of a critic's scores cancels out, for example
         if names := self._news(WITHOUT_GRADIENT, zero):
             text = f"The gradient of {names_of(names)} was exactly zero at each of {count(self._weights[names[0]].zeros, 'look')}."
             advice = "Look for a mask, a clamp, or an activation behind it that never lets anything through."
