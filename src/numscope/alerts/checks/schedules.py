@@ -38,7 +38,7 @@ class Schedules(Check):
     Left alone are several steps from one line with no backward between them (Accelerate steps once for each rank, and a run that goes on
     from a checkpoint winds its scheduler forward), a scheduler that is told the epoch, and one that waits for a plateau.
 
-    *Cost:* at the first step one walk over all objects; 30 µs a scheduler's step of a stretch, for its line.
+    *Cost:* at the first step, where there are schedulers, one walk over all objects; 30 µs a scheduler's step of a stretch, for its line.
     """
 
     name = "scheduler order"
@@ -73,7 +73,7 @@ class Schedules(Check):
         return self._round(optimizer)
 
     def last(self) -> Iterable[Alert]:
-        for scheduler in _schedulers():
+        for scheduler in _schedulers() if any(map(_has_scheduler, self._rounds)) else ():
             optimizer = getattr(scheduler, "optimizer", None)
             steps = self._rounds.get(optimizer, 0) if isinstance(optimizer, Optimizer) else 0
             if steps >= LEAST_STEPS and getattr(scheduler, "_step_count", 0) == 1:
@@ -109,7 +109,7 @@ class Schedules(Check):
 
     def _first_round(self, optimizer: Optimizer) -> Iterable[Alert]:
         """Before the first step of an optimizer. One that goes on from a checkpoint has states, and had steps that nobody has seen."""
-        if optimizer.state:
+        if optimizer.state or not _has_scheduler(optimizer):
             return NONE
         for scheduler in _schedulers():
             if getattr(scheduler, "optimizer", None) is not optimizer:
@@ -127,6 +127,11 @@ class Schedules(Check):
         self._said = True
         self._rhythms.clear()
         return [self.subject.alert(self.name, text, advice, evidence=line.evidence, asks=asks)]
+
+
+def _has_scheduler(optimizer: Optimizer) -> bool:
+    """Whether a scheduler was made for it: each has the optimizer's own ``step`` note that it was called."""
+    return "step" in vars(optimizer)
 
 
 def _schedulers() -> list[LRScheduler]:
