@@ -115,11 +115,12 @@ def _numbers(tensor: Tensor) -> Tensor:
 
 def _is_simple(tensor: Tensor) -> bool:
     """Whether a tensor's memory can be read as it lies, without an operation of torch's. *Cost:* 1 µs."""
-    if (type(tensor) is not Tensor and type(tensor) is not Parameter) or native.module is None or tensor.dtype not in native.CODES:
+    if native.module is None or (type(tensor) is not Tensor and type(tensor) is not Parameter):
         return False
-    if not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_nested:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or not tensor.is_cpu or tensor.dtype not in native.CODES:
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor) and (tensor.numel() == 0 or address_of(tensor) != 0)
+    is_plain = tensor.layout is torch.strided and not tensor.is_neg() and not tensor.is_nested
+    return is_plain and (tensor.numel() == 0 or address_of(tensor) != 0)
 
 
 class _Batch:

@@ -345,3 +345,45 @@ def test_replicas_of_a_shard_are_compared(four_ranks: RankPool) -> None:
     first, second, *others = (t.value for t in four_ranks.run(train_otherwise, "hsdp written"))
     assert not first and not any(others)
     assert [(a["parameters"], a["step"], a["ranks"]) for a in second] == [(["first.weight"], 2, [1, 3])]
+
+
+def train_gan(rank: int) -> list[dict[str, Any]]:
+    torch.manual_seed(0)
+    maker, judge = DDP(Net()), DDP(nn.Linear(2, 1))
+    of_maker, of_judge = torch.optim.Adam(maker.parameters()), torch.optim.Adam(judge.parameters())
+    scopes = [numscope.watch(maker), numscope.watch(judge)]
+    for x, noise in zip(batches(rank), batches(50 + rank), strict=True):
+        of_judge.zero_grad()
+        real_and_fake = torch.cat([x[:, :2], maker(noise).detach()])
+        judge(real_and_fake).square().mean().backward()
+        of_judge.step()
+        of_maker.zero_grad()
+        judge(maker(noise)).mean().backward()
+        of_maker.step()
+    return [alert for scope in scopes for alert in brief(scope)]
+
+
+def test_healthy_gan_on_ranks_is_silent(ranks: RankPool) -> None:
+    assert [t.value for t in ranks.run(train_gan)] == [[], []]
+
+
+def train_local(rank: int) -> list[dict[str, Any]]:
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+
+    torch.manual_seed(0)
+    model = DDP(Net())
+    model.register_comm_hook(PostLocalSGDState(None, dist.new_group([rank]), 0, post_local_gradient_allreduce=False), post_localSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scope = numscope.watch(model)
+    for x in batches(rank):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        dist.barrier()
+    return brief(scope)
+
+
+def test_local_sgd_is_asked_about(ranks: RankPool) -> None:
+    """A communication hook says that gradients may differ on purpose."""
+    alert = only(ranks.run(train_local))
+    assert alert["rule"] == "replicas differ" and alert["asks"]

@@ -91,7 +91,8 @@ class ReplicasDiffer(Check):
                 weights = Checksums([copy.tensor for copy in shared.copies])
                 self._seen.append(_Seen(self.subject.step, self._group_of(shared), weights))
         mine = ids_of(optimizer)
-        for seen, shared in zip(self._seen[-len(self._shared) :], self._shared, strict=True):
+        seen_now = self._seen[len(self._seen) - len(self._shared) :]
+        for seen, shared in zip(seen_now, self._shared, strict=True):
             params = [(i, copy.tensor) for i, copy in enumerate(shared.copies) if not copy.is_buffer]
             given = [(i, gradient_of(cast(Parameter, p))) for i, p in params if not mine.isdisjoint(ids_known(cast(Parameter, p)))]
             found = [(i, gradient) for i, gradient in given if gradient is not None and _readable(gradient)]
