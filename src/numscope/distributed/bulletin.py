@@ -7,6 +7,7 @@ is never waited for, unlike one that is asked over a channel.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Sequence
 
 import torch.distributed as dist
@@ -29,7 +30,8 @@ class Bulletin:
 
     def __init__(self, name: str, ranks: Sequence[int]) -> None:
         self.ranks = tuple(ranks)
-        self._name = f"numscope/{name}/{','.join(map(str, ranks))}"
+        listed = ",".join(map(str, ranks))  # of a thousand ranks too long for each key
+        self._name = f"numscope/{name}/{hashlib.sha1(listed.encode(), usedforsecurity=False).hexdigest()[:16]}"
         self._me = dist.get_rank()
         self._pending: dict[int, int] = {}  # looks that are left for the notes of a step
         self._open = True
