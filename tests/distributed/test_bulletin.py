@@ -25,6 +25,7 @@ def noted(rank: int) -> list[Any]:
         dist.barrier()
         dist.barrier()
     found += [board.look(), board.details(0)]
+    dist.barrier()
     for step in range(1, 3 * KEPT):  # one rank is far ahead, and writes over its notes
         if rank == 1 or step < 3:
             board.put(step, f"{rank}")
