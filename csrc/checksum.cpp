@@ -53,9 +53,12 @@ uint64_t dot_baseline(const char* data, const uint64_t* key, int64_t num_words) 
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) uint64_t dot_avx2(const char* data, const uint64_t* key, int64_t num_words) { return dot(data, key, num_words); }
 
-__attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512"))) uint64_t dot_avx512(const char* data, const uint64_t* key, int64_t num_words) {
-    return dot(data, key, num_words);
-}
+#if defined(__clang__)
+#define WIDE __attribute__((target("avx512f,avx512dq,avx512vl"), min_vector_width(512)))
+#else
+#define WIDE __attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")))
+#endif
+WIDE uint64_t dot_avx512(const char* data, const uint64_t* key, int64_t num_words) { return dot(data, key, num_words); }
 #endif
 
 Dot chosen_dot() {

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from numscope.distributed.bulletin import KEPT, Bulletin
+from numscope.distributed.bulletin import KEPT, LOOKS, Bulletin
 from tests.distributed.ranks import RankPool
 
 
@@ -25,11 +25,15 @@ def noted(rank: int) -> list[Any]:
         dist.barrier()
         dist.barrier()
     found += [board.look(), board.details(0)]
+    dist.barrier()
     for step in range(1, 3 * KEPT):  # one rank is far ahead, and writes over its notes
         if rank == 1 or step < 3:
             board.put(step, f"{rank}")
     dist.barrier()
     found += [board.look(), board.details(1)]
+    for _ in range(LOOKS):
+        board.look()
+    found.append(board.is_pending)
     with board._gone_with_its_host():
         raise RuntimeError("the store's host has gone")
     board.put(99, "is not written")
@@ -44,4 +48,5 @@ def test_notes_are_found_when_all_have_written_them(ranks: RankPool) -> None:
     assert first[4] == {0: b"zero", 1: b"\x00\xff one"}
     assert second[0] == []  # only the lowest rank reads
     assert first[5] == [] and first[6] == {0: b""}  # the other one's has been written over
-    assert first[7] == second[-1] == ([], False)
+    assert first[7] is False  # nobody looks for ever
+    assert first[8] == second[-1] == ([], False)

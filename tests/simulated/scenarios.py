@@ -275,3 +275,38 @@ def a_sentinel_waits_at_most_once_a_step_and_finds_the_step() -> None:
         raise AssertionError("nothing found")
     except numscope.NonFiniteError as error:
         assert error.finding.step == 2, error.finding
+
+
+def checks_of_data_and_precision_work_on_the_device_and_make_nobody_wait() -> None:
+    from numscope.alerts.checks import batches as again
+    from numscope.alerts.checks import checker, dead_units, lost_updates
+    from numscope.scope import scope as scopes
+
+    scopes.CHECKS = (dead_units.DeadUnits, lost_updates.UpdatesLost, again.SameBatchAgain, again.EpochsInSameOrder)
+    checker.EVERY = 2
+    model = Blocks().to(torch.bfloat16)
+    with torch.no_grad():
+        model.lower[0].bias[:12] = -1000.0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-7)
+    (x,) = batches(1)
+    scope = numscope.watch(model)
+    for _ in range(20):
+        accelerator.waits()
+        optimizer.zero_grad()
+        model(x.to(torch.bfloat16)).square().mean().backward()
+        optimizer.step()
+        assert accelerator.waits() == ["synchronizeStream"]  # detection's
+    found = {alert.rule: (alert.step, alert.layer) for alert in scope.alerts}
+    assert found == {"updates lost": (3, "upper"), "dead units": (14, "lower.0"), "same batch again": (15, "")}, found
+
+
+def checksums_of_the_device_are_those_of_the_host() -> None:
+    from numscope.summary.checksum import Checksums, checksum
+
+    tensors = [torch.randn(300, 70), torch.randn(70, 300).t(), torch.arange(5000), torch.randn(9, 9).to(torch.bfloat16), torch.zeros(0)]
+    here = [tensor.to(DEVICE) for tensor in tensors]
+    accelerator.waits()
+    sums = Checksums(here)
+    assert accelerator.waits() == [] and not sums.are_here
+    assert sums.read() == [checksum(tensor) for tensor in tensors]
+    assert accelerator.waits() == ["synchronizeStream"]

@@ -7,6 +7,7 @@ is never waited for, unlike one that is asked over a channel.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Sequence
 
 import torch.distributed as dist
@@ -14,6 +15,7 @@ import torch.distributed as dist
 from numscope.distributed.channel import store
 
 KEPT = 8  # a rank's latest notes that the store holds: its memory is bounded
+LOOKS = 64  # for the notes of one step; a rank that has not left its by then is elsewhere
 
 
 class Bulletin:
@@ -28,9 +30,10 @@ class Bulletin:
 
     def __init__(self, name: str, ranks: Sequence[int]) -> None:
         self.ranks = tuple(ranks)
-        self._name = f"numscope/{name}/{','.join(map(str, ranks))}"
+        listed = ",".join(map(str, ranks))  # of a thousand ranks too long for each key
+        self._name = f"numscope/{name}/{hashlib.sha1(listed.encode(), usedforsecurity=False).hexdigest()[:16]}"
         self._me = dist.get_rank()
-        self._pending: dict[int, None] = {}  # steps that the reader waits for
+        self._pending: dict[int, int] = {}  # looks that are left for the notes of a step
         self._open = True
 
     @property
@@ -50,20 +53,22 @@ class Bulletin:
             store().set(self._key(step, self._me, "details"), f"{step} ".encode() + details)
             store().set(self._key(step, self._me, "note"), f"{step} {note}")
             if self.reads:
-                self._pending[step] = None
+                self._pending[step] = LOOKS
                 while len(self._pending) > KEPT:
                     del self._pending[next(iter(self._pending))]
 
     def look(self) -> list[tuple[int, dict[int, str]]]:
         """The notes of those steps that all ranks have noted since the last look, by rank."""
         found = []
-        for step in tuple(self._pending):
+        for step, left in tuple(self._pending.items()):
             notes: dict[int, str] | None = None
+            self._pending[step] = left - 1
             with self._gone_with_its_host():
                 notes = self._notes(step)
             if notes is not None:
-                self._pending.pop(step, None)
                 found.append((step, notes))
+            if notes is not None or left == 1:
+                self._pending.pop(step, None)
         return found
 
     def details(self, step: int) -> dict[int, bytes]:

@@ -23,7 +23,7 @@ def untransformed() -> contextlib.AbstractContextManager[Any]:
     return temporarily_clear_interpreter_stack()
 
 
-def _pins(device: torch.device) -> bool:
+def pins(device: torch.device) -> bool:
     """Whether a device copies to pinned host memory while the host goes on."""
     accelerator = torch.accelerator.current_accelerator()
     return accelerator is not None and accelerator.type == device.type
@@ -52,7 +52,7 @@ class Block:
                 rows[: self.capacity] = self.rows
             on_host = rows
             if self.device.type != "cpu":
-                on_host = torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=_pins(self.device))
+                on_host = torch.empty(rows.shape, dtype=torch.float64, device="cpu", pin_memory=pins(self.device))
         self.rows, self.host, self.capacity, self.address = rows, on_host, capacity, rows.data_ptr()
         self.num_read = 0
 

@@ -26,6 +26,7 @@ from torch.nn import Parameter
 from torch.nn.functional import pad
 
 from numscope.summary import native
+from numscope.summary.late import Late
 from numscope.summary.sampling import MOST, sampled, steps_of
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, address_of, describe, plain
@@ -62,13 +63,13 @@ class Checksums:
 
     Raises: Unsummarizable.
 
-    *Cost:* one pass over memory, and some 3 µs a tensor. On devices the sums stay there, without a sync, until ``read``.
+    *Cost:* one pass over memory, and some 3 µs a tensor. On devices the sums come to the host when they are done, without a sync.
     """
 
     def __init__(self, tensors: Sequence[Tensor], firsts: Sequence[int] | None = None, *, sample: bool = False) -> None:
         firsts = firsts or [0] * len(tensors)
         self._sums: list[int] = [0] * len(tensors)
-        self._pending: dict[torch.device, list[tuple[int, Tensor]]] = {}
+        self._pending: list[tuple[list[int], Late]] = []  # by device
         batch = _Batch(sample)
         others = []
         with torch._C.DisableTorchFunction():
@@ -78,26 +79,28 @@ class Checksums:
                 else:
                     others.append(i)
         if others:
+            found: dict[torch.device, list[tuple[int, Tensor]]] = {}
             with unseen():
                 for i in others:
                     bits = _numbers(plain(tensors[i]))
                     if bits.device.type == "cpu" and native.module is not None:
                         batch.add(i, bits, firsts[i])
                     else:
-                        found = sum_on_device(sampled(bits) if sample else bits, firsts[i])
-                        self._pending.setdefault(bits.device, []).append((i, found))
+                        own = sum_on_device(sampled(bits) if sample else bits, firsts[i])
+                        found.setdefault(bits.device, []).append((i, own))
+                self._pending = [([i for i, _ in sums], Late(torch.stack([own for _, own in sums]))) for sums in found.values()]
         for i, value in zip(batch.places, batch.sums(), strict=True):
             self._sums[i] = value
 
     @property
-    def on_host(self) -> bool:
-        """Whether reading costs no sync."""
-        return all(device.type == "cpu" for device in self._pending)
+    def are_here(self) -> bool:
+        """Whether reading makes nobody wait."""
+        return all(late.is_here for _, late in self._pending)
 
     def read(self) -> list[int]:
-        """Each tensor's sum, from 0 to 2^64 - 1. *Cost:* a sync for each device."""
-        for found in self._pending.values():
-            for (i, _), value in zip(found, torch.stack([s for _, s in found]).tolist(), strict=True):
+        """Each tensor's sum, from 0 to 2^64 - 1. *Cost:* a sync for each device whose sums are not here."""
+        for places, late in self._pending:
+            for i, value in zip(places, late.take().tolist(), strict=True):
                 self._sums[i] = value & _MASK
         self._pending.clear()
         return self._sums
@@ -112,11 +115,12 @@ def _numbers(tensor: Tensor) -> Tensor:
 
 def _is_simple(tensor: Tensor) -> bool:
     """Whether a tensor's memory can be read as it lies, without an operation of torch's. *Cost:* 1 µs."""
-    if (type(tensor) is not Tensor and type(tensor) is not Parameter) or native.module is None or tensor.dtype not in native.CODES:
+    if native.module is None or (type(tensor) is not Tensor and type(tensor) is not Parameter):
         return False
-    if not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg() or tensor.is_nested:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or not tensor.is_cpu or tensor.dtype not in native.CODES:
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor) and (tensor.numel() == 0 or address_of(tensor) != 0)
+    is_plain = tensor.layout is torch.strided and not tensor.is_neg() and not tensor.is_nested
+    return is_plain and (tensor.numel() == 0 or address_of(tensor) != 0)
 
 
 class _Batch:

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 
 import numscope
 from numscope.alerts.checks import known
-from numscope.alerts.checks.protocol import EVERY, FIRST, Check, Subject
+from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.alert import Alert
@@ -39,6 +39,11 @@ class Thorough(Check):
 class Cheap(Thorough):
     name = "cheap"
     cheap = True
+
+
+class Rhythmic(Thorough):
+    name = "rhythmic"
+    rhythm = True
 
 
 class Failing(Check):
@@ -114,14 +119,15 @@ def train(model: nn.Module, steps: int, optimizer: Optimizer | None = None) -> N
 
 
 def test_thorough_checks_are_asked_at_the_first_steps_and_then_one_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, Thorough, Cheap)
+    use(monkeypatch, Thorough, Cheap, Rhythmic)
     model = nn.Linear(3, 1)
     with numscope.watch(model):
         train(model, 2 * EVERY + 1)
-    thorough, cheap = made
-    assert isinstance(thorough, Thorough) and isinstance(cheap, Cheap)
+    thorough, cheap, rhythmic = made
+    assert isinstance(thorough, Thorough) and isinstance(cheap, Cheap) and isinstance(rhythmic, Rhythmic)
     assert thorough.steps == [*range(FIRST), EVERY, 2 * EVERY]
     assert cheap.steps == [*range(2 * EVERY + 1)]
+    assert rhythmic.steps == [*range(STRETCH), *range(EVERY, EVERY + STRETCH), 2 * EVERY]
 
 
 def test_error_in_a_check_switches_it_off_and_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

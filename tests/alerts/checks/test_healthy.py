@@ -187,6 +187,38 @@ def steps_inside_backward(watch: Callable[[nn.Module], object]) -> None:
         F.cross_entropy(model(x), y).backward()
 
 
+def critic(watch: Callable[[nn.Module], object]) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    watch(model)
+    optimizer = Adam(model.parameters())
+    for x, _ in batches(STEPS):
+        optimizer.zero_grad()
+        (model(x).mean() - model(x + 1).mean()).backward()  # the last bias cancels out
+        optimizer.step()
+
+
+def losses_in_turn(watch: Callable[[nn.Module], object]) -> None:
+    class Judge(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.score, self.kind = nn.Linear(4, 8), nn.Linear(8, 1), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = self.body(x).relu()
+            return self.score(h), self.kind(h)
+
+    model = Judge()
+    watch(model)
+    for_score, for_kind = Adam(model.parameters()), Adam(model.parameters())
+    for x, y in batches(STEPS):
+        for_score.zero_grad()
+        model(x)[0].square().mean().backward()
+        for_score.step()
+        for_kind.zero_grad()
+        F.cross_entropy(model(x)[1], y).backward()
+        for_kind.step()
+
+
 def target_network(watch: Callable[[nn.Module], object]) -> None:
     online = Net(dropout=0.0)
     target = copy.deepcopy(online)
@@ -279,7 +311,16 @@ def line_search(watch: Callable[[nn.Module], object]) -> None:
 
 TRAININGS = (
     *(gan, gan_that_clears_all_at_once, adapters, moving_average_and_teacher, sharpness_aware, tasks_in_turn, meta_learning),
-    *(first_order_meta_learning, steps_inside_backward, target_network, mixed_precision, compiled, evaluation_and_accumulation),
+    *(
+        first_order_meta_learning,
+        steps_inside_backward,
+        target_network,
+        critic,
+        losses_in_turn,
+        mixed_precision,
+        compiled,
+        evaluation_and_accumulation,
+    ),
     *(two_phases, gradients_for_themselves, line_search),
 )
 

@@ -135,7 +135,7 @@ def test_ranks_with_initial_weights_of_their_own(ranks: RankPool) -> None:
     alert = only(ranks.run(train, "own seeds"))
     assert alert["rule"] == "replicas differ"
     assert (alert["step"], alert["last step equal"]) == (0, None)
-    assert "; they did so at the start" in alert["text"]
+    assert "; they have differed from the start" in alert["text"]
     assert "Broadcast" in alert["advice"]
 
 
@@ -292,9 +292,21 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
 
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if how.startswith("hsdp") else None
         model = fully_shard(net, mesh=mesh or init_device_mesh("cpu", (dist.get_world_size(),)))
+    elif how == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        model = FullyShardedDataParallel(net, device_id=torch.device("cpu"), use_orig_params=True)
     else:
-        model = DDP(net)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        model = DDP(net, gradient_as_bucket_view=how == "zero", static_graph=how == "compressed")
+    if how == "compressed":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+        model.register_comm_hook(None, fp16_compress_hook)
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    if how == "zero":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=0.01)
     average = torch.optim.swa_utils.AveragedModel(net) if how == "ema" else None
     scope = numscope.watch(model)
     join = model.join() if how == "join" else contextlib.nullcontext()
@@ -319,7 +331,7 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
     return brief(scope)
 
 
-@pytest.mark.parametrize("how", ["fsdp2", "accumulation", "ema", "evaluation", "join"])
+@pytest.mark.parametrize("how", ["fsdp2", "fsdp1", "zero", "compressed", "accumulation", "ema", "evaluation", "join"])
 def test_other_healthy_runs_on_ranks_are_silent(ranks: RankPool, how: str) -> None:
     assert [t.value for t in ranks.run(train_otherwise, how)] == [[], []]
 
@@ -333,3 +345,45 @@ def test_replicas_of_a_shard_are_compared(four_ranks: RankPool) -> None:
     first, second, *others = (t.value for t in four_ranks.run(train_otherwise, "hsdp written"))
     assert not first and not any(others)
     assert [(a["parameters"], a["step"], a["ranks"]) for a in second] == [(["first.weight"], 2, [1, 3])]
+
+
+def train_gan(rank: int) -> list[dict[str, Any]]:
+    torch.manual_seed(0)
+    maker, judge = DDP(Net()), DDP(nn.Linear(2, 1))
+    of_maker, of_judge = torch.optim.Adam(maker.parameters()), torch.optim.Adam(judge.parameters())
+    scopes = [numscope.watch(maker), numscope.watch(judge)]
+    for x, noise in zip(batches(rank), batches(50 + rank), strict=True):
+        of_judge.zero_grad()
+        real_and_fake = torch.cat([x[:, :2], maker(noise).detach()])
+        judge(real_and_fake).square().mean().backward()
+        of_judge.step()
+        of_maker.zero_grad()
+        judge(maker(noise)).mean().backward()
+        of_maker.step()
+    return [alert for scope in scopes for alert in brief(scope)]
+
+
+def test_healthy_gan_on_ranks_is_silent(ranks: RankPool) -> None:
+    assert [t.value for t in ranks.run(train_gan)] == [[], []]
+
+
+def train_local(rank: int) -> list[dict[str, Any]]:
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+
+    torch.manual_seed(0)
+    model = DDP(Net())
+    model.register_comm_hook(PostLocalSGDState(None, dist.new_group([rank]), 0, post_local_gradient_allreduce=False), post_localSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scope = numscope.watch(model)
+    for x in batches(rank):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        dist.barrier()
+    return brief(scope)
+
+
+def test_local_sgd_is_asked_about(ranks: RankPool) -> None:
+    """A communication hook says that gradients may differ on purpose."""
+    alert = only(ranks.run(train_local))
+    assert alert["rule"] == "replicas differ" and alert["asks"]

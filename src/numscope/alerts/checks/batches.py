@@ -41,7 +41,7 @@ class _OfBatches(Check):
         if self._is_done:
             return NONE
         inputs = self.subject.inputs
-        inputs.settle(self.subject.thorough)
+        inputs.settle()
         found: list[Alert] = []
         for batch in inputs.since(self._num_seen):
             if not self._said:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, Check, Subject
+from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
 from numscope.probe.calls import in_backward
 from numscope.probe.loop_calls import LoopCall
@@ -50,6 +50,7 @@ class Checker(Reader):
         self._checks: list[Check] = []
         self._asked: dict[str, list[Check]] = {}
         self._begun = False
+        self._is_stretch = True
         self._skips = 0  # steps in a row
         for kind in checks:
             setting = given.get(kind.name)
@@ -117,7 +118,7 @@ class Checker(Reader):
         subject = self._subject
         subject.num += not 0 < self._skips < MOST_SKIPS
         was, subject.thorough = subject.thorough, subject.num < FIRST or subject.num % EVERY == 0
-        if was != subject.thorough:
+        if was != subject.thorough or self._is_stretch != (subject.num % EVERY < STRETCH):
             self._sort()
 
     # ----
@@ -130,7 +131,9 @@ class Checker(Reader):
 
     def _sort(self) -> None:
         """Which checks have something to do on an occasion of this step."""
-        asked = [check for check in self._checks if check.cheap or self._subject.thorough]
+        subject = self._subject
+        self._is_stretch = subject.num % EVERY < STRETCH
+        asked = [check for check in self._checks if check.cheap or subject.thorough or (check.rhythm and self._is_stretch)]
         self._asked = {
             occasion: [check for check in asked if getattr(type(check), occasion) is not getattr(Check, occasion)] for occasion in OCCASIONS
         }

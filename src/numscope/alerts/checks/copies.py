@@ -27,12 +27,6 @@ class Copy:
     def name(self) -> str:
         return f"{self.layer}.{self.slot}".lstrip(".")
 
-    @property
-    def gradient(self) -> Tensor | None:
-        """``main_grad`` is Megatron's."""
-        gradient = getattr(self.tensor, "main_grad", None)
-        return self.tensor.grad if gradient is None and self.tensor.is_leaf else gradient
-
 
 @dataclass(slots=True)
 class Shared:

@@ -12,7 +12,9 @@ from torch.linalg import vector_norm
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.records.alert import Alert
+from numscope.summary.late import Late
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
@@ -40,31 +42,38 @@ class DeadUnits(Check):
     """
 
     name = "dead units"
+    cheap = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
         self._layers: dict[str, _Layer] = {}
-        self._seen: list[tuple[str, Tensor]] = []
+        self._seen: list[tuple[int, str, Late]] = []
         self._said: set[str] = set()
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not self.subject.thorough:
+            return NONE
+        mine = ids_of(optimizer)
         for module, layer in self.subject.probe.names.items():
             weight = module._parameters.get("weight")
             dim = _unit_dim(module)
-            if dim is None or weight is None or weight.grad is None or id(weight) not in mine or weight._backward_hooks:
+            if dim is None or weight is None or weight._backward_hooks or mine.isdisjoint(ids_known(weight)):
+                continue
+            gradient = gradient_of(weight)
+            if gradient is None:
                 continue
             with unseen(), contextlib.suppress(Unsummarizable):
-                gradient = plain(weight.grad)
+                gradient = plain(gradient)
                 if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
-                    self._seen.append((layer, _without_gradient(gradient.movedim(dim, 0))))
+                    self._seen.append((self.subject.step, layer, Late(_without_gradient(gradient.movedim(dim, 0)))))
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
-        seen, self._seen = self._seen, []
         found: list[Alert] = []
-        for layer, dead in seen:
+        while self._seen and self._seen[0][2].is_here:
+            step, layer, late = self._seen.pop(0)
+            dead = late.take()
             known = self._layers.get(layer)
             num_dead, num = int(dead.sum()), len(dead)
             if num_dead == num:
@@ -73,7 +82,7 @@ class DeadUnits(Check):
                 known = self._layers[layer] = _Layer(dead)
             else:
                 known.dead &= dead
-            known.steps.append(self.subject.step)
+            known.steps.append(step)
             share = int(known.dead.sum()) / num
             if len(known.steps) == self._steps and share > self._share and layer not in self._said:
                 self._said.add(layer)

@@ -33,10 +33,10 @@ class Inputs:
     sparse tensors) is not seen, nor are steps without any tensor.
 
     Attributes:
-        batches: the latest, in order; those on a device come when ``settle`` reads them.
+        batches: the latest, in order; those of a device come some time after their step.
         num_batches: how many there were in all.
 
-    *Cost:* 20 to 35 µs a step on the CPU; elsewhere a dozen small kernels, and no sync before ``settle``.
+    *Cost:* 20 to 35 µs a step on the CPU; elsewhere a dozen small kernels, and no sync.
     """
 
     def __init__(self) -> None:
@@ -57,15 +57,13 @@ class Inputs:
                 self._num = num
                 self._waiting.append((num, step, sums, hash(tuple(tuple(t.shape) for t in found))))
 
-    def settle(self, thorough: bool) -> None:
-        """At a step's end, put what is known among the batches; what lies on a device waits for the next thorough step's."""
-        if not self._waiting or not (thorough or self._waiting[0][2].on_host):
-            return
-        for num, step, sums, shapes in self._waiting:
+    def settle(self) -> None:
+        """At a step's end, put what is known among the batches. What comes from a device is not waited for."""
+        while self._waiting and self._waiting[0][2].are_here:
+            num, step, sums, shapes = self._waiting.pop(0)
             turned = [(s << i % 64 | s >> (64 - i % 64)) for i, s in enumerate(sums.read(), 1)]  # which argument it is counts
             self.batches.append(Batch(num, step, merged([*turned, shapes])))
             self.num_batches += 1
-        self._waiting.clear()
 
     def since(self, num_batches: int) -> list[Batch]:
         """Those that came after so many."""

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.protocol import MOST_NAMED, NONE, Check, Subject
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
+from numscope.summary.late import Late
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
@@ -57,18 +58,21 @@ class UpdatesLost(Check):
     """
 
     name = "updates lost"
+    cheap = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
         self._rates: WeakKeyDictionary[Optimizer, list[Any]] = WeakKeyDictionary()
         self._samples: list[_Sample] = []
-        self._found: list[tuple[tuple[str, str], torch.dtype, Tensor]] = []
+        self._found: list[tuple[int, list[tuple[tuple[str, str], torch.dtype]], Late]] = []
         self._records: dict[tuple[str, str], _Record] = {}
         self._said = False
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
         self._samples = []
+        if not self.subject.thorough or self._said:
+            return NONE
         rates = [group.get("lr") for group in optimizer.param_groups]
         were = self._rates.get(optimizer)
         self._rates[optimizer] = [_known(rate) for rate in rates]
@@ -79,7 +83,7 @@ class UpdatesLost(Check):
             for p in group["params"]
             if p.dtype in LOW and p.grad is not None and not _compensates(optimizer, group, p)
         }
-        if chosen and not self._said:
+        if chosen:
             with unseen():
                 for layer, slot, p in named_state(self.subject.probe.names, buffers=False):
                     if id(p) in chosen:
@@ -95,26 +99,35 @@ class UpdatesLost(Check):
             self._samples.append(_Sample((layer, slot), p, _bits(weight).clone(), gradient != 0))
 
     def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        with unseen():
-            for sample in self._samples:
-                same = _bits(sampled(plain(sample.parameter))) == sample.before
-                counts = torch.stack([(same & sample.has_gradient).sum(), sample.has_gradient.sum()])
-                self._found.append((sample.name, sample.parameter.dtype, counts))
-        self._samples = []
+        if self._samples:
+            with unseen():
+                counts: dict[torch.device, list[Tensor]] = {}
+                names: dict[torch.device, list[tuple[tuple[str, str], torch.dtype]]] = {}
+                for sample in self._samples:
+                    same = _bits(sampled(plain(sample.parameter))) == sample.before
+                    own = torch.stack([(same & sample.has_gradient).sum(), sample.has_gradient.sum()])
+                    counts.setdefault(own.device, []).append(own)
+                    names.setdefault(own.device, []).append((sample.name, sample.parameter.dtype))
+                self._found += [(self.subject.step, names[device], Late(torch.stack(found))) for device, found in counts.items()]
+            self._samples = []
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
-        found, self._found = self._found, []
-        dtypes = {name: dtype for name, dtype, _ in found}
-        for name, _, sums in found:
-            lost, num = sums.tolist()
+        found: list[Alert] = []
+        while self._found and self._found[0][2].is_here:
+            step, names, late = self._found.pop(0)
+            found += self._counted(step, dict(names), late.take().tolist())
+        return found
+
+    def _counted(self, step: int, dtypes: dict[tuple[str, str], torch.dtype], counts: list[list[int]]) -> Iterable[Alert]:
+        for name, (lost, num) in zip(dtypes, counts, strict=True):
             record = self._records.setdefault(name, _Record())
             if num < LEAST:
                 continue
             if lost <= self._share * num:
                 self._records[name] = _Record()
                 continue
-            record.steps.append(self.subject.step)
+            record.steps.append(step)
             record.lost += lost
             record.num += num
         losing = [name for name in dtypes if len(self._records[name].steps) >= self._steps]

@@ -23,6 +23,7 @@ from numscope.records.words import few
 
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
+STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are followed
 MOST_NAMED = 64  # parameters in an alert's evidence
 
 NONE: tuple[Alert, ...] = ()
@@ -130,9 +131,9 @@ class Subject:
 class Check:
     """One thing that can go wrong in silence. It overrides the occasions that it needs; each answers with alerts, mostly none.
 
-    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap``. It must not sync with a device
-    between a step's begin and its end, write to anything of the run's, or keep tensors of a step alive beyond it. An error that it raises
-    switches it off.
+    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``. It must
+    not sync with a device between a step's begin and its end, write to anything of the run's, or keep tensors of a step alive beyond it. An
+    error that it raises switches it off.
 
     Args:
         subject: the model and its step at work.
@@ -141,11 +142,13 @@ class Check:
         name: of its rule, as configurations know it.
         also: further rules that it speaks of; it is made unless all of them are off.
         cheap: it is asked at each step; then it may take some microseconds, and walks over parameters only if ``subject.thorough``.
+        rhythm: it is asked at the first ``STRETCH`` of each ``EVERY`` steps, which follow each other; it may take 50 µs.
     """
 
     name: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()
     cheap: ClassVar[bool] = False
+    rhythm: ClassVar[bool] = False
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from numscope.alerts.checks.copies import CopiesOf
-from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.protocol import EVERY, NONE, Check, Subject
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.probe.naming import named_state
@@ -38,7 +38,7 @@ class SameDataOnRanks(Check):
         super().__init__(subject)
         self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
         self._bulletin: Bulletin | None = None
-        self._num_seen = 0
+        self._due: dict[int, Checksums] = {}  # steps that are to be noted, with the sum of a sample of the weights
         self._streaks: dict[tuple[int, ...], list[int]] = {}  # steps at which these ranks had the same data
         self._said = False
 
@@ -49,6 +49,8 @@ class SameDataOnRanks(Check):
 
     def end(self, closing: bool) -> Iterable[Alert]:
         if self.subject.thorough and not self._said and spread() and not self._copies.is_joined:
+            self._find()
+        if self._due:
             self._put()
         return self.last()
 
@@ -57,12 +59,8 @@ class SameDataOnRanks(Check):
             return NONE
         return [alert for step, notes in self._bulletin.look() for alert in self._compared(step, notes)]
 
-    def _put(self) -> None:
-        inputs = self.subject.inputs
-        inputs.settle(True)
-        batch = next(iter(inputs.since(inputs.num_batches - 1)), None)
-        if batch is None or batch.num != self.subject.num:
-            return
+    def _find(self) -> None:
+        """Which ranks to compare at this step."""
         ranks, assumed = self._copies.data_ranks()
         if len(ranks) < 2:
             return
@@ -71,7 +69,18 @@ class SameDataOnRanks(Check):
         # Ranks of which nothing is known but that they exist may split a model, or train several.
         weights = [t for _, _, t in named_state(self.subject.probe.names, buffers=False)] if assumed else []
         with contextlib.suppress(Unsummarizable):
-            self._bulletin.put(self.subject.step, f"{batch.sum} {merged(Checksums(weights, sample=True).read())}")
+            self._due[self.subject.num] = Checksums(weights, sample=True)
+
+    def _put(self) -> None:
+        """Leave notes of the steps whose sums have come."""
+        inputs = self.subject.inputs
+        inputs.settle()
+        for batch in inputs.since(inputs.num_batches - EVERY):
+            weights = self._due.get(batch.num)
+            if weights is not None and weights.are_here and self._bulletin is not None:
+                del self._due[batch.num]
+                self._bulletin.put(batch.step, f"{batch.sum} {merged(weights.read())}")
+        self._due = {num: sums for num, sums in self._due.items() if self.subject.num - num < EVERY}
 
     def _compared(self, step: int, notes: dict[int, str]) -> Iterable[Alert]:
         by_data: dict[str, list[int]] = defaultdict(list)

@@ -7,15 +7,18 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 from zlib import crc32
 
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.copies import CopiesOf, Shared
 from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.records.alert import Alert
 from numscope.summary.checksum import Checksums
 from numscope.summary.unseen import unseen
@@ -31,7 +34,7 @@ class _Group:
     """What is kept of ranks that share tensors."""
 
     bulletin: Bulletin
-    shared: Shared
+    assumed: bool  # as of Shared
     names: list[str]
     layers: list[tuple[str, str]]
     is_buffer: list[bool]
@@ -42,11 +45,16 @@ class _Group:
 
 @dataclass(slots=True)
 class _Seen:
-    """A step's sums, perhaps still on a device; gradients' with the places of their weights."""
+    """A step's sums, perhaps still on their way from a device; gradients' with the places of their weights."""
 
-    shared: Shared
+    step: int
+    group: _Group
     weights: Checksums
     gradients: list[tuple[list[int], Checksums]] = field(default_factory=list)
+
+    @property
+    def is_here(self) -> bool:
+        return self.weights.are_here and all(sums.are_here for _, sums in self.gradients)
 
 
 class ReplicasDiffer(Check):
@@ -65,6 +73,7 @@ class ReplicasDiffer(Check):
         self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
         self._place = ""
         self._groups: dict[tuple[int, ...], _Group] = {}
+        self._shared: list[Shared] = []  # of the step at work
         self._seen: list[_Seen] = []
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
@@ -75,21 +84,39 @@ class ReplicasDiffer(Check):
         return NONE
 
     def _see(self, optimizer: Optimizer) -> None:
-        if not self._seen:
-            for shared in self._copies.find():
+        if not self._shared:
+            self._shared = self._copies.find()
+            for shared in self._shared:
                 shared.copies = [copy for copy in shared.copies if _readable(copy.tensor)]
-                self._seen.append(_Seen(shared, Checksums([copy.tensor for copy in shared.copies])))
-        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        for seen in self._seen:
-            given = [(i, copy.gradient) for i, copy in enumerate(seen.shared.copies) if id(copy.tensor) in mine]
+                weights = Checksums([copy.tensor for copy in shared.copies])
+                self._seen.append(_Seen(self.subject.step, self._group_of(shared), weights))
+        mine = ids_of(optimizer)
+        seen_now = self._seen[len(self._seen) - len(self._shared) :]
+        for seen, shared in zip(seen_now, self._shared, strict=True):
+            params = [(i, copy.tensor) for i, copy in enumerate(shared.copies) if not copy.is_buffer]
+            given = [(i, gradient_of(cast(Parameter, p))) for i, p in params if not mine.isdisjoint(ids_known(cast(Parameter, p)))]
             found = [(i, gradient) for i, gradient in given if gradient is not None and _readable(gradient)]
             seen.gradients.append(([i for i, _ in found], Checksums([gradient for _, gradient in found])))
 
+    def _group_of(self, shared: Shared) -> _Group:
+        if not self._place:  # the name counts models of this kind that have been trained, which all ranks do in the same order
+            self._place = watch_name(self.subject.model, "replicas ")
+        group = self._groups.get(shared.ranks)
+        names = [copy.name for copy in shared.copies]
+        if group is None or group.names != names:
+            place = f"{self._place}/{crc32(' '.join(names).encode())}"
+            layers, flags = [(c.layer, c.slot) for c in shared.copies], [c.is_buffer for c in shared.copies]
+            group = self._groups[shared.ranks] = _Group(Bulletin(place, shared.ranks), shared.assumed, names, layers, flags)
+        return group
+
     def end(self, closing: bool) -> Iterable[Alert]:
-        for seen in self._seen:
-            gradients = {i: own for places, sums in seen.gradients for i, own in zip(places, sums.read(), strict=True)}
-            self._put(seen.shared, [(own, gradients.get(i, 0)) for i, own in enumerate(seen.weights.read())])
-        self._seen.clear()
+        self._shared = []
+        while self._seen and self._seen[0].is_here:
+            seen = self._seen.pop(0)
+            own = seen.weights.read()
+            gradients = {i: value for places, sums in seen.gradients for i, value in zip(places, sums.read(), strict=True)}
+            packed = array("Q", [number for i, weight in enumerate(own) for number in (weight, gradients.get(i, 0))])
+            seen.group.bulletin.put(seen.step, _digest(array("Q", own).tobytes()), packed.tobytes())
         return self._look()
 
     def last(self) -> Iterable[Alert]:
@@ -101,22 +128,7 @@ class ReplicasDiffer(Check):
 
     def close(self) -> None:
         self._seen.clear()
-
-    def _put(self, shared: Shared, sums: Sequence[tuple[int, int]]) -> None:
-        """Leave this rank's note of the step."""
-        if not self._place:  # the name counts models of this kind that have been trained, which all ranks do in the same order
-            self._place = watch_name(self.subject.model, "replicas ")
-        group = self._groups.get(shared.ranks)
-        names = [copy.name for copy in shared.copies]
-        if group is None or group.names != names:
-            place = f"{self._place}/{crc32(' '.join(names).encode())}"
-            flags = [copy.is_buffer for copy in shared.copies]
-            group = _Group(Bulletin(place, shared.ranks), shared, names, [(c.layer, c.slot) for c in shared.copies], flags)
-            self._groups[shared.ranks] = group
-        group.shared = Shared(shared.ranks, shared.assumed)  # without the tensors
-        packed = array("Q", [number for pair in sums for number in pair]).tobytes()
-        weights = array("Q", [own for own, _ in sums]).tobytes()
-        group.bulletin.put(self.subject.step, _digest(weights), packed)
+        self._shared = []
 
     # ---- on the rank that reads
 
@@ -134,7 +146,7 @@ class ReplicasDiffer(Check):
         if group.first is None:
             group.first = frozenset(differ)
         weights = [i for i in differ if not group.is_buffer[i]]
-        if group.shared.assumed:
+        if group.assumed:
             agreed = [i for i in weights if _agree(told, i)]
             others = any(not group.is_buffer[i] for i in group.first)
             several = [] if 2 * len(agreed) <= len(weights) else agreed  # gradients of models of their own differ
@@ -167,13 +179,13 @@ class ReplicasDiffer(Check):
         if len(names) > 1:
             said.append(f"the first is {names[0]}")
         if at_first or group.equal_at is not None:
-            said.append("they did so at the start" if at_first else f"all were equal at step {group.equal_at}")
+            said.append("they have differed from the start" if at_first else f"all were equal at step {group.equal_at}")
         if agree is not None:
             said.append("gradients agree" if agree else "gradients differ too")
         if len(ranks) == 2:
             said.append("of two ranks nobody can say which is right")
         layer, slot = group.layers[differ[0]]
-        asks = is_buffer or group.shared.assumed or self._copies.averages_weights
+        asks = is_buffer or group.assumed or self._copies.averages_weights
         alert = self.subject.alert(
             self.name,
             "; ".join(said) + ".",

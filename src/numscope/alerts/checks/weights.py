@@ -31,19 +31,19 @@ LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate o
 class _Weight:
     """What looks at one parameter have shown since the last verdict."""
 
-    __slots__ = ("called", "given", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_nonzero", "zeros")
+    __slots__ = ("called", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_given", "was_nonzero", "zeros")
 
     def __init__(self, parameter: nn.Parameter) -> None:
         self.ref = weakref.ref(parameter)
         self.sum: int | None = None  # of its bits, as the window began
         self.zeros = 0  # looks in all at which its gradient was exactly zero
-        self.was_nonzero = False  # at any look
+        self.was_given = self.was_nonzero = False  # at any look: a loop's steps may take turns, and a later window is one step
         self.moved = False  # while it was frozen, in an optimizer's step
         self.begin()
 
     def begin(self) -> None:
         """A window begins."""
-        self.given = self.nonzero = self.steps = 0  # looks at which a gradient was there, was not zero; steps of its optimizer
+        self.nonzero = self.steps = 0  # looks at which its gradient was not zero; steps of its optimizer
         self.called = False  # its module
         self.optimizer = ""
         self.rates: set[float | None] = set()
@@ -62,7 +62,7 @@ class Weights(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._ledger = Ledger()
+        self._ledger: Ledger | None = None  # of this step's gradients
         self._weights: dict[str, _Weight] = {}
         self._gradients: dict[str, int] = {}  # of this step, by parameter: handles of rows
         self._frozen: list[tuple[dict[str, nn.Parameter], _Sums, _Sums | None]] = []  # with gradients: before and after an optimizer's step
@@ -124,7 +124,7 @@ class Weights(Check):
         self._weights.clear()
         self._gradients.clear()
         self._frozen.clear()
-        self._ledger.reset()
+        self._ledger = None
         optimizer_probe.unlisten(self._stepping)
 
     # ---- looks
@@ -143,6 +143,7 @@ class Weights(Check):
 
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
+        self._ledger = self._ledger or Ledger(capacity=max(len(found), 1))
         self._ledger.look_again()
         for name, handle in zip(found, self._ledger.observe_many(list(found.values())), strict=True):
             if handle != UNOBSERVED:
@@ -150,15 +151,16 @@ class Weights(Check):
 
     def _read(self) -> None:
         """The step is over: bring to the host what was looked at."""
-        self._ledger.read()
-        for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
-            weight = self._weights[name]
-            weight.given += 1
-            weight.nonzero += amax > 0
-            weight.zeros += amax == 0
-            weight.was_nonzero = weight.was_nonzero or amax > 0
+        if self._ledger is not None:
+            self._ledger.read()
+            for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
+                weight = self._weights[name]
+                weight.was_given = True
+                weight.nonzero += amax > 0
+                weight.zeros += amax == 0
+                weight.was_nonzero = weight.was_nonzero or amax > 0
+        self._ledger = None
         self._gradients.clear()
-        self._ledger.reset()
         for _, before, after in self._frozen:
             if after is not None:
                 was, now = before.read(), after.read()
@@ -221,7 +223,7 @@ class Weights(Check):
         yield self.subject.alert(WITHOUT_OPTIMIZER, text, advice, parameters=names, evidence={"optimizer": kind})
 
     def _without_gradient(self, waits: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
-        none = [n for n in waits if not self._weights[n].given]
+        none = [n for n in waits if not self._weights[n].was_given]
         if names := self._news(WITHOUT_GRADIENT, none):
             edge = self._edge(none)
             kind = self._weights[names[0]].optimizer
@@ -230,6 +232,8 @@ class Weights(Check):
             advice = "Look for detach(), .data, no_grad(), .item() or NumPy on the way to the loss."
             yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, evidence={"edge": edge} if edge else {}, asks=True)
         zero = [n for n, p in waits.items() if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero and not _is_shard(p)]
+        matrices = {n.rpartition(".")[0] for n in zero if waits[n].dim() > 1}
+        zero = [n for n in zero if n.rpartition(".")[0] in matrices]  # a bias alone: that of a critic's scores cancels out, for example
         if names := self._news(WITHOUT_GRADIENT, zero):
             text = f"The gradient of {names_of(names)} was exactly zero at each of {count(self._weights[names[0]].zeros, 'look')}."
             advice = "Look for a mask, a clamp, or an activation behind it that never lets anything through."
@@ -238,7 +242,7 @@ class Weights(Check):
     def _edge(self, without: Collection[str]) -> str:
         """The first module, in the forward's order, that gets gradients, if none before it does."""
         lacking = {name.rpartition(".")[0] for name in without}
-        given = {name.rpartition(".")[0] for name, weight in self._weights.items() if weight.given}
+        given = {name.rpartition(".")[0] for name, weight in self._weights.items() if weight.was_given}
         order = [module for module in self._order if module in lacking or module in given]
         first = next((i for i, module in enumerate(order) if module in given), 0)
         return order[first] if first and not lacking.intersection(order[first:]) else ""
