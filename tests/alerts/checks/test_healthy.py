@@ -395,6 +395,14 @@ def distributed(rank: int, kind: str) -> list[str]:
         fully_shard(model.first)
         fully_shard(model)
         wrapped = model
+    elif kind == "tensor parallel":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        model = Net(dropout=0.0)
+        mesh = init_device_mesh("cpu", (2,))
+        wrapped = parallelize_module(model, mesh, {"first": ColwiseParallel(), "last": RowwiseParallel()})
+        rank = 0  # both read the same data
     else:
         wrapped = nn.parallel.DistributedDataParallel(model)
     scope = scope or numscope.watch(wrapped, on_nonfinite="warn")
@@ -412,7 +420,7 @@ def distributed(rank: int, kind: str) -> list[str]:
     return [scope.fault] * bool(scope.fault) + [alert.line() for alert in scope.alerts]
 
 
-@pytest.mark.parametrize("kind", ["DDP", "before", "FSDP2"])
+@pytest.mark.parametrize("kind", ["DDP", "before", "FSDP2", "tensor parallel"])
 def test_nothing_is_said_of_ranks_that_train_together(kind: str, ranks: RankPool) -> None:
     for told in ranks.run(distributed, kind):
         assert told.value == []
