@@ -64,7 +64,10 @@ class EvalMode(Check):
         evidence = self._line.evidence
         if self._trained >= 0:
             text = f"{what}. It was in train mode until step {self._trained}."
-            return [self.subject.alert(self.name, text, "Call model.train() after each evaluation.", evidence=evidence)]
+            asks = any(
+                not p.requires_grad for p in self.subject.model.parameters()
+            )  # it may be that now a head is trained on what is learned
+            return [self.subject.alert(self.name, text, "Call model.train() after each evaluation.", evidence=evidence, asks=asks)]
         return [self.subject.alert(self.name, f"{what}.", "Call model.train() before the loop.", evidence=evidence, asks=True)]
 
     def end(self, closing: bool) -> Iterable[Alert]:
