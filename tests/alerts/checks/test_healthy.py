@@ -424,22 +424,3 @@ def distributed(rank: int, kind: str) -> list[str]:
 def test_nothing_is_said_of_ranks_that_train_together(kind: str, ranks: RankPool) -> None:
     for told in ranks.run(distributed, kind):
         assert told.value == []
-
-
-def bypassing(rank: int) -> list[tuple[str, str]]:
-    torch.manual_seed(0)
-    model = Net()
-    wrapped = nn.parallel.DistributedDataParallel(model)
-    scope = numscope.watch(wrapped, on_nonfinite="warn")
-    optimizer = SGD(wrapped.parameters(), lr=1e-2)
-    for x, y in batches(5, rank):
-        optimizer.zero_grad()
-        F.cross_entropy(wrapped.module(x), y).backward()
-        optimizer.step()
-    scope.close()
-    return [(alert.rule, alert.evidence.get("code", "")) for alert in scope.alerts if alert.rule == "DDP is bypassed"]
-
-
-def test_module_that_is_called_without_its_wrapper_is_asked_about_with_the_line(ranks: RankPool) -> None:
-    for told in ranks.run(bypassing):
-        assert told.value == [("DDP is bypassed", "F.cross_entropy(wrapped.module(x), y).backward()")]
