@@ -18,6 +18,7 @@ from numscope.summary.ledger import Ledger
 
 LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
 MOST_TRACKED = 2  # gradients of an optimizer, its smallest ones
+MOST_LOOKS = 32  # at gradients that a step's backwards add to
 
 
 class _Kept:
@@ -64,9 +65,10 @@ class Clearing(Check):
                     if not kept.backwards:  # no backward has written it: somebody has cleared it, or scaled it on purpose
                         break
                     kept.versions[position] = gradient._version
-                    self._ledger = self._ledger or Ledger(capacity=8)
-                    self._ledger.look_again()
-                    handles.append(self._ledger.observe(gradient))
+                    if kept.backwards <= MOST_LOOKS:
+                        self._ledger = self._ledger or Ledger(capacity=8)
+                        self._ledger.look_again()
+                        handles.append(self._ledger.observe(gradient))
             else:
                 kept.backwards += 1
                 if handles:
