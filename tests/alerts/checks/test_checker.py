@@ -18,6 +18,7 @@ import numscope
 from numscope.alerts.checks import known
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.alert import Alert
 
@@ -110,12 +111,12 @@ def use(monkeypatch: pytest.MonkeyPatch, *checks: type[Check]) -> None:
     monkeypatch.setattr("numscope.scope.scope.CHECKS", checks)
 
 
-def train(model: nn.Module, steps: int, optimizer: Optimizer | None = None) -> None:
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+def train(model: nn.Module, steps: int, stepper: Optimizer | None = None) -> None:
+    stepper = stepper or torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):
-        optimizer.zero_grad()
+        stepper.zero_grad()
         model(torch.ones(2, 3)).sum().backward()
-        optimizer.step()
+        stepper.step()
 
 
 def test_thorough_checks_are_asked_at_the_first_steps_and_then_one_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +186,16 @@ def test_functions_of_torch_are_as_they_were_when_the_watch_has_gone(monkeypatch
     scope.close()
     assert (LRScheduler.step, ReduceLROnPlateau.step, torch.amp.GradScaler.scale, torch.amp.GradScaler.unscale_) == were
     assert [cell.cell_contents for closure in cells if closure is not None for cell in closure] == contents
+    assert not loop_calls._undo
+
+
+def test_nothing_listens_when_the_watch_has_gone() -> None:
+    model = nn.Linear(3, 1)
+    with numscope.watch(model):
+        train(model, 2)
+        assert len(optimizer_probe._listeners) > 1
+    assert not len(optimizer_probe._listeners)
+    assert not optimizer_probe._undo
     assert not loop_calls._undo
 
 

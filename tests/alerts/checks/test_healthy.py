@@ -395,6 +395,14 @@ def distributed(rank: int, kind: str) -> list[str]:
         fully_shard(model.first)
         fully_shard(model)
         wrapped = model
+    elif kind == "tensor parallel":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        model = Net(dropout=0.0)
+        mesh = init_device_mesh("cpu", (2,))
+        wrapped = parallelize_module(model, mesh, {"first": ColwiseParallel(), "last": RowwiseParallel()})
+        rank = 0  # both read the same data
     else:
         wrapped = nn.parallel.DistributedDataParallel(model)
     scope = scope or numscope.watch(wrapped, on_nonfinite="warn")
@@ -412,26 +420,7 @@ def distributed(rank: int, kind: str) -> list[str]:
     return [scope.fault] * bool(scope.fault) + [alert.line() for alert in scope.alerts]
 
 
-@pytest.mark.parametrize("kind", ["DDP", "before", "FSDP2"])
+@pytest.mark.parametrize("kind", ["DDP", "before", "FSDP2", "tensor parallel"])
 def test_nothing_is_said_of_ranks_that_train_together(kind: str, ranks: RankPool) -> None:
     for told in ranks.run(distributed, kind):
         assert told.value == []
-
-
-def bypassing(rank: int) -> list[tuple[str, str]]:
-    torch.manual_seed(0)
-    model = Net()
-    wrapped = nn.parallel.DistributedDataParallel(model)
-    scope = numscope.watch(wrapped, on_nonfinite="warn")
-    optimizer = SGD(wrapped.parameters(), lr=1e-2)
-    for x, y in batches(5, rank):
-        optimizer.zero_grad()
-        F.cross_entropy(wrapped.module(x), y).backward()
-        optimizer.step()
-    scope.close()
-    return [(alert.rule, alert.evidence.get("code", "")) for alert in scope.alerts if alert.rule == "DDP is bypassed"]
-
-
-def test_module_that_is_called_without_its_wrapper_is_asked_about_with_the_line(ranks: RankPool) -> None:
-    for told in ranks.run(bypassing):
-        assert told.value == [("DDP is bypassed", "F.cross_entropy(wrapped.module(x), y).backward()")]

@@ -61,6 +61,39 @@ def test_evaluation_between_steps_is_left_alone() -> None:
     assert alerts_of(model, train_and_evaluate) == []
 
 
+def test_evaluation_in_train_mode_is_asked_about_with_its_line() -> None:
+    model = Normed()
+    optimizer = Adam(model.parameters())
+
+    def forget() -> None:
+        for _ in range(2):
+            train(model, optimizer, 3)
+            with torch.no_grad():
+                for x, _ in batches(10):
+                    model(x)  # as in training
+
+    alert = one(alerts_of(model, forget), "train mode in evaluation")
+    assert (alert.step, alert.asks) == (3, True)
+    assert "with 1 dropout layer at work and 1 batch norm writing statistics" in alert.text
+    assert alert.evidence["line"] == line_of(test_evaluation_in_train_mode_is_asked_about_with_its_line, "as in training")
+
+
+def test_targets_made_without_gradients_in_train_mode_are_left_alone() -> None:
+    model = Normed()
+    optimizer = Adam(model.parameters())
+
+    def guess() -> None:
+        for x, y in batches(8):
+            with torch.no_grad():
+                target = (model(x) + model(x + 0.1)).softmax(1)
+            optimizer.zero_grad()
+            out = model(x)
+            (F.cross_entropy(out, y) + F.mse_loss(out, target)).backward()
+            optimizer.step()
+
+    assert alerts_of(model, guess) == []
+
+
 class Normed(nn.Module):
     def __init__(self) -> None:
         super().__init__()

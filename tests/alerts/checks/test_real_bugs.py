@@ -16,7 +16,9 @@ from torch.optim import SGD, Adam, AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR, MultiStepLR
 from torch.utils.checkpoint import checkpoint
 
+import numscope
 from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
+from tests.distributed.ranks import RankPool
 
 
 def test_stackoverflow_60335387_zero_grad_is_missing() -> None:
@@ -325,3 +327,22 @@ def test_best_weights_are_kept_by_reference_and_put_back() -> None:
 
     alert = one(alerts_of(model, training), "weight does not move")
     assert alert.evidence["num_parameters"] == 4
+
+
+def bypassing(rank: int) -> list[tuple[str, str]]:
+    torch.manual_seed(0)
+    model = Net()
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    scope = numscope.watch(wrapped, on_nonfinite="warn")
+    optimizer = SGD(wrapped.parameters(), lr=1e-2)
+    for x, y in batches(5, rank):
+        optimizer.zero_grad()
+        F.cross_entropy(wrapped.module(x), y).backward()
+        optimizer.step()
+    scope.close()
+    return [(alert.rule, alert.evidence.get("code", "")) for alert in scope.alerts if alert.rule == "DDP is bypassed"]
+
+
+def test_jxmnop_1778520637193240892_the_model_is_called_without_its_ddp_wrapper(ranks: RankPool) -> None:
+    for told in ranks.run(bypassing):
+        assert told.value == [("DDP is bypassed", "F.cross_entropy(wrapped.module(x), y).backward()")]

@@ -102,6 +102,20 @@ def test_graph_that_is_detached_between_two_layers_is_asked_about_with_both() ->
     assert "detach()" in alert.advice
 
 
+class Extracted(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            h = torch.tanh(self.first(x))
+        return self.last(self.drop(h))
+
+
+def test_part_of_the_forward_without_gradients_is_asked_about() -> None:
+    model = Extracted()
+    alert = one(alerts_of(model, lambda: train(model, Adam(model.parameters()))), "parameter without gradient")
+    assert alert.evidence["parameters"] == ["first.weight", "first.bias"]
+    assert "no_grad()" in alert.advice
+
+
 class Tasks(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ class ConstantLoss(Check):
         advice = (
             "Look for a loss over a dimension of size 1, one that is saturated or clamped, or the same batch with weights that do not move."
         )
-        return [self.subject.alert(self.name, text, advice, value=value, evidence=self._line.evidence, asks=not value)]
+        return [self.subject.alert(self.name, text, advice, value=value, evidence=self._line.evidence, asks=True)]
 
     def end(self, closing: bool) -> Iterable[Alert]:
         self._handles.clear()

@@ -15,20 +15,25 @@ from numscope.alerts.checks.protocol import NONE, Check, Subject, names_of
 from numscope.alerts.checks.where import UNKNOWN, Line, current_line
 from numscope.probe.calls import in_backward
 from numscope.records.alert import Alert
+from numscope.records.words import count
 
+TRAIN_MODE = "train mode in evaluation"
+LEAST_CALLS = 4  # in a row without gradients: an evaluation; fewer may make targets for the next step
 LOW = ("float16", "bfloat16")
 _CAST = (nn.Linear, nn.modules.conv._ConvNd, nn.Bilinear, nn.RNNBase)  # what autocast runs in the low dtype
 
 
 class EvalMode(Check):
-    """A step trains while the model is in eval mode, which switches off dropout and freezes batch norms' statistics.
+    """A step trains in eval mode, which switches off dropout and freezes batch norms' statistics; or an evaluation runs in train mode.
 
-    If the model was in train mode before, somebody forgot to switch back, and that is said at once; else it may be intended.
+    If the model was in train mode before, it was forgotten to switch back, and that is said at once; else it may be intended. An evaluation
+    in train mode may always be.
 
     *Cost:* a look at ``model.training`` a call; where it is off, 0.1 µs a module at thorough steps, and as it goes off.
     """
 
     name = "eval mode"
+    also = (TRAIN_MODE,)
     cheap = True
 
     def __init__(self, subject: Subject) -> None:
@@ -38,17 +43,38 @@ class EvalMode(Check):
         self._in_train = False  # some call of this step was not
         self._line = UNKNOWN
         self._said = False
+        self._evaluations = 0  # calls in a row without gradients, in train mode
+        self._said_of_evaluation = False
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if torch.is_grad_enabled() and module is self.subject.model and not self._said:
-            if module.training:
-                self._in_train = True
-                self._trained = self.subject.step
-            else:
-                if not self._calls:
-                    self._line = current_line()
-                self._calls += 1
+        if module is not self.subject.model:
+            return NONE
+        if not torch.is_grad_enabled():
+            self._evaluations = self._evaluations + 1 if module.training else 0
+            is_news = self._evaluations == LEAST_CALLS and self._trained >= 0 and not self._said_of_evaluation
+            return self._evaluated() if is_news else NONE
+        self._evaluations = 0
+        if module.training:
+            self._in_train = True
+            self._trained = self.subject.step
+        elif not self._said:
+            if not self._calls:
+                self._line = current_line()
+            self._calls += 1
         return NONE
+
+    def _evaluated(self) -> Iterable[Alert]:
+        model, line = self.subject.model, current_line()
+        dropouts = sum(isinstance(m, _DropoutNd) and m.p > 0 and m.training for m in model.modules())
+        norms = sum(isinstance(m, _BatchNorm) and m.track_running_stats and m.training for m in model.modules())
+        if not (dropouts or norms):
+            return NONE
+        self._said_of_evaluation = True
+        does = [f"{count(dropouts, 'dropout layer')} at work"] * bool(dropouts) + [
+            f"{count(norms, 'batch norm')} writing statistics"
+        ] * bool(norms)
+        text = f"The model is called without gradients in train mode{line.at()}, {LEAST_CALLS} times in a row, with {' and '.join(does)}."
+        return [self.subject.alert(TRAIN_MODE, text, "Call model.eval() before an evaluation.", evidence=line.evidence, asks=True)]
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
         if not self._calls or self._in_train or self._said or in_backward() or not self.subject.steps.had_backward:
@@ -64,7 +90,9 @@ class EvalMode(Check):
         evidence = self._line.evidence
         if self._trained >= 0:
             text = f"{what}. It was in train mode until step {self._trained}."
-            return [self.subject.alert(self.name, text, "Call model.train() after each evaluation.", evidence=evidence)]
+            # It may be that a head is now trained on what was learned.
+            asks = any(not p.requires_grad for p in self.subject.model.parameters())
+            return [self.subject.alert(self.name, text, "Call model.train() after each evaluation.", evidence=evidence, asks=asks)]
         return [self.subject.alert(self.name, f"{what}.", "Call model.train() before the loop.", evidence=evidence, asks=True)]
 
     def end(self, closing: bool) -> Iterable[Alert]:

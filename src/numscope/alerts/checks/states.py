@@ -58,7 +58,7 @@ class LostState(Check):
             return NONE
         self._said = True
         kind = type(last).__name__
-        how = f"it is a new {kind} each time" if self._anew == self._in_row else "somebody empties its state"
+        how = f"a new {kind} is made each time" if self._anew == self._in_row else "its state is emptied in between"
         text = f"{kind} begins each of its last {self._in_row} steps{self._line.at()} without states: {how}, and momentum is lost."
         advice = "Make the optimizer once, before the loop."
         return [self.subject.alert(self.name, text, advice, value=float(self._in_row), evidence={**self._line.evidence, "optimizer": kind})]

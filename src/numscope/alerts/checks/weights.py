@@ -227,8 +227,8 @@ class Weights(Check):
         if names := self._news(WITHOUT_GRADIENT, none):
             edge = self._edge(none)
             kind = self._weights[names[0]].optimizer
-            text = f"No gradient arrives at {names_of(names)}, though the forward runs through there and {kind} is to update it."
-            text += f" It ends at {edge}." if edge else ""
+            text = f"No gradient arrives at {names_of(names)}, though its module runs in the forward and {kind} is to update it."
+            text += f" Gradients stop at {edge}." if edge else ""
             advice = "Look for detach(), .data, no_grad(), .item() or NumPy on the way to the loss."
             yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, evidence={"edge": edge} if edge else {}, asks=True)
         zero = [n for n, p in waits.items() if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero and not _is_shard(p)]
