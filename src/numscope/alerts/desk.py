@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from numscope.config.alerting import AlertPlan
-from numscope.distributed.agree import spread
+from numscope.distributed.agree import is_first, spread
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.errors import AlertError
 from numscope.records.finding import plain
@@ -30,41 +30,16 @@ class Outlet(Protocol):
         """From now on alerts are only counted; called once."""
 
 
-class Desk:
-    """Takes what rules and checks find in a step, and passes on what is news.
+class Calm:
+    """Knows at which step a rule last spoke of a layer. *Cost:* memory for the rules and layers of the last ``CALM_STEPS`` steps."""
 
-    In a process of its own alerts are told at once; one of several ranks waits for the next place where all of them are.
-
-    Args:
-        outlet: takes what is news.
-        plan: which rules are off; with the mode "raise", the next place where a step is judged raises the first alert that does not
-            merely ask.
-        rank: this process's.
-
-    Attributes:
-        alerts: the news so far, in order, at most ``MOST_KEPT``.
-        num_left_out: how many came after those.
-    """
-
-    def __init__(self, outlet: Outlet, plan: AlertPlan | None = None, rank: int = 0) -> None:
-        self.alerts: list[Alert] = []
-        self.num_left_out = 0
-        self._outlet = outlet
-        self._plan = plan or AlertPlan()
-        self._rank = rank
-        self._last: dict[tuple[str, str], int] = {}  # the step at which a rule last spoke of a layer
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
         self._most = _MANY
         self._asked: set[tuple[str, str]] = set()  # by rules that merely ask, which is done once
-        self._waiting: list[Alert] = []  # to be told with the other ranks'
-        self._stop: Alert | None = None
 
-    def post(self, found: Iterable[Alert]) -> None:
-        """Rules post at each step at which their condition holds. Raises nothing."""
-        for alert in found:
-            if self._plan.is_on(alert.rule) and self._is_news(alert):
-                self._pass_on(alert if alert.rank == self._rank else replace(alert, rank=self._rank))
-
-    def _is_news(self, alert: Alert) -> bool:
+    def is_news(self, alert: Alert) -> bool:
+        """Whether an alert is news; it has been said from here on."""
         key = alert.rule, alert.layer
         if alert.asks:
             if key in self._asked or len(self._asked) >= _MANY:
@@ -77,6 +52,42 @@ class Desk:
             self._most = max(_MANY, 2 * len(self._last))
         self._last[key] = alert.step
         return last is None or not 0 <= alert.step - last <= CALM_STEPS
+
+
+class Desk:
+    """Takes what rules and checks find in a step, and passes on what is news.
+
+    In a process of its own alerts are told at once; one of several ranks waits for the next place where all of them are.
+
+    Args:
+        outlet: takes what is news.
+        plan: which rules are off; with the mode "raise", the next place where a step is judged raises the first alert that does not
+            merely ask.
+        rank: this process's.
+        model: the watched one's class.
+
+    Attributes:
+        alerts: the news so far, in order, at most ``MOST_KEPT``.
+        num_left_out: how many came after those.
+    """
+
+    def __init__(self, outlet: Outlet, plan: AlertPlan | None = None, rank: int = 0, model: str = "") -> None:
+        self.alerts: list[Alert] = []
+        self.num_left_out = 0
+        self._outlet = outlet
+        self._plan = plan or AlertPlan()
+        self._rank = rank
+        self._model = model
+        self._own = Calm()
+        self._all = Calm()  # of all ranks; known to the first one
+        self._waiting: list[Alert] = []  # to be told with the other ranks'
+        self._stop: Alert | None = None
+
+    def post(self, found: Iterable[Alert]) -> None:
+        """Rules post at each step at which their condition holds. Raises nothing."""
+        for alert in found:
+            if self._plan.is_on(alert.rule) and self._own.is_news(alert):
+                self._pass_on(alert if alert.rank == self._rank else replace(alert, rank=self._rank))
 
     def _pass_on(self, alert: Alert) -> None:
         if self._stop is None and self._plan.mode == "raise" and not alert.asks:
@@ -106,7 +117,7 @@ class Desk:
         return [told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
 
     def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
-        """What each rank had to say. The first of them tells it, each alert once.
+        """What each rank had to say. The first of them tells it, a rule and layer once until no rank has news of it.
 
         Raises: AlertError on all ranks, where one is to end the run, and ``stops`` lets it: something else ends it otherwise.
         """
@@ -116,7 +127,7 @@ class Desk:
             for alert in map(parse_alert, alerts):
                 groups.setdefault((alert.rule, alert.layer, alert.tensor), []).append(alert)
         if self._rank == min(told):
-            for same in groups.values():
+            for same in filter(lambda same: self._all.is_news(same[0]), groups.values()):
                 ranks = sorted({alert.rank for alert in same})
                 self._outlet.tell(same[0], ranks if spread() else (), is_own=self._rank in ranks)
         stop = next((stop for _, (_, stop) in sorted(told.items()) if stop is not None), None)
@@ -125,10 +136,11 @@ class Desk:
             raise AlertError(parse_alert(stop))
 
     def flush(self) -> None:
-        """Tell what still waits, without the other ranks: they may be elsewhere."""
+        """Tell what still waits, without asking the other ranks, which may be elsewhere; of those that have the same, one tells it."""
         waiting, self._waiting = self._waiting, []
         for alert in waiting:
-            self._outlet.tell(alert, [self._rank], is_own=True)
+            if is_first(f"alert {self._model} {alert.step} {alert.rule} {alert.layer} {alert.tensor}"):
+                self._outlet.tell(alert, [self._rank], is_own=True)
 
     def stop(self) -> None:
         """Raise what is to end the run, if anything is. Raises: AlertError."""

@@ -50,7 +50,7 @@ class Alerting:
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
             self.plan = self.plan.over(recorder.plan.alerts)
-        self.desk = Desk(self, self.plan, agree.rank())
+        self.desk = Desk(self, self.plan, agree.rank(), delivery.model)
         if self.plan.mode == "off":
             return
         self.post = self._post_alone if detection is None else self.desk.post
