@@ -64,20 +64,18 @@ class Desk:
         plan: which rules are off; with the mode "raise", the next place where a step is judged raises the first alert that does not
             merely ask.
         rank: this process's.
-        model: the watched one's class.
 
     Attributes:
         alerts: the news so far, in order, at most ``MOST_KEPT``.
         num_left_out: how many came after those.
     """
 
-    def __init__(self, outlet: Outlet, plan: AlertPlan | None = None, rank: int = 0, model: str = "") -> None:
+    def __init__(self, outlet: Outlet, plan: AlertPlan | None = None, rank: int = 0) -> None:
         self.alerts: list[Alert] = []
         self.num_left_out = 0
         self._outlet = outlet
         self._plan = plan or AlertPlan()
         self._rank = rank
-        self._model = model
         self._own = Calm()
         self._all = Calm()  # of all ranks; known to the first one
         self._waiting: list[Alert] = []  # to be told with the other ranks'
@@ -135,11 +133,15 @@ class Desk:
         if stop is not None and stops:
             raise AlertError(parse_alert(stop))
 
-    def flush(self) -> None:
-        """Tell what still waits, without asking the other ranks, which may be elsewhere; of those that have the same, one tells it."""
+    def flush(self, model: str = "") -> None:
+        """Tell what still waits, without asking the other ranks, which may be elsewhere; of those that have the same, one tells it.
+
+        Args:
+            model: its class, which sets its alerts apart from other models'.
+        """
         waiting, self._waiting = self._waiting, []
         for alert in waiting:
-            if is_first(f"alert {self._model} {alert.step} {alert.rule} {alert.layer} {alert.tensor}"):
+            if is_first(f"alert {model} {alert.step} {alert.rule} {alert.layer} {alert.tensor}"):
                 self._outlet.tell(alert, [self._rank], is_own=True)
 
     def stop(self) -> None:

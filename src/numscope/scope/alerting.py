@@ -50,7 +50,7 @@ class Alerting:
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
             self.plan = self.plan.over(recorder.plan.alerts)
-        self.desk = Desk(self, self.plan, agree.rank(), delivery.model)
+        self.desk = Desk(self, self.plan, agree.rank())
         if self.plan.mode == "off":
             return
         self.post = self._post_alone if detection is None else self.desk.post
@@ -61,7 +61,7 @@ class Alerting:
 
     def close(self, *, stops: bool) -> None:
         """Tell what waits for other ranks. Raises: AlertError, where an alert is to end the run, and ``stops`` lets it."""
-        self.desk.flush()
+        self.desk.flush(self._delivery.model)
         self._runs.close()
         if stops:
             self.desk.stop()
@@ -69,7 +69,7 @@ class Alerting:
     def _post_alone(self, found: Iterable[Alert]) -> None:
         """Without a judge nobody asks the other ranks. Raises: AlertError."""
         self.desk.post(found)
-        self.desk.flush()
+        self.desk.flush(self._delivery.model)
         if not self.closed:
             self.desk.stop()
 
