@@ -32,15 +32,18 @@ def test_mode(given: object, mode: str | None) -> None:
 def test_settings_fill_defaults_in_and_off_is_off() -> None:
     plan, wrong = read({"overflow ahead": False, "loss spike": {"band": 6}, "eval mode": True, "mode": "raise"})
     assert not wrong
-    assert [plan.is_on(rule) for rule in ("overflow ahead", "loss spike", "eval mode", "no grad")] == [False, True, True, True]
+    assert [plan.is_on(rule) for rule in ("overflow ahead", "loss spike", "eval mode", "dead units")] == [False, True, True, True]
     assert plan.settings("loss spike") == {"band": 6, "window": 100, "strict": False}
     assert not AlertPlan("off").is_on("loss spike")
 
 
 def test_what_is_said_first_counts_setting_by_setting() -> None:
-    own, other = read({"loss spike": {"band": 6}, "no grad": False})[0], read({"loss spike": {"band": 9, "window": 5}, "mode": "raise"})[0]
+    own, other = (
+        read({"loss spike": {"band": 6}, "eval mode": False})[0],
+        read({"loss spike": {"band": 9, "window": 5}, "mode": "raise"})[0],
+    )
     both = own.over(other)
-    assert (both.mode, both.rules) == ("raise", {"loss spike": {"band": 6, "window": 5}, "no grad": False})
+    assert (both.mode, both.rules) == ("raise", {"loss spike": {"band": 6, "window": 5}, "eval mode": False})
 
 
 @pytest.mark.parametrize(
