@@ -56,7 +56,7 @@ def test_calm_rules_are_forgotten_without_a_difference(posted: list[tuple[int, s
     forgetful, other = Desk(Taken()), Desk(Taken())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(desks, "_MANY", 1)
-        forgetful._most = 1
+        forgetful._own._most = 1
         for step, rule, layer in posted:
             forgetful.post([alert(step, rule, layer)])
             other.post([alert(step, rule, layer)])
@@ -70,7 +70,7 @@ def test_memory_stays_bounded_over_a_million_alerts() -> None:
     assert len(desk.alerts) == len(taken.kept) == desks.MOST_KEPT
     assert desk.num_left_out == 1_000_000 - desks.MOST_KEPT
     assert taken.overflows == 1
-    assert len(desk._last) <= 2 * desks._MANY
+    assert len(desk._own._last) <= 2 * desks._MANY
 
 
 def test_a_run_that_goes_back_to_an_earlier_step_hears_its_alerts_again() -> None:
@@ -156,9 +156,29 @@ def test_all_ranks_raise_the_same_alert_together(monkeypatch: pytest.MonkeyPatch
         assert caught.value.alert.rank == 2
 
 
+def test_ranks_that_come_to_the_same_one_after_the_other_are_one_line_until_all_are_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_desks, taken = spread_desks(monkeypatch, 100)
+    for step, rank in enumerate([*range(100), 3]):
+        step += 10 * CALM_STEPS * (step == 100)
+        all_desks[rank].post([alert(step), alert(step, "eval mode", asks=True)])
+        told = {rank: desk.news() for rank, desk in enumerate(all_desks)}
+        for desk in all_desks:
+            desk.hear(told, stops=True)
+    assert [(one.rule, one.step, ranks) for one, ranks, _ in taken[0].told] == [
+        ("loss spike", 0, (0,)),
+        ("eval mode", 0, (0,)),
+        ("loss spike", 100 + 10 * CALM_STEPS, (3,)),
+    ]
+    assert all(len(desk.alerts) >= 2 for desk in all_desks)
+
+
 def test_what_no_other_rank_was_asked_about_is_told_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_desks, taken = spread_desks(monkeypatch, 2)
-    all_desks[1].post([alert(9)])
-    all_desks[1].flush()
-    all_desks[1].flush()
-    assert [ranks for _, ranks, _ in taken[1].told] == [(1,)]
+    claimed: set[str] = set()
+    monkeypatch.setattr(desks, "is_first", lambda what: what not in claimed and not claimed.add(what))  # type: ignore[func-returns-value]
+    all_desks, taken = spread_desks(monkeypatch, 3)
+    for desk in all_desks[1:]:
+        desk.post([alert(9)])
+    all_desks[2].post([alert(9, layer="only here")])
+    for desk in all_desks[1:] * 2:
+        desk.flush()
+    assert [[(one.layer, ranks) for one, ranks, _ in outlet.told] for outlet in taken] == [[], [("head", (1,))], [("only here", (2,))]]

@@ -95,9 +95,9 @@ def test_option_counts_before_the_configuration(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("alerts", "said"),
     [
-        ("hihg: off", "alerts: got the rule 'hihg', expected "),
-        ("high: {much: 3}", "alerts.high: got the setting 'much', expected none: this rule has no settings."),
-        ("mode: rise", "alerts.mode: got 'rise', expected one of off, note, raise. Did you mean 'raise'?"),
+        ("hihg: off", 'alerts: got the rule "hihg", expected '),
+        ("high: {much: 3}", 'alerts.high: got the setting "much", expected none: this rule has no settings.'),
+        ("mode: rise", 'alerts.mode: got "rise", expected one of off, note, raise. Did you mean "raise"?'),
     ],
 )
 def test_wrong_configuration_is_refused_before_the_scripts_first_line(folder: Path, alerts: str, said: str) -> None:
@@ -124,3 +124,12 @@ def test_child_processes_have_alerts_too(folder: Path, mode: str) -> None:
     assert last_line(done) == f"numscope: watched Sequential in 1 child process, {steps} steps, n tensors: no finding, 1 alert"
     (file,) = folder.glob("logs/child*/findings-rank0.json")
     assert len(json.loads(file.read_text(encoding="utf-8"))["alerts"]) == 1
+
+
+def test_configuration_of_alerts_alone_writes_no_statistics(folder: Path) -> None:
+    (folder / "stats.yaml").write_text("alerts: {loss spike: off}\n", encoding="utf-8")
+    done = cli("run", "--config", "stats.yaml", "train.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert last_line(done) == "numscope: watched Sequential, 5 steps, n tensors: no finding"
+    assert not (folder / "numscope_logs").exists()

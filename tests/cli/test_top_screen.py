@@ -91,13 +91,13 @@ def test_hostile_names_neither_color_nor_turn_nor_end_a_line(tmp_path: Path) -> 
 
 def test_alerts_are_shown_the_last_ones_first(tmp_path: Path) -> None:
     for rank in range(6):
-        alerts = [{**ALERT, "rank": rank}, {**ALERT, "step": 10 + rank, "layer": "", "tensor": "", "rank": rank}]
+        alerts = [{**ALERT, "rank": rank}, {**ALERT, "step": 100 + 60 * rank, "layer": "", "tensor": "", "rank": rank}]
         (tmp_path / f"findings-rank{rank}.json").write_text(document(alerts=alerts, rank=rank, events=[]))
     text = text_of(glance_at(str(tmp_path)), 120)
-    assert "7 alerts, the last ones:\n⚑ step 15, rank 5: overflow ahead: It grows.\n⚑ step 14, rank 4: " in text
+    assert "7 alerts, the last ones:\n⚑ step 400, rank 5: overflow ahead: It grows.\n⚑ step 340, rank 4: " in text
     (tmp_path / "findings-rank5.json").unlink()
     text = text_of(glance_at(str(tmp_path)), 120)
-    assert "⚑ step 10: overflow ahead: It grows.\n⚑ step 1, ranks 0, 1, 2, 3 and 1 more: overflow ahead: decoder." in text
+    assert "⚑ step 100: overflow ahead: It grows.\n⚑ step 1, ranks 0, 1, 2, 3 and 1 more: overflow ahead: decoder." in text
 
 
 def test_run_of_detection_alone_says_so(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_alert_of_one_rank_stops_all_and_is_said_once(tmp_path: Path) -> None:
     assert status == 1, stderr
     statuses = set(re.findall(r"exitcode\s*: (-?\d+)", stderr))
     assert "4" in statuses and statuses <= {"4", "-15"}, stderr
+    assert "AlertError: step 3: high: first activation: High." in stderr[stderr.index("Root Cause") :]
     said = [next((tmp_path / "logs").glob(f"**/{rank}/stderr.log")).read_text() for rank in (0, 1)]
     assert "numscope: alert: step 3, rank 1 of 2: high: first activation: High." in said[0].splitlines()
     assert "numscope: alert" not in said[1]

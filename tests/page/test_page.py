@@ -408,7 +408,7 @@ def test_events_and_restarts_stand_in_the_timeline(tab: Tab, tmp_path: Path) -> 
 def alarming(folder: Path, *findings: dict[str, object]) -> Path:
     write(folder, two_layers(12))
     alerts = [
-        {**ALERT, "step": 4, "evidence": {"trend": [1.5], "markup": "<b>x</b>"}, "rank": 0},
+        {**ALERT, "step": 4, "evidence": {"trend": [1.5, 0.123456789], "markup": "<b>x</b>", "nothing": []}, "rank": 0},
         {**ALERT, "step": 7, "rule": "loss spike", "layer": "", "tensor": "", "value": None, "limit": None, "evidence": {}, "asks": True},
         {**ALERT, "step": 9, "layer": "decoder.layers.0.mlp.fc2", "tensor": "weight"},
     ]
@@ -432,7 +432,8 @@ def test_run_with_alerts_and_no_finding_opens_at_the_first_one(tab: Tab, tmp_pat
     assert tab.text("#alerts li:nth-child(1) .when") == "step 4, 2 ranks"
     assert tab.text("#alerts .selected .when") == "step 4, 2 ranks"
     chosen = tab.text("#alerts .chosen")
-    assert all(text in chosen for text in ("It grows.", "Advice: Train in bfloat16.", "412", "inf", "[1.5]", "<b>x</b>", "0, 1"))
+    assert all(text in chosen for text in ("It grows.", "Advice: Train in bfloat16.", "412", "inf", "[1.5, 0.123457]", "<b>x</b>", "0, 1"))
+    assert "nothing" not in chosen
     assert tab.text("#site .site-name").startswith("decoder.layers.1.mlp.fc1")
     assert "shown: step 4" in tab.text("#timeline .lane-name")
 

@@ -76,6 +76,7 @@ class Picture:
 
 PICTURES = {
     "page-findings": Picture("ranks", "#finding=0", "#findings"),
+    "page-alerts": Picture("ranks", "#alert=1", "#alerts"),
     "page-timeline": Picture("ranks", "#finding=0", "#timeline"),
     "page-map": Picture("t5", f"#{WO}", "#map"),
     "page-tree": Picture("t5", "#search=%2Fblock.%5B12%5D.*%28wo%7Cdropout%29%20output%2F", "#map", dark=True),
@@ -135,7 +136,21 @@ def ranks(folder: Path) -> Path:
         "reason": "division by zero", "detail": "0 / 0.", "advice": "Add a small eps to it.", "inputs": [], "outputs": [], "stack": [],
     }  # fmt: skip
     skipped = [[step, "GradScaler skipped the step"] for step in (3, 4, 21, 47)]
-    (folder / "findings-rank2.json").write_text(document(found, {**FINDING, "step": 12, "contained": True}, events=skipped, steps=61))
+    grows = {
+        "step": 51, "rule": "gradients explode", "layer": "decoder.layers.3.mlp.fc1", "tensor": "gradient", "value": 11.0, "limit": 10.0,
+        "text": "It grew 2,048-fold in 11 steps, by 1 bit a step.", "advice": "Clip gradients; lower the learning rate.",
+        "evidence": {"steps": [40, 51], "bits": 11.0}, "rank": 2, "asks": False,
+    }  # fmt: skip
+    frozen = {
+        **grows, "step": 2, "rule": "parameter without gradient", "layer": "decoder.layers.3.adapter", "tensor": "weight", "value": None,
+        "limit": None, "text": "No gradient came in 3 steps.", "asks": True, "evidence": {},
+        "advice": 'If this is intended: alerts: {"parameter without gradient": off}.',
+    }  # fmt: skip
+    for rank, alerts in ((0, [frozen]), (1, [frozen]), (2, [frozen, grows]), (3, [frozen])):
+        own = [found, {**FINDING, "step": 12, "contained": True}] if rank == 2 else []
+        events = skipped if rank == 2 else []
+        alerts = [{**one, "rank": rank} for one in alerts]
+        (folder / f"findings-rank{rank}.json").write_text(document(*own, alerts=alerts, events=events, steps=61, rank=rank))
     return folder
 
 

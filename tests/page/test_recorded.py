@@ -126,6 +126,13 @@ def test_alerts_of_ranks_at_one_step_are_one_and_stand_by_step(tmp_path: Path) -
     assert found.num_alerts == 3
 
 
+def test_ranks_that_come_to_an_alert_one_after_the_other_are_one_and_a_later_time_is_another(tmp_path: Path) -> None:
+    for rank in range(3):
+        own = [{**ALERT, "step": 10 + 40 * rank, "rank": rank}, {**ALERT, "step": 500 + rank, "rank": rank}]
+        (tmp_path / f"findings-rank{rank}.json").write_text(document(alerts=own, rank=rank))
+    assert [(one.alert.step, one.ranks) for one in read_recorded(tmp_path).alerts] == [(10, (0, 1, 2)), (500, (0, 1, 2))]
+
+
 def test_documents_without_alerts_and_of_rules_alone_are_read(tmp_path: Path) -> None:
     old = json.loads(document(FINDING))
     del old["alerts"]

@@ -246,7 +246,7 @@ def test_users_rules_give_alerts_with_a_robust_history_of_their_site(tmp_path: P
 def test_configuration_switches_a_users_rule_off_and_the_option_counts_first(tmp_path: Path) -> None:
     config = {**CONFIG, "alerts": {"says": False, "leaves_band": False}}
     assert [one.rule for one in run_rules(tmp_path, config, alerts={"leaves_band": True}).alerts] == ["leaves_band"]
-    with pytest.raises(UsageError, match=r"alerts: got the rule 'leves_band'.* Did you mean 'leaves_band'"):
+    with pytest.raises(UsageError, match=r'alerts: got the rule "leves_band".* Did you mean "leaves_band"'):
         run_rules(tmp_path, CONFIG, alerts={"leves_band": False})
 
 

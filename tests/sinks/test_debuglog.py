@@ -10,6 +10,7 @@ import pytest
 
 from numscope.records.errors import UsageError
 from numscope.sinks.debuglog import DebugLog
+from tests.sinks.seen import ALERT, ALERT_LINE
 
 
 def written(log_dir: Path, rank: int = 0) -> list[str]:
@@ -25,6 +26,14 @@ def test_line_has_time_level_and_text_and_is_there_at_once(tmp_path: Path) -> No
     assert re.fullmatch(rf"{stamp} - INFO - Layer decoder\.0\.fc1: max, min of activation every 100 steps\.", first)
     assert re.fullmatch(rf"{stamp} - WARNING - Loggers are off\.", second)
     log.close()
+
+
+def test_alert_is_a_warning_in_the_file_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = DebugLog(tmp_path, 0)
+    log.alert(ALERT)
+    log.close()
+    assert (tmp_path / "debug_logs" / "globalrank-0.log").read_text(encoding="utf-8").endswith(f" - WARNING - alert: {ALERT_LINE}\n")
+    assert not caplog.records  # the terminal has it already
 
 
 def test_longer_text_is_indented_and_cannot_pass_for_a_line_of_its_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from numscope.records.errors import UsageError
 from numscope.sinks.textlog import TextLog, text_of
-from tests.sinks.seen import ALERT, ALERT_LINE, observation
+from tests.sinks.seen import observation
 from tests.warm import COLD
 
 LINE = re.compile(r"INFO - (\S+) \t\t\t\t iteration=(\d{6,}) \t\t\t\t value=(\S+)")
@@ -101,10 +101,3 @@ def test_killed_process_has_written_every_step_it_was_through_with(tmp_path: Pat
         assert process.stdout.readline() == "through\n"
         os.kill(process.pid, signal.SIGKILL)
     assert [int(match[2]) for match in LINE.finditer(written(tmp_path))] == [0, 1, 2, 3, 4]
-
-
-def test_alert_is_a_line(tmp_path: Path) -> None:
-    sink = TextLog(tmp_path, 0)
-    sink.alert(ALERT)
-    assert Path(sink.path).read_text(encoding="utf-8") == f"WARNING - alert: {ALERT_LINE}\n"
-    sink.close()

@@ -188,7 +188,9 @@ def test_a_folder_of_runs_gets_new_ones_and_keeps_those_that_go(tmp_path: Path, 
     assert [run.key for run in shelf.runs()] == ["b"]
     (tmp_path / "a").mkdir()
     for rank in (0, 1):  # a finding that stopped both
-        (tmp_path / "a" / f"findings-rank{rank}.json").write_text(document(FINDING, alerts=[ALERT], ended=False, steps=7, rank=rank))
+        (tmp_path / "a" / f"findings-rank{rank}.json").write_text(
+            document(FINDING, alerts=[ALERT | {"rank": rank}], ended=False, steps=7, rank=rank)
+        )
     glances = {one["key"]: one for one in shelf.glances()}
     assert (glances["a"]["findings"], glances["a"]["step"], glances["a"]["ended"]) == (1, 6, False)
     assert (glances["b"]["findings"], glances["b"]["step"]) == (None, 2)

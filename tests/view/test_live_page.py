@@ -13,7 +13,7 @@ import torch
 
 from tests.page.browser import CHROMIUM, Tab, browse
 from tests.page.test_page import HOSTILE, SCRIPT
-from tests.page.test_recorded import FINDING, document
+from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 from tests.view.serving import MOST_WAIT_S, Served, serve
 from tests.warm import COLD
@@ -292,3 +292,24 @@ def test_without_the_token_a_page_says_what_to_open(tab: Tab, tmp_path: Path) ->
         tab.call("Page.navigate", url=served.site)
         tab.wait("document.body?.innerText.includes('Open the link with the token')")
     tab.complaints[:] = [one for one in tab.complaints if "403" not in one]
+
+
+def test_an_alert_comes_to_a_page_that_is_open_and_moves_nothing(tab: Tab, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write(folder, two_layers(6))
+    (folder / "findings-rank0.json").write_text(document(ended=False, events=[]))
+    with serve(folder) as served:
+        tab.visit(served.link)
+        tab.wait("document.querySelector('#findings')?.innerText.includes('Nothing has gone bad so far')")
+        assert tab.js("document.getElementById('alerts').hidden && document.getElementById('follow').checked")
+        before = tab.text("#site .site-name")
+        (folder / "findings-rank0.json").write_text(document(alerts=[ALERT], ended=False, events=[]))
+        tab.wait("document.querySelectorAll('#timeline .mark.warn').length === 1")
+        assert tab.text("#alerts h2") == "1 alert"
+        tab.wait("document.title.startsWith('⚑ 1 ')")
+        assert tab.text("#site .site-name") == before
+        assert "shown: step 5" in tab.text("#timeline .lane-name")
+        assert "No nan or inf got through so far; see the alerts below." in tab.text("#findings")
+        tab.click("#alerts .finding")
+        assert "shown: step 1" in tab.text("#timeline .lane-name")
+        assert not tab.js("document.getElementById('follow').checked")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from numscope.config.alerting import AlertPlan
-from numscope.distributed.agree import spread
+from numscope.distributed.agree import is_first, spread
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.errors import AlertError
 from numscope.records.finding import plain
@@ -28,6 +28,30 @@ class Outlet(Protocol):
 
     def overflow(self, most: int) -> None:
         """From now on alerts are only counted; called once."""
+
+
+class Calm:
+    """Knows at which step a rule last spoke of a layer. *Cost:* memory for the rules and layers of the last ``CALM_STEPS`` steps."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
+        self._most = _MANY
+        self._asked: set[tuple[str, str]] = set()  # by rules that merely ask, which is done once
+
+    def is_news(self, alert: Alert) -> bool:
+        """Whether an alert is news; it has been said from here on."""
+        key = alert.rule, alert.layer
+        if alert.asks:
+            if key in self._asked or len(self._asked) >= _MANY:
+                return False
+            self._asked.add(key)
+            return True
+        last = self._last.get(key)
+        if last is None and len(self._last) >= self._most:
+            self._last = {one: step for one, step in self._last.items() if 0 <= alert.step - step <= CALM_STEPS}
+            self._most = max(_MANY, 2 * len(self._last))
+        self._last[key] = alert.step
+        return last is None or not 0 <= alert.step - last <= CALM_STEPS
 
 
 class Desk:
@@ -52,31 +76,16 @@ class Desk:
         self._outlet = outlet
         self._plan = plan or AlertPlan()
         self._rank = rank
-        self._last: dict[tuple[str, str], int] = {}  # the step at which a rule last spoke of a layer
-        self._most = _MANY
-        self._asked: set[tuple[str, str]] = set()  # by rules that merely ask, which is done once
+        self._own = Calm()
+        self._all = Calm()  # of all ranks; known to the first one
         self._waiting: list[Alert] = []  # to be told with the other ranks'
         self._stop: Alert | None = None
 
     def post(self, found: Iterable[Alert]) -> None:
         """Rules post at each step at which their condition holds. Raises nothing."""
         for alert in found:
-            if self._plan.is_on(alert.rule) and self._is_news(alert):
+            if self._plan.is_on(alert.rule) and self._own.is_news(alert):
                 self._pass_on(alert if alert.rank == self._rank else replace(alert, rank=self._rank))
-
-    def _is_news(self, alert: Alert) -> bool:
-        key = alert.rule, alert.layer
-        if alert.asks:
-            if key in self._asked or len(self._asked) >= _MANY:
-                return False
-            self._asked.add(key)
-            return True
-        last = self._last.get(key)
-        if last is None and len(self._last) >= self._most:
-            self._last = {one: step for one, step in self._last.items() if 0 <= alert.step - step <= CALM_STEPS}
-            self._most = max(_MANY, 2 * len(self._last))
-        self._last[key] = alert.step
-        return last is None or not 0 <= alert.step - last <= CALM_STEPS
 
     def _pass_on(self, alert: Alert) -> None:
         if self._stop is None and self._plan.mode == "raise" and not alert.asks:
@@ -106,7 +115,7 @@ class Desk:
         return [told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
 
     def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
-        """What each rank had to say. The first of them tells it, each alert once.
+        """What each rank had to say. The first of them tells it, a rule and layer once until no rank has news of it.
 
         Raises: AlertError on all ranks, where one is to end the run, and ``stops`` lets it: something else ends it otherwise.
         """
@@ -116,7 +125,7 @@ class Desk:
             for alert in map(parse_alert, alerts):
                 groups.setdefault((alert.rule, alert.layer, alert.tensor), []).append(alert)
         if self._rank == min(told):
-            for same in groups.values():
+            for same in filter(lambda same: self._all.is_news(same[0]), groups.values()):
                 ranks = sorted({alert.rank for alert in same})
                 self._outlet.tell(same[0], ranks if spread() else (), is_own=self._rank in ranks)
         stop = next((stop for _, (_, stop) in sorted(told.items()) if stop is not None), None)
@@ -124,11 +133,16 @@ class Desk:
         if stop is not None and stops:
             raise AlertError(parse_alert(stop))
 
-    def flush(self) -> None:
-        """Tell what still waits, without the other ranks: they may be elsewhere."""
+    def flush(self, model: str = "") -> None:
+        """Tell what still waits, without asking the other ranks, which may be elsewhere; of those that have the same, one tells it.
+
+        Args:
+            model: its class, which sets its alerts apart from other models'.
+        """
         waiting, self._waiting = self._waiting, []
         for alert in waiting:
-            self._outlet.tell(alert, [self._rank], is_own=True)
+            if is_first(f"alert {model} {alert.step} {alert.rule} {alert.layer} {alert.tensor}"):
+                self._outlet.tell(alert, [self._rank], is_own=True)
 
     def stop(self) -> None:
         """Raise what is to end the run, if anything is. Raises: AlertError."""

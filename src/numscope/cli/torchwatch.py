@@ -140,13 +140,14 @@ def _apart(options: WatchOptions) -> WatchOptions:
     """For a child process that trains by itself, as rank 0: its files have names of their own."""
     from multiprocessing import current_process
 
+    from numscope.config.planning import plan_of
     from numscope.distributed.agree import spread
 
     if spread():
         return options
     name = f"child{'-'.join(map(str, current_process()._identity))}"
     folder = options.log_dir and os.path.join(options.log_dir, name)
-    if options.log_dir is None and options.config is not None:
+    if options.log_dir is None and options.config is not None and plan_of(options.config, options.features)[0].parts:
         from numscope.inspect.recorder import DEFAULT_LOG_DIR
 
         folder = os.path.join(DEFAULT_LOG_DIR, name)

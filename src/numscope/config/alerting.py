@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from numscope.config.rules import RULES
-from numscope.config.wording import KINDS
+from numscope.config.wording import KINDS, listed, one_of, shown
 from numscope.plugins.registry import Setting
-from numscope.records.words import nearest
 
 Mode = Literal["off", "note", "raise"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -67,12 +66,11 @@ def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -
         if name == MODE:
             continue
         if name not in known and (customs is not None or not isinstance(name, str) or " " in name):
-            more = "" if len(RULES) < 8 else f" {MODE} or a rule's name"
-            add("", f"got the rule {name!r}, expected{more or f' one of {MODE}'}: {', '.join(known)}.{nearest(name, [MODE, *known])}")
+            add("", f"got the rule {shown(name)}, expected {listed(name, [*known, MODE])}")
         elif isinstance(said, bool):
             rules[name] = said
         elif not isinstance(said, Mapping):
-            add(str(name), f"got {said!r}, expected off, on, or its settings{_told(name)}.")
+            add(str(name), f"got {shown(said)}, expected off, on, or its settings{_told(name)}.")
         else:
             rules[name] = dict(said)
             _check_settings(name, said, add)
@@ -84,8 +82,7 @@ def _mode(given: object, place: str, add: Add) -> Mode | None:
     for mode in MODES:
         if word == mode:
             return mode
-    rule = ", ".join(MODES) + ("" if place else ", or a mapping of rules' settings")
-    add(place, f"got {given!r}, expected one of {rule}.{nearest(given, MODES)}")
+    add(place, one_of(given, MODES) if place else f"{one_of(given, MODES)} Or give a mapping of rules' settings.")
     return None
 
 
@@ -93,10 +90,10 @@ def _check_settings(rule: str, given: Mapping[str, Any], add: Add) -> None:
     settings = RULES[rule].settings if rule in RULES else {}
     for key, value in given.items():
         if key not in settings:
-            expected = f"one of {', '.join(settings)}" if settings else "none: this rule has no settings"
-            add(rule, f"got the setting {key!r}, expected {expected}.{nearest(key, settings)}")
+            expected = listed(key, settings) if settings else "none: this rule has no settings."
+            add(rule, f"got the setting {shown(key)}, expected {expected}")
         elif not Setting(type(settings[key])).accepts(value):
-            add(f"{rule}.{key}", f"got {value!r}, expected {KINDS[type(settings[key])]}.")
+            add(f"{rule}.{key}", f"got {shown(value)}, expected {KINDS[type(settings[key])]}.")
 
 
 def _told(rule: str) -> str:

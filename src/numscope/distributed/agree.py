@@ -53,6 +53,16 @@ def num_ranks() -> int:
     return dist.get_world_size() if spread() else 1
 
 
+def is_first(what: str) -> bool:
+    """Whether no rank has asked this before, as far as can be known. *Cost:* a round trip to the job's store; none in a single process."""
+    if not spread():
+        return True
+    try:
+        return bool(store().add(f"numscope/first/{what}", 1) == 1)
+    except Exception:  # the store disappears with the rank that hosts it
+        return True
+
+
 def has_group() -> bool:
     """Whether this process has a process group, perhaps of itself alone."""
     return dist.is_available() and dist.is_initialized()

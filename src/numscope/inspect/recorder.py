@@ -109,7 +109,7 @@ class Recorder:
         assert options.config is not None
         plan, plugins = plan_of(options.config, options.features)
         log_dir = options.log_dir
-        if log_dir is None and options.tb_writer is None and not options.loggers:
+        if log_dir is None and options.tb_writer is None and not options.loggers and plan.parts:
             log_dir = DEFAULT_LOG_DIR
             say(f"numscope: statistics are written to {DEFAULT_LOG_DIR}")
         return cls(

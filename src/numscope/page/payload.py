@@ -165,8 +165,21 @@ def _finding(finding: Finding, row: int, num_frames: int) -> Payload:
 def _alert(one: AlertOfRanks, model: str, rows: dict[tuple[str, str], int]) -> Payload:
     told: Payload = plain(one.alert)
     evidence = told.pop("evidence")
-    facts = {str(name)[:80]: json.dumps(value)[:MAX_FACT] for name, value in list(evidence.items())[:MAX_FACTS]}
+    facts = {
+        str(name)[:80]: (value if isinstance(value, str) else json.dumps(_short(value)))[:MAX_FACT]
+        for name, value in list(evidence.items())[:MAX_FACTS]
+        if value not in (None, "", [], {})
+    }
     return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": row_of_alert(one.alert, model, rows)}
+
+
+def _short(value: Any) -> Any:
+    """The same with its numbers right to six digits."""
+    if isinstance(value, list):
+        return [_short(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _short(one) for name, one in value.items()}
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _format(name: str) -> Payload:

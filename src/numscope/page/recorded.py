@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from numscope.sinks.runfolder import STATISTICS, read_attempts
 
 MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
 MAX_ALERTS = 200
+SAME_STEPS = 50  # between ranks that come to the same alert
 MAX_STACK, MAX_FRAMES = 40, 60
 MAX_EVENTS = 2000
 LONGEST_NAME = 20_000
@@ -38,7 +39,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class AlertOfRanks:
-    """An alert, with the ranks that had it at the same step; its numbers are those of the first of them."""
+    """An alert, with the ranks that had it; its step and numbers are those of the first of them."""
 
     alert: Alert
     ranks: tuple[int, ...]
@@ -107,7 +108,7 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorde
     # A finding that stopped all ranks is written by each of them.
     by_text = {(attempt_of(file.name), repr(one)): one for file in files for one in file.findings}
     findings = sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
-    alerts = _merged(files)
+    alerts = merged_alerts((attempt_of(file.name), one) for file in files for one in file.alerts)
     return Recorded(
         path=path,
         run=run,
@@ -179,7 +180,7 @@ def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Do
             yield _Document(
                 name,
                 escaped + contained,
-                _alerts(data.get("alerts", [])),
+                alerts_of(data),
                 events,
                 int(meta.get("steps", 0)),
                 str(meta.get("model", "")),
@@ -200,8 +201,9 @@ def _findings(data: Any) -> list[Finding]:
     return found
 
 
-def _alerts(data: Any) -> list[Alert]:
-    found = [parse_alert(one) for one in data]
+def alerts_of(data: Any) -> list[Alert]:
+    """A findings document's. Raises: ValueError, TypeError, KeyError, AttributeError."""
+    found = [parse_alert(one) for one in data.get("alerts", ())]
     for one in found:
         texts = (one.rule, one.layer, one.tensor, one.text, one.advice)
         numbers = (one.step, one.rank)
@@ -212,15 +214,18 @@ def _alerts(data: Any) -> list[Alert]:
     return found
 
 
-def _merged(files: Sequence[_Document]) -> list[AlertOfRanks]:
-    """By step; those of several ranks together."""
-    found: dict[tuple[Any, ...], list[Alert]] = {}
-    for file in files:
-        for one in file.alerts:
-            found.setdefault((attempt_of(file.name), one.step, one.rule, one.layer, one.tensor), []).append(one)
-    together = [sorted(alerts, key=lambda one: one.rank) for alerts in found.values()]
-    merged = [AlertOfRanks(alerts[0], tuple(sorted({one.rank for one in alerts}))) for alerts in together]
-    return sorted(merged, key=lambda one: (one.alert.step, one.alert.rank))
+def merged_alerts(every: Iterable[tuple[int, Alert]]) -> list[AlertOfRanks]:
+    """Attempts' alerts by step; what one rank after the other had within some steps is one."""
+    groups: list[list[Alert]] = []
+    latest: dict[tuple[Any, ...], list[Alert]] = {}
+    for attempt, one in sorted(every, key=lambda each: (each[1].step, each[1].rank)):
+        key = attempt, one.rule, one.layer, one.tensor
+        group = latest.get(key)
+        if group is None or one.step - group[-1].step > SAME_STEPS or any(one.rank == other.rank for other in group):
+            group = latest[key] = []
+            groups.append(group)
+        group.append(one)
+    return [AlertOfRanks(group[0], tuple(sorted(one.rank for one in group))) for group in groups]
 
 
 def _layers(path: str, problems: list[str]) -> Iterator[tuple[str, str]]:

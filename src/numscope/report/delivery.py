@@ -59,7 +59,7 @@ class Delivery:
         self._detecting = detecting
         self._json = None if json is None else _of_rank(json, rank)
         self._log_dir = log_dir
-        self._model = model
+        self.model = model
         self._rank = rank
         self._files = (self._json, log_dir, os.getpid())
         self._share = _Share() if json is None and log_dir is None else _shares.setdefault(self._files, _Share())
@@ -141,7 +141,7 @@ class Delivery:
     ) -> None:
         """Write the files as ``close`` does; ``ended``: whether the run came to its end by itself."""
         share = self._share
-        share.models.insert(0, self._model)  # the last model watched is closed first
+        share.models.insert(0, self.model)  # the last model watched is closed first
         share.findings = [*findings, *(finding for finding in share.findings if all(finding is not one for one in findings))]
         share.contained[:0] = contained
         share.events = sorted({*share.events, *events})
@@ -168,7 +168,7 @@ class Delivery:
         num = len(share.findings) + len(share.alerts)
         if num >= share.due:
             share.due = num + 1 + num // 8
-            self._write_folder({"model": self._model, "ended": False})
+            self._write_folder({"model": self.model, "ended": False})
 
     def _write_folder(self, meta: Mapping[str, Any]) -> None:
         share = self._share

@@ -64,7 +64,7 @@ class Alerting:
 
     def close(self, *, stops: bool) -> None:
         """Tell what waits for other ranks. Raises: AlertError, where an alert is to end the run, and ``stops`` lets it."""
-        self.desk.flush()
+        self.desk.flush(self._delivery.model)
         self._runs.close()
         if stops:
             self.desk.stop()
@@ -72,7 +72,7 @@ class Alerting:
     def _post_alone(self, found: Iterable[Alert]) -> None:
         """Without a judge nobody asks the other ranks. Raises: AlertError."""
         self.desk.post(found)
-        self.desk.flush()
+        self.desk.flush(self._delivery.model)
         if not self.closed:
             self.desk.stop()
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numscope.inspect.inspector import Inspector
     from numscope.inspect.recorder import Recorder
 
-MOST_SHOWN = 3  # findings in a notebook
+MOST_SHOWN = 3  # findings and alerts in a notebook
 
 log = logging.getLogger("numscope")
 
@@ -245,11 +245,13 @@ class Scope:
         state = "off after a fault" if self.fault else "closed" if self.closed else "open"
         told = [count(self.num_steps, "step"), count(self.num_tensors, "tensor observation"), count(len(self.findings), "finding")]
         told += [count(len(self.contained), "contained note")] if self.contained else []
+        told += [count(len(self.alerts), "alert")] if self.alerts else []
         told += [count(len(self.events), "skipped step")] if self.events else []
         title = element("p", element("b", f"Scope of {class_name(self._model)}"), f" ({state}): {', '.join(told)}")
         fault = [element("p", self.fault, style=BAD)] if self.fault else []
         shown = [Markup(finding._repr_html_()) for finding in self.findings[:MOST_SHOWN]]
-        more = len(self.findings) - len(shown)
+        shown += [Markup(element("p", element("b", "⚑ "), alert.line())) for alert in self.alerts[:MOST_SHOWN]]
+        more = len(self.findings) - min(len(self.findings), MOST_SHOWN)
         return element("div", title, *fault, *shown, *([element("p", f"and {count(more, 'finding')} more")] if more else []))
 
     # ---- what an automatic watch needs

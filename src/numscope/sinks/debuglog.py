@@ -49,7 +49,7 @@ class DebugLog:
 
     def alert(self, alert: Alert) -> None:
         """Write an alert, which the terminal has already."""
-        self._write(f"alert: {alert.line()}", logging.WARNING)
+        self._write(f"alert: {escape(alert.line())}", logging.WARNING)
 
     def _write(self, text: str, level: int) -> None:
         if self._file is None:

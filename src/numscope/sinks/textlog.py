@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from numscope.records.alert import Alert
 from numscope.records.observation import Histogram, Observation, Value
 from numscope.records.words import escape
 from numscope.sinks.debuglog import open_to_append
@@ -47,10 +46,6 @@ class TextLog(Sink):
                     lines.append(f"{before}{label}{after}{text_of(value)}\n")
         self._file.write("".join(lines))
         self._file.flush()  # also so that a process forked between steps inherits no lines
-
-    def alert(self, alert: Alert) -> None:
-        self._file.write(f"WARNING - alert: {escape(alert.line())}\n")
-        self._file.flush()
 
     def close(self) -> None:
         self._file.close()

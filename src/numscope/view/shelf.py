@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from numscope.page.recorded import attempt_of
+from numscope.page.recorded import alerts_of, attempt_of, merged_alerts
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.sinks.parts import PartName, split_merged
@@ -137,15 +138,14 @@ def _children(root: Source, names: dict[str, bool], known: Sequence[str] | dict[
 def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     """Findings, alerts, last step and whether the run has ended, as its files tell."""
     findings: set[tuple[int, str]] = set()  # by attempt: each rank writes the one that stopped all of them
-    alerts: set[tuple[object, ...]] = set()
+    alerts: list[tuple[int, Alert]] = []
     last, ended = -1, []
     for name in signature:
         if name.startswith("findings-"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 data = read_json(os.path.join(folder, name))
                 findings |= {(attempt_of(name), repr(one)) for one in (*data["findings"], *data["contained"])}
-                for one in data.get("alerts", ()):
-                    alerts.add((attempt_of(name), *(str(one[key]) for key in ("step", "rule", "layer", "tensor"))))
+                alerts += [(attempt_of(name), one) for one in alerts_of(data)]
                 last = max(last, int(data["meta"].get("steps", 0)) - 1)
                 ended.append(bool(data["meta"].get("ended", True)))
     kept, _ = split_merged(os.path.basename(name) for name in signature if name.startswith(STATISTICS))
@@ -154,7 +154,7 @@ def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     heard = max((told[-1] for told in signature.values()), default=0.0)
     return {
         "findings": len(findings) if ended else None,
-        "alerts": len(alerts) if ended else None,
+        "alerts": len(merged_alerts(alerts)) if ended else None,
         "step": last if last >= 0 else None,
         "heard": heard,
         "ended": bool(ended) and all(ended) and latest_have_told(signature),

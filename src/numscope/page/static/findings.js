@@ -22,7 +22,7 @@ export class Findings {
       : "No findings";
     keeping(this.pane, () => fill(this.pane, el("h2", {}, head),
       run.findings.length ? el("p", { class: "explain" }, "Bad numbers that reached the loss, a gradient, a weight or the optimizer; contained ones went nowhere. Click one for its step, tensor and line of code.")
-        : el("p", { class: "explain" }, run.isLive ? "Nothing has gone bad so far: a run writes its findings as they come." : run.watched ? (run.alerts.length ? "No nan or inf got through while numscope watched; see the alerts below." : "Nothing went bad while numscope watched.") : "This folder has no findings file: the run was not watched for bad numbers."),
+        : el("p", { class: "explain" }, run.alerts.length && run.watched ? `No nan or inf got through ${run.isLive ? "so far" : "while numscope watched"}; see the alerts below.` : run.isLive ? "Nothing has gone bad so far: a run writes its findings as they come." : run.watched ? "Nothing went bad while numscope watched." : "This folder has no findings file: the run was not watched for bad numbers."),
       el("ol", { class: "findings" }, run.findings.map((finding, i) => this._line(finding, i))),
       rest > 0 ? el("p", { class: "hint" }, `${count(rest, "further finding")} not shown.`) : null,
       run.problems.map((problem) => el("p", { class: "problem" }, "▲ ", visible(problem, 400))),
