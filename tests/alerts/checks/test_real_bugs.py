@@ -346,3 +346,26 @@ def bypassing(rank: int) -> list[tuple[str, str]]:
 def test_jxmnop_1778520637193240892_the_model_is_called_without_its_ddp_wrapper(ranks: RankPool) -> None:
     for told in ranks.run(bypassing):
         assert told.value == [("DDP is bypassed", "F.cross_entropy(wrapped.module(x), y).backward()")]
+
+
+def sharded_too_late(rank: int) -> list[tuple[str, bool, list[str]]]:
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    model = Net(dropout=0.0)
+    optimizer = AdamW(model.parameters())
+    fully_shard(model.first)
+    fully_shard(model)
+    scope = numscope.watch(model, on_nonfinite="warn")
+    train(model, optimizer, 5)
+    scope.close()
+    return [(alert.rule, alert.asks, alert.evidence["parameters"]) for alert in scope.alerts]
+
+
+def test_optimizer_made_before_fully_shard_has_the_tensors_from_before(ranks: RankPool) -> None:
+    for told in ranks.run(sharded_too_late):
+        assert [(rule, asks) for rule, asks, _ in told.value] == [("parameter without optimizer", False)]
+        assert told.value[0][2] == [
+            "first.weight",
+            "first.bias",
+        ]  # those of the root are gathered when the next step shows that this one is over
