@@ -145,7 +145,7 @@ def test_scale_that_falls_and_falls() -> None:
     torch.manual_seed(0)
     model = mlp(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
     with numscope.watch(model, on_nonfinite="warn") as scope:
         for step in range(30):
             optimizer.zero_grad()

@@ -49,6 +49,7 @@ _SPECS = (
     RuleSpec("learning rate is 0", "an optimizer steps with a learning rate of 0"),
     RuleSpec("untied weights", "weights that were tied no longer are"),
     RuleSpec("eval mode", "a model trains in evaluation mode"),
+    RuleSpec("train mode in evaluation", "a model is called without gradients, and in training mode"),
     RuleSpec("autocast without effect", "autocast is on, and no output has its dtype"),
     RuleSpec("weights changed dtype", "weights are no longer of the dtype that they had"),
     RuleSpec("gradients not cleared", "gradients add up over steps"),

@@ -150,7 +150,7 @@ class UpdatesLost(Check):
             parameters=[".".join(filter(None, name)) for name in sorted(losing, key=self._share_of, reverse=True)],
             value=share,
             limit=self._share,
-            asks=2 * len(losing) <= len(dtypes),  # some, such as norms' gains at 1: whoever trains in bfloat16 alone may know
+            asks=2 * len(losing) < len(dtypes),  # some, such as norms' gains at 1: whoever trains in bfloat16 alone may know
             evidence={
                 "steps": self._records[worst].steps,
                 "shares": {".".join(filter(None, name)): round(self._share_of(name), 3) for name in losing[:MOST_NAMED]},

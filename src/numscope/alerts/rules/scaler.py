@@ -10,6 +10,7 @@ from numscope.records.alert import Alert
 
 NAME = "scale falls"
 WINDOW = 100  # steps
+FALLEN = 8  # times below its highest value: a scale that grows every few steps is skipped back as often
 
 
 class Scales:
@@ -37,7 +38,8 @@ class Scales:
         self._skipped.append(step)
         recent = sum(one > step - WINDOW for one in self._skipped)
         is_low = scale is not None and scale < 1
-        if recent < settings["skips"] and not is_low:
+        has_fallen = scale is None or scale * FALLEN <= self._highest
+        if not is_low and (recent < settings["skips"] or not has_fallen):
             return
         now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
         yield Alert(
