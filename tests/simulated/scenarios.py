@@ -94,7 +94,9 @@ def training_is_bitwise_the_same_and_waits_once_a_step() -> None:
         watched, waited = train(True)
         assert all(map(torch.equal, bare, watched)), kernel
         assert waited == [["synchronizeStream"]] * 5, (kernel, waited)
-        assert accelerator.async_copies() == 2 * 5  # of activations and gradients, and of weights
+        copies = accelerator.async_copies()
+        # Two a step, of activations and gradients, and of weights; in the first four also a few of what checks look at.
+        assert 2 * 5 <= copies <= 2 * 5 + 4 * 8, copies
 
 
 def a_call_is_read_in_one_launch_and_so_are_all_gradients_and_all_weights() -> None:
@@ -118,7 +120,7 @@ def nothing_grows_on_the_device_once_it_is_warm() -> None:
         optimizer.step()
         used.append(accelerator.memory())
     scope.close()
-    assert len(set(used[3:])) == 1, used
+    assert len(set(used[4:])) == 1, used  # checks look at each parameter in the first four steps
 
 
 def a_fault_is_found_on_its_line() -> None:

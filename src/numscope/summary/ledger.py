@@ -284,10 +284,13 @@ class Ledger:
         """Copy new rows to the host, those of other ledgers too. *Cost:* nothing on the CPU; for any other device with new rows one copy
         a ledger and one sync.
         """
-        dispatch.launch_waiting()
-        blocks = [block for ledger in (self, *others) for block in ledger._blocks.values()]
-        for device in {block.device for block in blocks if block.fetch()}:
+        for device in {device for ledger in (self, *others) for device in ledger.fetch()}:
             torch.accelerator.current_stream(device).synchronize()
+
+    def fetch(self) -> set[torch.device]:
+        """Begin to copy new rows to the host. Returns: the devices that somebody must wait for. *Cost:* no sync."""
+        dispatch.launch_waiting()
+        return {block.device for block in self._blocks.values() if block.fetch()}
 
     def bad(self) -> list[int]:
         """Handles of rows with a nan or an inf, in the order of observation. Call ``read`` first."""

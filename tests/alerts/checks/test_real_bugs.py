@@ -359,7 +359,8 @@ def sharded_too_late(rank: int) -> list[tuple[str, bool, list[str]]]:
     scope = numscope.watch(model, on_nonfinite="warn")
     train(model, optimizer, 5)
     scope.close()
-    return [(alert.rule, alert.asks, alert.evidence["parameters"]) for alert in scope.alerts]
+    said = [alert for alert in scope.alerts if alert.rule != "same data on ranks"]  # as here on purpose
+    return [(alert.rule, alert.asks, alert.evidence["parameters"]) for alert in said]
 
 
 def test_optimizer_made_before_fully_shard_has_the_tensors_from_before(ranks: RankPool) -> None:

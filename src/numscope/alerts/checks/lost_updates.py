@@ -67,6 +67,7 @@ class UpdatesLost(Check):
         self._samples: list[_Sample] = []
         self._found: list[tuple[int, list[tuple[tuple[str, str], torch.dtype]], Late]] = []
         self._records: dict[tuple[str, str], _Record] = {}
+        self._matrices: set[tuple[str, str]] = set()
         self._said = False
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
@@ -97,6 +98,8 @@ class UpdatesLost(Check):
             return
         if gradient.shape == weight.shape and gradient.layout is torch.strided:
             self._samples.append(_Sample((layer, slot), p, _bits(weight).clone(), gradient != 0))
+            if p.dim() > 1:
+                self._matrices.add((layer, slot))
 
     def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
         if self._samples:
@@ -150,7 +153,7 @@ class UpdatesLost(Check):
             parameters=[".".join(filter(None, name)) for name in sorted(losing, key=self._share_of, reverse=True)],
             value=share,
             limit=self._share,
-            asks=2 * len(losing) < len(dtypes),  # some, such as norms' gains at 1: whoever trains in bfloat16 alone may know
+            asks=not self._matrices.intersection(losing),  # norms' gains at 1: whoever trains in bfloat16 alone may know
             evidence={
                 "steps": self._records[worst].steps,
                 "shares": {".".join(filter(None, name)): round(self._share_of(name), 3) for name in losing[:MOST_NAMED]},

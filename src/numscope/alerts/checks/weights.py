@@ -52,12 +52,14 @@ class _Weight:
 class Weights(Check):
     """Looks at all parameters at thorough steps: checksums of their bits, whether gradients are there and zero, and who updates them.
 
-    A verdict comes after the first steps, and then with each thorough one; of each parameter a rule speaks once.
+    A verdict comes after the first steps, and then with each thorough one; of each parameter a rule speaks once. What lies on a device is
+    on its way to the host when a thorough step ends, and is read as the next optimizer's step begins, where detection has waited anyway.
 
     *Cost:* at a thorough step one pass over the weights, one over the gradients, and about 5 µs a parameter.
     """
 
     name = "weight does not move"
+    cheap = True
     also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL)
 
     def __init__(self, subject: Subject) -> None:
@@ -67,6 +69,7 @@ class Weights(Check):
         self._gradients: dict[str, int] = {}  # of this step, by parameter: handles of rows
         self._frozen: list[tuple[dict[str, nn.Parameter], _Sums, _Sums | None]] = []  # with gradients: before and after an optimizer's step
         self._now: _Sums | None = None  # of all parameters, before the first optimizer's step: so what is put back after it is seen
+        self._unread: tuple[int, _Sums | None] | None = None  # a thorough step's number, and the sums of its window
         self._order: list[str] = []  # modules, as they were called last
         self._said: set[tuple[str, str]] = set()
         self._stepping = _Stepping()
@@ -75,6 +78,9 @@ class Weights(Check):
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
         if in_backward():  # it steps a parameter at a time; the end of the step shows whether they have moved
             return NONE
+        found = self._read()
+        if not self.subject.thorough:
+            return found
         parameters = self.subject.parameters()
         self._follow(parameters)
         rates = {id(p): group.get("lr") for group in optimizer.param_groups for p in group["params"]}
@@ -93,32 +99,29 @@ class Weights(Check):
         frozen = {n: p for n, p in parameters.items() if not p.requires_grad and id(p) in rates and p.grad is not None}
         if frozen:
             self._frozen.append((frozen, _Sums(frozen), None))
-        return NONE
+        return found
 
     def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if self._frozen and self._frozen[-1][2] is None:
+        if self.subject.thorough and self._frozen and self._frozen[-1][2] is None:
             frozen, before, _ = self._frozen[-1]
             self._frozen[-1] = frozen, before, _Sums(frozen)
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
+        found = self._read()
         subject = self.subject
-        if closing:
-            return NONE
+        if closing or not subject.thorough:
+            return found
         parameters = subject.parameters()
         self._follow(parameters)
         if not subject.optimizers.any:
             self._see_gradients(parameters)
-        self._read()
-        if not self._is_wanted:
-            return NONE
-        stays = self._compare(parameters)
-        if subject.num == 0:
-            return NONE
-        found = [*self._verdict(parameters, stays)]
-        for weight in self._weights.values():
-            weight.begin()
-        return found
+        sums = (self._now or _Sums(parameters)) if self._is_wanted else None
+        self._now, self._unread = None, (subject.num, sums)
+        if self._ledger is not None and not self._ledger.on_host:
+            self._ledger.fetch()
+            return found
+        return [*found, *self._read()]
 
     def close(self) -> None:
         self._weights.clear()
@@ -149,8 +152,11 @@ class Weights(Check):
             if handle != UNOBSERVED:
                 self._gradients.setdefault(name, handle)
 
-    def _read(self) -> None:
-        """The step is over: bring to the host what was looked at."""
+    def _read(self) -> Sequence[Alert]:
+        """What a thorough step has shown, now that it is on the host."""
+        if self._unread is None:
+            return NONE
+        (num, sums), self._unread = self._unread, None
         if self._ledger is not None:
             self._ledger.read()
             for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
@@ -167,15 +173,24 @@ class Weights(Check):
                 for name in was:
                     self._weights[name].moved = self._weights[name].moved or was[name] != now.get(name)
         self._frozen.clear()
+        if sums is None:
+            return NONE
+        parameters = self.subject.parameters()
+        stays = self._compare(parameters, sums)
+        if num == 0:
+            return NONE
+        found = [*self._verdict(parameters, stays, num)]
+        for weight in self._weights.values():
+            weight.begin()
+        return found
 
     @property
     def _is_wanted(self) -> bool:
         """Whether a window of steps begins or ends with this one."""
         return self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0
 
-    def _compare(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    def _compare(self, parameters: Mapping[str, nn.Parameter], sums: _Sums) -> dict[str, nn.Parameter]:
         """The parameters that have the same bits as when the window began."""
-        sums, self._now = self._now or _Sums(parameters), None
         stays = {}
         for name, total in sums.read().items():
             if name in parameters and self._weights[name].sum == total:
@@ -185,9 +200,9 @@ class Weights(Check):
 
     # ---- the verdict
 
-    def _verdict(self, parameters: Mapping[str, nn.Parameter], stays: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+    def _verdict(self, parameters: Mapping[str, nn.Parameter], stays: Mapping[str, nn.Parameter], num: int) -> Iterable[Alert]:
         moves = any(weight.sum is not None and name not in stays for name, weight in self._weights.items())
-        least = LEAST_STEPS if self.subject.num < EVERY else 1
+        least = LEAST_STEPS if num < EVERY else 1
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
         yield from self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
         yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least})
