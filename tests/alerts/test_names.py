@@ -29,6 +29,6 @@ def test_settings_of_a_check_are_its_arguments_with_their_defaults() -> None:
 
 
 def test_the_page_of_alerts_has_a_section_for_each_rule() -> None:
-    sections = re.findall(r"^### (.+)$", (DOCS / "alerts.md").read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(r"^### (.+)$", (DOCS / "alerts.md").read_text(encoding="utf-8"), re.MULTILINE)
+    sections = [name for heading in headings for name in heading.split(", ")]
     assert sorted(RULES) == sorted(name for name in sections if name in RULES)
-    assert len(sections) == len(set(sections))
