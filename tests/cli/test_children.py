@@ -43,7 +43,7 @@ NET = """
 
     def rank(rank, steps, folder):
         dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-        torch.manual_seed(0)
+        torch.manual_seed(rank)
         train(nn.parallel.DistributedDataParallel(Net()), steps)
         dist.destroy_process_group()
 """
@@ -159,7 +159,7 @@ def test_script_that_handles_a_rank_s_end_goes_on(run: Run, tmp_path: Path) -> N
             print("NonFiniteError" in str(error))
     """)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
-    assert last_line(done).endswith("1 finding")
+    assert ": 1 finding" in last_line(done)
 
 
 def test_abort_after_ends_spawned_ranks_in_good_order(run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from types import CodeType, TracebackType
 
-from numscope.records.errors import STOPS, AlertError
+from numscope.records.errors import AlertError
 from numscope.records.words import escape
 from numscope.report.stderr import say
 
@@ -62,7 +62,7 @@ def print_stop(error: BaseException) -> None:
     """
     text = str(error)
     whole = "\n" in text or text.endswith((".", "?"))  # sentences of their own
-    said = "" if isinstance(error, STOPS) or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
+    said = "" if hasattr(error, "finding") or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
     if isinstance(error, AlertError):  # another rank may have printed it
         said = f"{escape(error.alert.rule)} at step {error.alert.step}, rank {error.alert.rank}: "
     frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
