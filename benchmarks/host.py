@@ -43,6 +43,7 @@ class _Nowhere:
 VARIANTS: dict[str, Callable[[nn.Module], contextlib.AbstractContextManager[Any]]] = {
     "bare again (noise)": bare,
     "detection": watched(),
+    "detection without alerts": watched(alerts="off"),
     "sentinel": watched(level="sentinel"),
     "six statistics": statistics_of,
     "transformers DebugUnderflowOverflow": peer,
