@@ -56,6 +56,9 @@ def test_what_is_said_first_counts_setting_by_setting() -> None:
         ({"eval mode": "of"}, 'eval mode: got "of", expected off, on, or its settings, of which this rule has none.'),
         ({"loss spike": {"bend": 8}}, 'loss spike: got the setting "bend", expected one of band, window, strict. Did you mean "band"?'),
         ({"loss spike": {"band": "8"}}, 'loss spike.band: got "8", expected a number.'),
+        ({"loss spike": {"band": 0}}, "loss spike.band: got 0, expected a number above 0 and below 1e+18."),
+        ({"loss spike": {"band": float("nan")}}, "loss spike.band: got NaN, expected a number above 0 and below 1e+18."),
+        ({"loss spike": {"window": 10**30}}, f"loss spike.window: got {10**30}, expected a whole number above 0 and below 1e+18."),
         ({"loss spike": {"window": 1.5}}, "loss spike.window: got 1.5, expected a whole number."),
         ({"loss spike": {"band": True}}, "loss spike.band: got true, expected a number."),
     ],
@@ -100,3 +103,8 @@ def test_all_that_is_wrong_in_a_configuration_is_said_together() -> None:
 def test_options_are_checked_when_made() -> None:
     with pytest.raises(UsageError, match=r'^alerts: got "nte", expected one of off, note, raise. Did you mean "note"\?'):
         WatchOptions(alerts="nte")  # type: ignore[arg-type]
+
+
+def test_a_rule_is_switched_by_a_word_too() -> None:
+    plan, wrong = read({"overflow ahead": "off", "eval mode": "on"})
+    assert not wrong and plan.rules == {"overflow ahead": False, "eval mode": True}

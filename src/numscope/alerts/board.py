@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,7 @@ class Board:
         self.zero = np.zeros(0, bool)
         self.level = np.zeros(0)
         self._index: dict[tuple[str, str], int] = {}
+        self._of: dict[tuple[Kind, ...], npt.NDArray[np.int64]] = {}
         self._born = np.zeros(0, np.int64)
         self._recent = np.zeros((RECENT, 0))
         self._past = np.zeros((PAST, 0))  # a ring: the newest is at ``_num_ticks - 1``
@@ -101,6 +102,7 @@ class Board:
                 self.places.append(place)
         count = len(self.places) - len(self.level)
         if count:
+            self._of.clear()
             self.kinds = np.array([place.kind for place in self.places], np.int8)
             self.limits = np.array([_limit_of(place.dtype) for place in self.places])
             self.zero = np.concatenate([self.zero, np.zeros(count, bool)])
@@ -138,7 +140,7 @@ class Board:
             self._recent[:, fresh] = self.level[fresh]
         if self.ticks:
             here, before = self._num_ticks % PAST, (self._num_ticks - 1) % PAST
-            self._past[here] = np.median(self._recent, 0)
+            self._past[here] = median(self._recent)
             self._peaks[here] = np.fmax(self._peaks[before], self._past[here])
             self._num_ticks += 1
 
@@ -202,7 +204,15 @@ class Board:
 
     def of(self, *kinds: Kind) -> npt.NDArray[np.int64]:
         """Indexes of the sites of some kinds."""
-        return np.flatnonzero(np.isin(self.kinds, kinds))
+        if kinds not in self._of:
+            self._of[kinds] = np.flatnonzero(np.isin(self.kinds, kinds))
+        return self._of[kinds]
+
+
+def median(values: Floats) -> Any:
+    """``np.median`` along the first dimension, to the bit, of columns without nan. NumPy's takes 40 µs of looks before it begins."""
+    ordered, (half, is_odd) = np.sort(values, 0), divmod(len(values), 2)
+    return ordered[half] if is_odd else (ordered[half - 1] + ordered[half]) / 2
 
 
 def magnitude(level: float) -> float:

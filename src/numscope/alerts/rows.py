@@ -52,12 +52,13 @@ class Rows:
             self._find(journal.copied())
         amax, zero = np.full(len(self._at), np.nan), np.zeros(len(self._at), bool)
         for source in self._sources:
-            rows = _table(source.block)[source.rows]
+            table, rows = _table(source.block), source.rows
+            largest, is_zero = table[rows, _MAX], table[rows, _ZERO] == table[rows, _NUMEL]
             if source.each_once:
-                amax[source.sites], zero[source.sites] = rows[:, _MAX], rows[:, _ZERO] == rows[:, _NUMEL]
+                amax[source.sites], zero[source.sites] = largest, is_zero
             else:
-                np.fmax.at(amax, source.sites, rows[:, _MAX])
-                np.logical_or.at(zero, source.sites, rows[:, _ZERO] == rows[:, _NUMEL])
+                np.fmax.at(amax, source.sites, largest)
+                np.logical_or.at(zero, source.sites, is_zero)
         self._board.add(step, self._at, amax, zero, self._loss_now())
 
     def _find(self, events: list[tuple[Any, ...]]) -> None:

@@ -16,6 +16,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 KEY = "alerts"  # in a configuration, beside its sections
 MODE = "mode"
 
+MOST = 1e18  # of a number in settings: it has to fit those of NumPy
+
 Add = Callable[[str, str], None]
 
 
@@ -67,8 +69,10 @@ def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -
             continue
         if name not in known and (customs is not None or not isinstance(name, str) or " " in name):
             add("", f"got the rule {shown(name)}, expected {listed(name, [*known, MODE])}")
-        elif isinstance(said, bool):
-            rules[name] = said
+        elif isinstance(said, bool) or (
+            isinstance(said, str) and said in ("off", "on")
+        ):  # as YAML has them in quotes, and Python as a mode
+            rules[name] = said is True or said == "on"
         elif not isinstance(said, Mapping):
             add(str(name), f"got {shown(said)}, expected off, on, or its settings{_told(name)}.")
         else:
@@ -94,6 +98,8 @@ def _check_settings(rule: str, given: Mapping[str, Any], add: Add) -> None:
             add(rule, f"got the setting {shown(key)}, expected {expected}")
         elif not Setting(type(settings[key])).accepts(value):
             add(f"{rule}.{key}", f"got {shown(value)}, expected {KINDS[type(settings[key])]}.")
+        elif not isinstance(value, bool | str) and not 0 < value < MOST:
+            add(f"{rule}.{key}", f"got {shown(value)}, expected {KINDS[type(settings[key])]} above 0 and below {MOST:g}.")
 
 
 def _told(rule: str) -> str:

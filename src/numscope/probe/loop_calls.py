@@ -5,8 +5,8 @@ Torch has no hooks for them, so their functions are patched while any listener i
 
 from __future__ import annotations
 
+import sys
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, GeneratorType
@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from numscope.probe import optimizer
 from numscope.probe.dynamo import run_plainly
 from numscope.probe.living import Living
-from numscope.probe.patching import patch, patch_inside
+from numscope.probe.patching import patch, patch_inside, patch_warnings
 
 Kind = Literal["clip", "scheduler", "scale", "unscale"]
 
@@ -90,8 +90,10 @@ def _install() -> None:
         children: list[type] = type.__subclasses__(known)
         kinds += [child for child in children if child not in kinds]
     for kind in kinds:
-        if "step" in kind.__dict__:
+        if isinstance(kind.__dict__.get("step"), FunctionType):  # a descriptor of another kind can't be called as it lies there
             _undo.append(patch(kind, "step", _scheduler_step))
+    for module in (sys.modules[LRScheduler.__module__], sys.modules[clip_grad_norm_.__module__]):
+        _undo.append(patch_warnings(module))
     _undo.append(patch(torch.amp.GradScaler, "scale", _scale))
     _undo.append(patch(torch.amp.GradScaler, "unscale_", _unscale))
 
@@ -117,15 +119,9 @@ def _scheduler_step(original: Callable[..., Any], scheduler: Any, *args: Any, **
     _thread.in_scheduler = True
     try:
         _tell("scheduler", scheduler, args, kwargs)
-        if getattr(scheduler, "_step_count", 0) != 1:
-            return original(scheduler, *args, **kwargs)
-        with warnings.catch_warnings(record=True) as caught:  # at its first step torch may warn of the caller's line, which would be ours
-            result = original(scheduler, *args, **kwargs)
+        return original(scheduler, *args, **kwargs)
     finally:
         _thread.in_scheduler = False
-    for warning in caught:
-        warnings.warn(warning.message, warning.category, stacklevel=3)
-    return result
 
 
 def _scale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:

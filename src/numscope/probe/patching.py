@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
+import warnings
 from collections.abc import Callable
-from types import FunctionType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 
@@ -50,3 +52,34 @@ def patch_inside(decorated: FunctionType, ours: Callable[..., Any]) -> Callable[
             cell.cell_contents = original
 
     return undo
+
+
+def patch_warnings(module: ModuleType) -> Callable[[], None]:
+    """Have a module's own warnings name the same line as if no function of ours ran between it and its callers. Returns: what ends it."""
+    ours = _Warnings("warnings")
+    module.__dict__["warnings"] = ours
+
+    def undo() -> None:
+        if module.__dict__.get("warnings") is ours:
+            module.__dict__["warnings"] = warnings
+
+    return undo
+
+
+class _Warnings(ModuleType):
+    """Stands for the module ``warnings``; ``stacklevel`` leaves out frames of ours."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(warnings, name)
+
+    def warn(self, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **further: Any) -> None:
+        level, left = 2, stacklevel - 1  # this frame is the first one
+        frame: FrameType | None = sys._getframe(1)
+        while left > 0 and frame is not None and (frame := frame.f_back) is not None:
+            if not ("importlib" in frame.f_code.co_filename and "_bootstrap" in frame.f_code.co_filename):  # Python does not count these
+                level += 1
+                left -= frame.f_globals.get("__name__") not in _OURS
+        warnings.warn(message, category, level + max(left, 0), source, **further)
+
+
+_OURS = (__name__, "numscope.probe.loop_calls")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from numscope.alerts.board import Board, Floats, Kind
+from numscope.alerts.board import Board, Floats, Kind, median
 from numscope.records.alert import Alert
 
 NAME = "loss spike"
@@ -23,15 +24,15 @@ MOST_NAMED = 3
 
 def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     """A loss far above the median of the last steps, in units of their median deviation."""
-    if len(board.losses) < WINDOW + LAST or not np.isfinite(board.losses[-1]):
+    if len(board.losses) < WINDOW + LAST or not math.isfinite(board.losses[-1]):
         return
     losses = np.array(board.losses)
     past = losses[-WINDOW - LAST : -LAST]
     past = past[np.isfinite(past)]
     if len(past) < WINDOW // 2:
         return
-    middle = float(np.median(past))
-    width = max(ROBUST * float(np.median(np.abs(past - middle))), LEAST_SHARE * abs(middle), LEAST_OF_FIRST * board.first_loss)
+    middle = float(median(past))
+    width = max(ROBUST * float(median(np.abs(past - middle))), LEAST_SHARE * abs(middle), LEAST_OF_FIRST * board.first_loss)
     value, limit = float(losses[-1]), middle + settings["band"] * width
     above = int((losses[-LAST:] > limit).sum())
     if value <= limit or (above < 2 and value <= middle + AT_ONCE * settings["band"] * width):

@@ -26,7 +26,8 @@ def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         return
     limits = board.limits
     room = limits - board.level
-    near = np.flatnonzero((room <= settings["bits"]) & (room >= 0) & np.isin(board.kinds, SEEN) & (board.ages > steps * 5 / 4))
+    seen = board.of(*SEEN)
+    near = seen[((room <= settings["bits"]) & (room >= 0) & (board.ages > steps * 5 / 4))[seen]]
     if not len(near):
         return
     trail = board.trail(steps)[:, near]

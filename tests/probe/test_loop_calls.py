@@ -1,0 +1,106 @@
+"""Functions of a training loop that are patched: what they warn of names the script's lines, and what can't be called is left alone."""
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import LRScheduler, StepLR
+
+from numscope.probe import loop_calls
+from numscope.probe.loop_calls import CallListener, LoopCall
+
+
+class Listener(CallListener):
+    def __init__(self) -> None:
+        self.calls: list[LoopCall] = []
+
+    def called(self, call: LoopCall) -> None:
+        self.calls.append(call)
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    found = Listener()
+    loop_calls.listen(found)
+    yield found
+    loop_calls.unlisten(found)
+
+
+class Slow(StepLR):
+    def step(self, epoch: int | None = None) -> None:
+        super().step(epoch)
+
+
+def early_scheduler() -> None:
+    StepLR(SGD([nn.Parameter(torch.ones(1))], lr=0.1), 3).step()
+
+
+def told_the_epoch() -> None:
+    for kind in (StepLR, Slow):
+        optimizer = SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+        scheduler = kind(optimizer, 3)
+        for epoch in (1, 2):
+            optimizer.step()
+            scheduler.step(epoch)
+
+
+def nothing_to_clip() -> None:
+    torch.nn.utils.clip_grad_norm_((p for p in ()), 1.0)
+
+
+def again_and_again() -> None:
+    for _ in range(3):
+        early_scheduler()
+        warnings.warn("the script's own", stacklevel=1)
+
+
+def warned(run: Callable[[], None]) -> list[tuple[str, str, int]]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")  # each line once
+        for known in (globals(), vars(torch.optim.lr_scheduler)):
+            known.pop("__warningregistry__", None)
+        run()
+    return [(str(each.message), each.filename, each.lineno) for each in found]
+
+
+@pytest.mark.parametrize("run", [early_scheduler, told_the_epoch, nothing_to_clip, again_and_again])
+def test_warnings_come_as_often_and_name_the_same_lines(run: Callable[[], None]) -> None:
+    bare = warned(run)
+    found = Listener()
+    loop_calls.listen(found)
+    try:
+        watched = warned(run)
+    finally:
+        loop_calls.unlisten(found)
+    assert bare and watched == bare
+    assert found.calls
+    assert torch.optim.lr_scheduler.warnings is warnings and torch.nn.utils.clip_grad.warnings is warnings
+
+
+class Other:
+    """A descriptor that can't be called itself."""
+
+    def __get__(self, scheduler: LRScheduler | None, kind: type) -> Callable[..., None]:
+        return functools.partial(LRScheduler.step, scheduler)
+
+
+class Described(StepLR):
+    step = Other()  # type: ignore[assignment]
+
+
+class Partial(StepLR):
+    step = functools.partialmethod(LRScheduler.step)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [Described, Partial])
+def test_scheduler_whose_step_is_no_plain_function_steps(kind: type[StepLR], listener: Listener) -> None:
+    optimizer = SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    scheduler = kind(optimizer, 1, gamma=0.5)
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert all(call.target is scheduler for call in listener.calls)
