@@ -2,7 +2,7 @@
 
 A step's sites are kept at fixed places, so that a rule looks at all of them with a few NumPy operations. Levels of eight steps are kept as
 they are, and of each eight their median every fourth step, which no single outlier moves. A site that is not seen in a step, or has no
-finite element in it, keeps the level that it had.
+finite element in it other than zero, keeps the level that it had: a gradient that is zero until the first reward comes does not explode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECENT = 8  # steps, whose median is a site's level
 TICK = 4  # steps between two medians that are kept
 PAST = 33  # medians kept: 128 steps
 LOSSES = 128  # kept
-FLOOR = -1100.0  # level of a tensor of zeros, below float64's smallest number
+REST = 32  # steps without any change, after which a weight that moves begins anew
 
 
 class Kind(IntEnum):
@@ -36,6 +36,9 @@ class Kind(IntEnum):
     GRADIENT = 3  # of an output
     WEIGHT_GRADIENT = 4
     DATA = 5  # what the model is called with
+
+
+WEIGHTS = Kind.MATRIX, Kind.VECTOR
 
 
 class Place(NamedTuple):
@@ -61,13 +64,15 @@ class Board:
     Attributes:
         step: number of the last step.
         places: the sites, in the order in which they were seen first; indexes of all arrays.
-        ages: steps since each was seen first.
+        ages: steps since each was seen first with an element other than zero; for weights also since they moved again after a rest, as
+            where layers are unfrozen.
         level: of the last step, log2 of the largest finite magnitude.
         limits: log2 of the largest number of each site's dtype.
-        zero: whether all elements were zero.
+        moved: whether its level has ever changed.
         num_steps: that were added.
         losses: of the last steps; nan where there was none, or none of one element.
-        first_loss: the median magnitude of the first eight.
+        first_loss: the median magnitude of the first eight that are not zero; nan until then.
+        rises: of losses above their band: the last step of each rise, and how far above the median it came.
         named: by rule, the site that it named last, and the step.
 
     *Cost:* 350 bytes a site, and about 50 µs a step for 500 sites.
@@ -78,14 +83,17 @@ class Board:
         self.num_steps = 0
         self.losses: deque[float] = deque(maxlen=LOSSES)
         self.first_loss = math.nan
+        self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
+        self._first_losses: list[float] = []
         self.places: list[Place] = []
         self.named: dict[str, tuple[int, int]] = {}
         self.kinds = np.zeros(0, np.int8)
         self.limits = np.zeros(0)
-        self.zero = np.zeros(0, bool)
+        self.moved = np.zeros(0, bool)
         self.level = np.zeros(0)
         self._index: dict[tuple[str, str], int] = {}
         self._born = np.zeros(0, np.int64)
+        self._last_move = np.zeros(0, np.int64)
         self._recent = np.zeros((RECENT, 0))
         self._past = np.zeros((PAST, 0))  # a ring: the newest is at ``_num_ticks - 1``
         self._peaks = np.zeros((PAST, 0))  # the same: the largest median up to there
@@ -103,7 +111,8 @@ class Board:
         if count:
             self.kinds = np.array([place.kind for place in self.places], np.int8)
             self.limits = np.array([_limit_of(place.dtype) for place in self.places])
-            self.zero = np.concatenate([self.zero, np.zeros(count, bool)])
+            self.moved = np.concatenate([self.moved, np.zeros(count, bool)])
+            self._last_move = np.concatenate([self._last_move, np.full(count, self.num_steps)])
             self.level = np.concatenate([self.level, np.full(count, np.nan)])
             self._born = np.concatenate([self._born, np.full(count, self.num_steps)])
             self._recent = np.concatenate([self._recent, np.full((RECENT, count), np.nan)], 1)
@@ -111,24 +120,20 @@ class Board:
             self._peaks = np.concatenate([self._peaks, np.full((PAST, count), np.nan)], 1)
         return np.array([self._index[place.layer, place.tensor] for place in places], np.int64)
 
-    def add(self, step: int, at: npt.NDArray[np.int64], amax: Floats, zero: npt.NDArray[np.bool_], loss: float = math.nan) -> None:
+    def add(self, step: int, at: npt.NDArray[np.int64], amax: Floats, loss: float = math.nan) -> None:
         """A step's largest finite magnitudes: nan or negative where there is no finite element.
 
         Args:
             at: the sites' indexes, each once.
-            zero: whether all elements were zero.
             loss: what backward was called on, if it was one number.
         """
         self.step = step
         self.losses.append(loss)
-        if len(self.losses) <= RECENT:
-            self.first_loss = float(np.median(np.abs(self.losses)))
-        seen = amax >= 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.maximum(np.log2(amax), FLOOR)
-        self.level[at[seen]] = found[seen]
-        self.zero[:] = False
-        self.zero[at] = zero
+        if len(self._first_losses) < RECENT and loss and math.isfinite(loss):
+            self._first_losses.append(abs(loss))
+            self.first_loss = float(np.median(self._first_losses)) if len(self._first_losses) == RECENT else math.nan
+        seen = amax > 0
+        self._set(at[seen], np.log2(amax[seen]))
         if self.num_steps == 0:
             self._recent[:] = self.level
         self._recent[self.num_steps % RECENT] = self.level
@@ -141,6 +146,15 @@ class Board:
             self._past[here] = np.median(self._recent, 0)
             self._peaks[here] = np.fmax(self._peaks[before], self._past[here])
             self._num_ticks += 1
+
+    def _set(self, at: npt.NDArray[np.int64], levels: Floats) -> None:
+        before = self.level[at]
+        self.level[at] = levels
+        is_first, has_changed = np.isnan(before), levels != before
+        began = is_first | (has_changed & (self.num_steps - self._last_move[at] > REST) & np.isin(self.kinds[at], WEIGHTS))
+        self._born[at[began]] = self.num_steps
+        self._last_move[at[has_changed]] = self.num_steps
+        self.moved[at[has_changed & ~is_first]] = True
 
     @property
     def ticks(self) -> bool:
@@ -207,7 +221,7 @@ class Board:
 
 def magnitude(level: float) -> float:
     """Of a level, for texts."""
-    return 0.0 if level <= FLOOR else float(2.0**level)
+    return float(2.0**level)
 
 
 def _limit_of(dtype: str) -> float:

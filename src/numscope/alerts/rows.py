@@ -20,7 +20,7 @@ from numscope.summary.ledger import UNOBSERVED
 from numscope.summary.state import ROW_WIDTH
 
 MOST_SITES = 20_000  # of a step; further ones are not looked at
-_NUMEL, _ZERO, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "num_zero", "min", "abs_max"))
+_NUMEL, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "min", "abs_max"))
 
 
 class _Source(NamedTuple):
@@ -50,15 +50,14 @@ class Rows:
         if self._look is None or not journal.looks_like(self._look):
             self._look = journal.look()
             self._find(journal.copied())
-        amax, zero = np.full(len(self._at), np.nan), np.zeros(len(self._at), bool)
+        amax = np.full(len(self._at), np.nan)
         for source in self._sources:
             rows = _table(source.block)[source.rows]
             if source.each_once:
-                amax[source.sites], zero[source.sites] = rows[:, _MAX], rows[:, _ZERO] == rows[:, _NUMEL]
+                amax[source.sites] = rows[:, _MAX]
             else:
                 np.fmax.at(amax, source.sites, rows[:, _MAX])
-                np.logical_or.at(zero, source.sites, rows[:, _ZERO] == rows[:, _NUMEL])
-        self._board.add(step, self._at, amax, zero, self._loss_now())
+        self._board.add(step, self._at, amax, self._loss_now())
 
     def _find(self, events: list[tuple[Any, ...]]) -> None:
         found: dict[Place, int] = {}
