@@ -49,6 +49,7 @@ class Place(NamedTuple):
         cls: its class.
         tensor: as observations name it: ``output``, ``weight``, ``wgrad[bias]``.
         dtype: such as ``float16``.
+        usual: level at which a matrix usually begins, that of 1 / sqrt(inputs). Growth up to it is none: zeros must grow somewhere.
     """
 
     layer: str
@@ -56,6 +57,7 @@ class Place(NamedTuple):
     tensor: str
     dtype: str
     kind: Kind
+    usual: float = -math.inf
 
 
 class Board:
@@ -89,6 +91,7 @@ class Board:
         self.named: dict[str, tuple[int, int]] = {}
         self.kinds = np.zeros(0, np.int8)
         self.limits = np.zeros(0)
+        self._usual = np.zeros(0)
         self.moved = np.zeros(0, bool)
         self.level = np.zeros(0)
         self._index: dict[tuple[str, str], int] = {}
@@ -111,6 +114,7 @@ class Board:
         if count:
             self.kinds = np.array([place.kind for place in self.places], np.int8)
             self.limits = np.array([_limit_of(place.dtype) for place in self.places])
+            self._usual = np.array([place.usual for place in self.places])
             self.moved = np.concatenate([self.moved, np.zeros(count, bool)])
             self._last_move = np.concatenate([self._last_move, np.full(count, self.num_steps)])
             self.level = np.concatenate([self.level, np.full(count, np.nan)])
@@ -194,12 +198,13 @@ class Board:
         """How sites' levels have grown in the last steps.
 
         Args:
-            record: above the highest that they had had up to then: what swings does not grow.
+            record: above the highest that they had had up to then, and above what is usual: what swings does not grow.
 
         Returns: bits, and the exponent p of magnitude ~ t^p that this is: 1 where a tensor grows as fast as it can by steps of one size,
         more where the steps grow too. nan where a site is younger.
         """
-        bits = self.smooth() - self._at(self._peaks if record else self._past, steps)
+        before = np.maximum(self._at(self._peaks, steps), self._usual) if record else self._at(self._past, steps)
+        bits = self.smooth() - before
         ages = self.ages - (self.num_steps % TICK + (RECENT - 1) / 2)  # at the middle of the median's steps
         with np.errstate(divide="ignore", invalid="ignore"):
             exponent = bits / np.log2(np.maximum(ages, 1) / np.maximum(ages - steps, 1))

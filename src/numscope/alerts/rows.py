@@ -101,7 +101,8 @@ def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[Place, Block, int]]
                 continue
             kind = _kind(event.phase, slot, entry.is_root or not entry.name, len(shape))
             if kind is not None:
-                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), _name(dtype), kind), block, row
+                usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is Kind.MATRIX else -math.inf
+                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), _name(dtype), kind, usual), block, row
 
 
 def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:

@@ -131,6 +131,19 @@ def test_frozen_matrices_hide_no_divergence() -> None:
     assert alerts(divergence_ahead, "divergence ahead", 360, places, level)
 
 
+@pytest.mark.parametrize("zeros", [4, 8, 16])
+def test_matrices_that_begin_at_zero_grow_up_to_the_others(zeros: int) -> None:
+    """Residual branches that begin at zero under a long warm-up: first like steps^2, faster when the layers behind them wake."""
+
+    def level(step: int, site: int) -> float:
+        if site >= 16:
+            return 0.5 * math.log2(step + 1)
+        return min(-12 + 3 * math.log2(step / 60 + 1), -2.8) if site < zeros else -2.5 + step / 2000
+
+    places = [place._replace(usual=-2.5) for place in MODEL[:16]] + MODEL[16:]
+    assert alerts(divergence_ahead, "divergence ahead", 600, places, level) == []
+
+
 def test_one_matrix_that_grows_is_not_the_model() -> None:
     assert alerts(divergence_ahead, "divergence ahead", 400, MODEL, lambda step, site: step / 40 if site == 3 else 0.0) == []
 
