@@ -71,6 +71,7 @@ class Board:
         level: of the last step, log2 of the largest finite magnitude.
         limits: log2 of the largest number of each site's dtype.
         moved: whether its level has ever changed.
+        from_zero: whether all its elements were zero at first.
         num_steps: that were added.
         losses: of the last steps; nan where there was none, or none of one element.
         first_loss: the median magnitude of the first eight that are not zero; nan until then.
@@ -93,6 +94,7 @@ class Board:
         self.limits = np.zeros(0)
         self._usual = np.zeros(0)
         self.moved = np.zeros(0, bool)
+        self.from_zero = np.zeros(0, bool)
         self.level = np.zeros(0)
         self._index: dict[tuple[str, str], int] = {}
         self._born = np.zeros(0, np.int64)
@@ -115,6 +117,7 @@ class Board:
             self.kinds = np.array([place.kind for place in self.places], np.int8)
             self.limits = np.array([_limit_of(place.dtype) for place in self.places])
             self._usual = np.array([place.usual for place in self.places])
+            self.from_zero = np.concatenate([self.from_zero, np.zeros(count, bool)])
             self.moved = np.concatenate([self.moved, np.zeros(count, bool)])
             self._last_move = np.concatenate([self._last_move, np.full(count, self.num_steps)])
             self.level = np.concatenate([self.level, np.full(count, np.nan)])
@@ -137,6 +140,7 @@ class Board:
             self._first_losses.append(abs(loss))
             self.first_loss = float(np.median(self._first_losses)) if len(self._first_losses) == RECENT else math.nan
         seen = amax > 0
+        self.from_zero[at[(amax == 0) & np.isnan(self.level[at])]] = True
         self._set(at[seen], np.log2(amax[seen]))
         if self.num_steps == 0:
             self._recent[:] = self.level

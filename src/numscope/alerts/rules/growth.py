@@ -38,6 +38,8 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     bits, exponent = board.growth(steps)
     matrices, outputs = (found[np.isfinite(exponent[found])] for found in (board.of(Kind.MATRIX), board.of(Kind.OUTPUT)))
     matrices = matrices[board.moved[matrices]]  # others are frozen
+    if not board.from_zero[matrices].all():
+        matrices = matrices[~board.from_zero[matrices]]  # these grow beyond any power of the steps as the layers behind them wake
     if not len(matrices):
         return
     middle, ninth = np.median(exponent[matrices]), _ninth(exponent[matrices])
