@@ -32,7 +32,7 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     losses = np.array(board.losses)
     past = losses[-WINDOW - LAST : -LAST]
     past = past[np.isfinite(past)]
-    if len(past) < LEAST or not board.first_loss > 0:
+    if len(past) < LEAST or not board.first_loss > 0 or 2 * np.count_nonzero(past) <= len(past):  # zeros, as before a reward: no band
         return
     middle = float(np.median(past))
     width = max(ROBUST * float(np.median(np.abs(past - middle))), LEAST_SHARE * abs(middle), LEAST_OF_FIRST * board.first_loss)
