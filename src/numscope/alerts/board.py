@@ -75,6 +75,7 @@ class Board:
         num_steps: that were added.
         losses: of the last steps; nan where there was none, or none of one element.
         first_loss: the median magnitude of the first eight that are not zero; nan until then.
+        is_scaled: whether a GradScaler multiplies losses, by a scale that doubles now and then.
         rises: of losses above their band: the last step of each rise, and how far above the median it came.
         named: by rule, the site that it named last, and the step.
 
@@ -86,6 +87,7 @@ class Board:
         self.num_steps = 0
         self.losses: deque[float] = deque(maxlen=LOSSES)
         self.first_loss = math.nan
+        self.is_scaled = False
         self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
         self._first_losses: list[float] = []
         self.places: list[Place] = []

@@ -265,3 +265,17 @@ def test_weights_that_are_put_back_later_are_named() -> None:
             model.last.load_state_dict(best)
 
     assert [(a.step, a.layer) for a in alerts_of(model, restore) if a.rule == "weight does not move"] == [(300, "last")]
+
+
+def test_expert_whose_first_tokens_come_as_a_window_ends_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def late() -> None:
+        for number, (x, y) in enumerate(batches(6)):
+            optimizer.zero_grad()
+            hidden = torch.tanh(model.first(x))
+            F.cross_entropy(model(x) if number >= 3 else model.last(hidden.detach()), y).backward()
+            optimizer.step()
+
+    assert [a.rule for a in alerts_of(model, late) if not a.asks] == []

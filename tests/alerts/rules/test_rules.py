@@ -259,3 +259,15 @@ def test_a_step_left_out_now_and_then_is_how_a_scaler_works() -> None:
     scales, plan = Scales(), dict(RULES["scale falls"].settings)
     scales.stepped()
     assert [alert for step in range(0, 20000, 2000) for alert in scales.skipped(step, 65536.0, plan)] == []
+
+
+def test_a_loss_that_a_scaler_doubles_is_no_spike() -> None:
+    draw = random.Random(4)
+    board, found = Board(), []
+    board.is_scaled = True
+    for step in range(600):
+        board.add(
+            step, np.zeros(0, np.int64), np.zeros(0), (2.0 + draw.gauss(0, 0.05)) * 2.0 ** (10 + step // 100) * (20 if step == 570 else 1)
+        )
+        found += loss_spike(board, dict(RULES["loss spike"].settings))
+    assert [alert.step for alert in found] == [570]

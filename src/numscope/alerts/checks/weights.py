@@ -55,6 +55,10 @@ class _Weight:
         self.optimizer = ""
         self.rates = set()
 
+    def could_move(self, num: int) -> bool:
+        """Whether a gradient had come before the last look, with which a window ends: an expert may get its first tokens there."""
+        return num >= EVERY or self.nonzero > (self.largest > 0)
+
     @property
     def rate(self) -> float:
         return max((rate for rate in self.rates if rate is not None), default=0.0)
@@ -217,7 +221,7 @@ class Weights(Check):
         least = LEAST_STEPS if num < EVERY else 1
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
         yield from self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
-        yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least})
+        yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
         waits = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].called and self._weights[n].steps >= least}
         if any(weight.nonzero for weight in self._weights.values()):
             yield from self._without_gradient(waits)

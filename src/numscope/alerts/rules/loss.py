@@ -19,6 +19,7 @@ ROBUST = 1.4826  # times the median absolute deviation: a normal distribution's 
 LEAST_SHARE = 0.05  # of the median: narrower bands are widened to this, as near a loss of zero
 LEAST_OF_FIRST = 0.02  # of the first steps' loss, the same
 MOST_NAMED = 3
+SCALED = 2.0  # of the median: a GradScaler's scale doubles, and the loss with it
 LEAST = WINDOW // 2  # losses, from which on rises are counted
 MEMORY = 1000  # steps in which they are
 OFTEN = 3  # rises in these, which make the height of the third highest usual
@@ -36,6 +37,8 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         return
     middle = float(np.median(past))
     width = max(ROBUST * float(np.median(np.abs(past - middle))), LEAST_SHARE * abs(middle), LEAST_OF_FIRST * board.first_loss)
+    if board.is_scaled:
+        width = max(width, SCALED * abs(middle) / settings["band"])
     value, limit = float(losses[-1]), middle + settings["band"] * width
     if value <= limit:
         return
