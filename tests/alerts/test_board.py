@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.alerts.board import FLOOR, PAST, RECENT, TICK, Board, Kind, Place
+from numscope.alerts.board import PAST, RECENT, TICK, Board, Kind, Place
 
 OUTPUT = Place("a", "Linear", "output", "float32", Kind.OUTPUT)
 WEIGHT = Place("a", "Linear", "weight", "float32", Kind.MATRIX)
@@ -19,18 +19,18 @@ def fill(board: Board, values: list[list[float]], places: list[Place] | None = N
     """Steps × sites of largest magnitudes."""
     at = board.indexes(places or [WEIGHT._replace(layer=str(i)) for i in range(len(values[0]))])
     for number, row in enumerate(values):
-        board.add(number, at, np.array(row), np.array(row) == 0)
+        board.add(number, at, np.array(row))
 
 
 @given(st.lists(st.tuples(magnitudes, magnitudes), min_size=1, max_size=60))
-def test_levels_are_medians_of_eight_steps_and_nan_keeps_the_last(values: list[tuple[float, float]]) -> None:
+def test_levels_are_medians_of_eight_steps_and_nan_and_zero_keep_the_last(values: list[tuple[float, float]]) -> None:
     board = Board()
     fill(board, [list(row) for row in values])
     kept = np.full((len(values), 2), math.nan)
     for number, row in enumerate(values):
         for site, value in enumerate(row):
             before = kept[number - 1, site] if number else math.nan
-            kept[number, site] = before if math.isnan(value) else FLOOR if value == 0 else math.log2(value)
+            kept[number, site] = before if math.isnan(value) or value == 0 else math.log2(value)
     np.testing.assert_allclose(board.level, kept[-1])
     last = len(values) // TICK * TICK
     if last >= RECENT and not np.isnan(kept[last - RECENT : last]).any():
@@ -62,7 +62,7 @@ def test_a_site_that_comes_later_has_an_age_of_its_own_and_no_growth_before_its_
     fill(board, [[1.0]] * 100)
     later = board.indexes([WEIGHT._replace(layer="0"), WEIGHT._replace(layer="new")])
     for number in range(40):
-        board.add(100 + number, later, np.array([1.0, 2.0**number]), np.zeros(2, bool))
+        board.add(100 + number, later, np.array([1.0, 2.0**number]))
     _, exponent = board.growth(64)
     assert board.ages.tolist() == [140, 40]
     assert np.isfinite(exponent[0]) and np.isnan(exponent[1])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.alerts.board import FLOOR, Board
+from numscope.alerts.board import Board
 from numscope.alerts.engine import Engine
 from numscope.records.alert import Alert
 from numscope.scope.scope import Scope
@@ -31,7 +31,7 @@ def levels(scope: Scope) -> dict[str, float]:
 
 def log2_of(*tensors: Tensor | None) -> float:
     largest = max(float(t.detach().double().abs().max()) for t in tensors if t is not None)
-    return math.log2(largest) if largest else FLOOR
+    return math.log2(largest)
 
 
 class Shared(nn.Module):

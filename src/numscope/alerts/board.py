@@ -2,7 +2,7 @@
 
 A step's sites are kept at fixed places, so that a rule looks at all of them with a few NumPy operations. Levels of eight steps are kept as
 they are, and of each eight their median every fourth step, which no single outlier moves. A site that is not seen in a step, or has no
-finite element in it, keeps the level that it had.
+finite element in it other than zero, keeps the level that it had: a gradient that is zero until the first reward comes does not explode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECENT = 8  # steps, whose median is a site's level
 TICK = 4  # steps between two medians that are kept
 PAST = 33  # medians kept: 128 steps
 LOSSES = 128  # kept
-FLOOR = -1100.0  # level of a tensor of zeros, below float64's smallest number
+REST = 32  # steps without any change, after which a weight that moves begins anew
 
 
 class Kind(IntEnum):
@@ -38,6 +38,9 @@ class Kind(IntEnum):
     DATA = 5  # what the model is called with
 
 
+WEIGHTS = Kind.MATRIX, Kind.VECTOR
+
+
 class Place(NamedTuple):
     """A site as rules know it.
 
@@ -46,6 +49,7 @@ class Place(NamedTuple):
         cls: its class.
         tensor: as observations name it: ``output``, ``weight``, ``wgrad[bias]``.
         dtype: such as ``float16``.
+        usual: level at which a matrix usually begins, that of 1 / sqrt(inputs). Growth up to it is none: zeros must grow somewhere.
     """
 
     layer: str
@@ -53,6 +57,7 @@ class Place(NamedTuple):
     tensor: str
     dtype: str
     kind: Kind
+    usual: float = -math.inf
 
 
 class Board:
@@ -61,13 +66,17 @@ class Board:
     Attributes:
         step: number of the last step.
         places: the sites, in the order in which they were seen first; indexes of all arrays.
-        ages: steps since each was seen first.
+        ages: steps since each was seen first with an element other than zero; for weights also since they moved again after a rest, as
+            where layers are unfrozen.
         level: of the last step, log2 of the largest finite magnitude.
         limits: log2 of the largest number of each site's dtype.
-        zero: whether all elements were zero.
+        moved: whether its level has ever changed.
+        from_zero: whether all its elements were zero at first.
         num_steps: that were added.
         losses: of the last steps; nan where there was none, or none of one element.
-        first_loss: the median magnitude of the first eight.
+        first_loss: the median magnitude of the first eight that are not zero; nan until then.
+        is_scaled: whether a GradScaler multiplies losses, by a scale that doubles now and then.
+        rises: of losses above their band: the last step of each rise, and how far above the median it came.
         named: by rule, the site that it named last, and the step.
 
     *Cost:* 350 bytes a site, and about 50 µs a step for 500 sites.
@@ -78,15 +87,21 @@ class Board:
         self.num_steps = 0
         self.losses: deque[float] = deque(maxlen=LOSSES)
         self.first_loss = math.nan
+        self.is_scaled = False
+        self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
+        self._first_losses: list[float] = []
         self.places: list[Place] = []
         self.named: dict[str, tuple[int, int]] = {}
         self.kinds = np.zeros(0, np.int8)
         self.limits = np.zeros(0)
-        self.zero = np.zeros(0, bool)
+        self._usual = np.zeros(0)
+        self.moved = np.zeros(0, bool)
+        self.from_zero = np.zeros(0, bool)
         self.level = np.zeros(0)
         self._index: dict[tuple[str, str], int] = {}
         self._of: dict[tuple[Kind, ...], npt.NDArray[np.int64]] = {}
         self._born = np.zeros(0, np.int64)
+        self._last_move = np.zeros(0, np.int64)
         self._recent = np.zeros((RECENT, 0))
         self._past = np.zeros((PAST, 0))  # a ring: the newest is at ``_num_ticks - 1``
         self._peaks = np.zeros((PAST, 0))  # the same: the largest median up to there
@@ -105,7 +120,10 @@ class Board:
             self._of.clear()
             self.kinds = np.array([place.kind for place in self.places], np.int8)
             self.limits = np.array([_limit_of(place.dtype) for place in self.places])
-            self.zero = np.concatenate([self.zero, np.zeros(count, bool)])
+            self._usual = np.array([place.usual for place in self.places])
+            self.from_zero = np.concatenate([self.from_zero, np.zeros(count, bool)])
+            self.moved = np.concatenate([self.moved, np.zeros(count, bool)])
+            self._last_move = np.concatenate([self._last_move, np.full(count, self.num_steps)])
             self.level = np.concatenate([self.level, np.full(count, np.nan)])
             self._born = np.concatenate([self._born, np.full(count, self.num_steps)])
             self._recent = np.concatenate([self._recent, np.full((RECENT, count), np.nan)], 1)
@@ -113,24 +131,21 @@ class Board:
             self._peaks = np.concatenate([self._peaks, np.full((PAST, count), np.nan)], 1)
         return np.array([self._index[place.layer, place.tensor] for place in places], np.int64)
 
-    def add(self, step: int, at: npt.NDArray[np.int64], amax: Floats, zero: npt.NDArray[np.bool_], loss: float = math.nan) -> None:
+    def add(self, step: int, at: npt.NDArray[np.int64], amax: Floats, loss: float = math.nan) -> None:
         """A step's largest finite magnitudes: nan or negative where there is no finite element.
 
         Args:
             at: the sites' indexes, each once.
-            zero: whether all elements were zero.
             loss: what backward was called on, if it was one number.
         """
         self.step = step
         self.losses.append(loss)
-        if len(self.losses) <= RECENT:
-            self.first_loss = float(np.median(np.abs(self.losses)))
-        seen = amax >= 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.maximum(np.log2(amax), FLOOR)
-        self.level[at[seen]] = found[seen]
-        self.zero[:] = False
-        self.zero[at] = zero
+        if len(self._first_losses) < RECENT and loss and math.isfinite(loss):
+            self._first_losses.append(abs(loss))
+            self.first_loss = float(np.median(self._first_losses)) if len(self._first_losses) == RECENT else math.nan
+        seen = amax > 0
+        self.from_zero[at[(amax == 0) & np.isnan(self.level[at])]] = True
+        self._set(at[seen], np.log2(amax[seen]))
         if self.num_steps == 0:
             self._recent[:] = self.level
         self._recent[self.num_steps % RECENT] = self.level
@@ -143,6 +158,15 @@ class Board:
             self._past[here] = median(self._recent)
             self._peaks[here] = np.fmax(self._peaks[before], self._past[here])
             self._num_ticks += 1
+
+    def _set(self, at: npt.NDArray[np.int64], levels: Floats) -> None:
+        before = self.level[at]
+        self.level[at] = levels
+        is_first, has_changed = np.isnan(before), levels != before
+        began = is_first | (has_changed & (self.num_steps - self._last_move[at] > REST) & np.isin(self.kinds[at], WEIGHTS))
+        self._born[at[began]] = self.num_steps
+        self._last_move[at[has_changed]] = self.num_steps
+        self.moved[at[has_changed & ~is_first]] = True
 
     @property
     def ticks(self) -> bool:
@@ -182,12 +206,13 @@ class Board:
         """How sites' levels have grown in the last steps.
 
         Args:
-            record: above the highest that they had had up to then: what swings does not grow.
+            record: above the highest that they had had up to then, and above what is usual: what swings does not grow.
 
         Returns: bits, and the exponent p of magnitude ~ t^p that this is: 1 where a tensor grows as fast as it can by steps of one size,
         more where the steps grow too. nan where a site is younger.
         """
-        bits = self.smooth() - self._at(self._peaks if record else self._past, steps)
+        before = np.maximum(self._at(self._peaks, steps), self._usual) if record else self._at(self._past, steps)
+        bits = self.smooth() - before
         ages = self.ages - (self.num_steps % TICK + (RECENT - 1) / 2)  # at the middle of the median's steps
         with np.errstate(divide="ignore", invalid="ignore"):
             exponent = bits / np.log2(np.maximum(ages, 1) / np.maximum(ages - steps, 1))
@@ -217,7 +242,7 @@ def median(values: Floats) -> Any:
 
 def magnitude(level: float) -> float:
     """Of a level, for texts."""
-    return 0.0 if level <= FLOOR else float(2.0**level)
+    return float(2.0**level)
 
 
 def _limit_of(dtype: str) -> float:

@@ -17,6 +17,7 @@ from numscope.alerts.rules.scaler import NAME as SCALE_FALLS
 from numscope.alerts.rules.scaler import Scales
 from numscope.config.alerting import AlertPlan
 from numscope.detect.journal import Journal
+from numscope.probe import optimizer as optimizer_probe
 from numscope.records.alert import Alert
 
 Rule = Callable[[Board, dict[str, Any]], Iterator[Alert]]
@@ -51,6 +52,7 @@ class Engine:
     def step(self, number: int, journal: Journal) -> list[Alert]:
         """Alerts of a step, whose rows have been read."""
         with np.errstate(all="ignore"):  # a script may have NumPy raise
+            self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
             self._scales.stepped()
             rules = self._each_step + (self._each_tick if self.board.ticks else [])

@@ -20,7 +20,7 @@ from numscope.summary.ledger import UNOBSERVED
 from numscope.summary.state import ROW_WIDTH
 
 MOST_SITES = 20_000  # of a step; further ones are not looked at
-_NUMEL, _ZERO, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "num_zero", "min", "abs_max"))
+_NUMEL, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "min", "abs_max"))
 
 
 class _Source(NamedTuple):
@@ -50,16 +50,14 @@ class Rows:
         if self._look is None or not journal.looks_like(self._look):
             self._look = journal.look()
             self._find(journal.copied())
-        amax, zero = np.full(len(self._at), np.nan), np.zeros(len(self._at), bool)
+        amax = np.full(len(self._at), np.nan)
         for source in self._sources:
-            table, rows = _table(source.block), source.rows
-            largest, is_zero = table[rows, _MAX], table[rows, _ZERO] == table[rows, _NUMEL]
+            largest = _table(source.block)[source.rows, _MAX]
             if source.each_once:
-                amax[source.sites], zero[source.sites] = largest, is_zero
+                amax[source.sites] = largest
             else:
                 np.fmax.at(amax, source.sites, largest)
-                np.logical_or.at(zero, source.sites, is_zero)
-        self._board.add(step, self._at, amax, zero, self._loss_now())
+        self._board.add(step, self._at, amax, self._loss_now())
 
     def _find(self, events: list[tuple[Any, ...]]) -> None:
         found: dict[Place, int] = {}
@@ -103,7 +101,8 @@ def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[Place, Block, int]]
                 continue
             kind = _kind(event.phase, slot, entry.is_root or not entry.name, len(shape))
             if kind is not None:
-                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), _name(dtype), kind), block, row
+                usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is Kind.MATRIX else -math.inf
+                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), _name(dtype), kind, usual), block, row
 
 
 def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:

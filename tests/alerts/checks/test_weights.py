@@ -238,3 +238,44 @@ def test_updates_lost_in_rounding_are_another_matter() -> None:
         for p in model.parameters():
             p += 1000.0
     assert [a.rule for a in alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-6)))] == []
+
+
+def test_layer_that_is_unfrozen_just_before_a_look_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def unfreeze() -> None:
+        model.first.requires_grad_(False)
+        train(model, optimizer, 100)
+        model.first.requires_grad_(True)
+        train(model, optimizer, 2)
+
+    assert alerts_of(model, unfreeze) == []
+
+
+def test_weights_that_are_put_back_later_are_named() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def restore() -> None:
+        train(model, optimizer, 150)
+        best = copy.deepcopy(model.last.state_dict())
+        for _ in range(160):
+            train(model, optimizer, 1)
+            model.last.load_state_dict(best)
+
+    assert [(a.step, a.layer) for a in alerts_of(model, restore) if a.rule == "weight does not move"] == [(300, "last")]
+
+
+def test_expert_whose_first_tokens_come_as_a_window_ends_is_left_alone() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def late() -> None:
+        for number, (x, y) in enumerate(batches(6)):
+            optimizer.zero_grad()
+            hidden = torch.tanh(model.first(x))
+            F.cross_entropy(model(x) if number >= 3 else model.last(hidden.detach()), y).backward()
+            optimizer.step()
+
+    assert [a.rule for a in alerts_of(model, late) if not a.asks] == []

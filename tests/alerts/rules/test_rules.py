@@ -27,8 +27,8 @@ def alerts(rule: Any, name: str, steps: int, places: list[Place], level: Callabl
     board, found = Board(), []
     at = board.indexes(places)
     for number in range(steps):
-        amax = np.array([2.0 ** level(number, site) for site in range(len(places))])
-        board.add(number, at, amax, np.zeros(len(places), bool), math.nan if loss is None else loss(number))
+        amax = np.array([2.0 ** level(number, site) for site in range(len(places))])  # -inf: zero
+        board.add(number, at, amax, math.nan if loss is None else loss(number))
         if loss is not None or board.ticks:
             found += rule(board, dict(RULES[name].settings))
     return found
@@ -109,6 +109,43 @@ def test_weights_that_grow_ever_faster_are_told_of_with_the_layer_that_leads() -
     assert found[0].value is not None and found[0].limit is not None and found[0].value >= found[0].limit
 
 
+def test_layers_that_are_unfrozen_begin_anew() -> None:
+    start = [random.Random(site).uniform(-6, -4) for site in range(32)]
+
+    def level(step: int, site: int) -> float:
+        return start[site] if step < 300 else math.log2(2 ** start[site] + 0.001 * (step - 299))
+
+    assert alerts(divergence_ahead, "divergence ahead", 700, MODEL, level) == []
+
+
+def test_frozen_matrices_hide_no_divergence() -> None:
+    places = layers(48, Kind.MATRIX, "weight") + [
+        place._replace(layer=f"out.{i}") for i, place in enumerate(layers(16, Kind.OUTPUT, "output"))
+    ]
+
+    def level(step: int, site: int) -> float:
+        if site < 32:
+            return 0.0  # frozen
+        return 0.5 * math.log2(step + 1) if step < 250 else 4 + (step - 250) / 60
+
+    assert alerts(divergence_ahead, "divergence ahead", 360, places, level)
+
+
+@pytest.mark.parametrize("zeros", [4, 8, 16])
+def test_matrices_that_begin_at_zero_grow_up_to_the_others(zeros: int) -> None:
+    """Residual branches that begin at zero under a long warm-up: first like steps^2, faster when the layers behind them wake."""
+
+    def level(step: int, site: int) -> float:
+        if site >= 16:
+            return 0.5 * math.log2(step + 1)
+        rising = -12 + 3 * math.log2(step / 60 + 1)
+        return -2.5 + step / 2000 if site >= zeros else min(rising, top) if step else -math.inf
+
+    places = [place._replace(usual=-2.5) for place in MODEL[:16]] + MODEL[16:]
+    for top in (-2.8, 0.0):
+        assert (zeros == 16 and top == 0) or alerts(divergence_ahead, "divergence ahead", 600, places, level) == []
+
+
 def test_one_matrix_that_grows_is_not_the_model() -> None:
     assert alerts(divergence_ahead, "divergence ahead", 400, MODEL, lambda step, site: step / 40 if site == 3 else 0.0) == []
 
@@ -157,6 +194,25 @@ def test_a_loss_near_zero_has_no_spikes_of_a_thousandth() -> None:
     )
 
 
+def test_a_loss_that_rises_now_and_then_and_comes_back_has_no_spikes() -> None:
+    draw = random.Random(3)
+
+    def loss(step: int) -> float:
+        easy = 0.01 + abs(draw.gauss(0, 0.01))
+        return 2.3 if step < 10 else draw.uniform(5, 9) if draw.random() < 0.05 else easy  # batch size 1: some samples are hard
+
+    found = alerts(loss_spike, "loss spike", 1000, [], lambda step, site: 0.0, loss)
+    assert len(found) <= 2
+    jump = alerts(loss_spike, "loss spike", 800, [], lambda step, site: 0.0, lambda step: 30.0 if step >= 700 else loss(step))
+    assert any(alert.step == 700 for alert in jump), "what rises further than usual is news"
+
+
+def test_losses_of_zero_have_no_band() -> None:
+    found = alerts(loss_spike, "loss spike", 400, [], lambda step, site: 0.0, lambda step: 0.3 * (step > 200 and step % 50 == 0))
+    found += alerts(loss_spike, "loss spike", 400, [], lambda step, site: 0.0, lambda step: 0.3 * (step > 200))
+    assert found == [], "a hinge that is met, until a sample comes that does not meet it"
+
+
 # ---- gradients
 
 
@@ -174,6 +230,9 @@ def test_gradients_that_sink_through_depth() -> None:
 def test_gradients_that_grow_from_step_to_step() -> None:
     found = alerts(gradients_from_step_to_step, "gradients explode", 120, depth(), lambda step, site: max(0, step - 60) / 3 - (site == 20))
     assert found and found[0].layer.startswith("layers.")
+    assert alerts(gradients_from_step_to_step, "gradients explode", 300, depth(), lambda step, site: -math.inf if step < 150 else 0.0) == []
+    tasks = alerts(gradients_from_step_to_step, "gradients explode", 400, depth(), lambda step, site: -20.0 * (not 0 <= step % 200 < 60))
+    assert tasks == [], "a new task gives gradients as large as the first one did"
     noisy = random.Random(3)
     assert alerts(gradients_from_step_to_step, "gradients explode", 300, depth(), lambda step, site: noisy.gauss(0, 3)) == []
 
@@ -200,3 +259,15 @@ def test_a_step_left_out_now_and_then_is_how_a_scaler_works() -> None:
     scales, plan = Scales(), dict(RULES["scale falls"].settings)
     scales.stepped()
     assert [alert for step in range(0, 20000, 2000) for alert in scales.skipped(step, 65536.0, plan)] == []
+
+
+def test_a_loss_that_a_scaler_doubles_is_no_spike() -> None:
+    draw = random.Random(4)
+    board, found = Board(), []
+    board.is_scaled = True
+    for step in range(600):
+        board.add(
+            step, np.zeros(0, np.int64), np.zeros(0), (2.0 + draw.gauss(0, 0.05)) * 2.0 ** (10 + step // 100) * (20 if step == 570 else 1)
+        )
+        found += loss_spike(board, dict(RULES["loss spike"].settings))
+    assert [alert.step for alert in found] == [570]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -31,7 +32,9 @@ LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate o
 class _Weight:
     """What looks at one parameter have shown since the last verdict."""
 
-    __slots__ = ("called", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_given", "was_nonzero", "zeros")
+    __slots__ = (
+        "before", "called", "largest", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_given", "was_nonzero", "zeros",
+    )  # fmt: skip
 
     def __init__(self, parameter: nn.Parameter) -> None:
         self.ref = weakref.ref(parameter)
@@ -39,14 +42,26 @@ class _Weight:
         self.zeros = 0  # looks in all at which its gradient was exactly zero
         self.was_given = self.was_nonzero = False  # at any look: a loop's steps may take turns, and a later window is one step
         self.moved = False  # while it was frozen, in an optimizer's step
+        self.largest = math.inf  # element of its gradient at the last look; 0.0: it had none
+        self.rates: set[float | None] = {1.0}
         self.begin()
 
     def begin(self) -> None:
         """A window begins."""
+        self.before = self.largest * self.rate  # how far a step of SGD would have moved it then
+        self.largest = 0.0
         self.nonzero = self.steps = 0  # looks at which its gradient was not zero; steps of its optimizer
         self.called = False  # its module
         self.optimizer = ""
-        self.rates: set[float | None] = set()
+        self.rates = set()
+
+    def could_move(self, num: int) -> bool:
+        """Whether a gradient had come before the last look, with which a window ends: an expert may get its first tokens there."""
+        return num >= EVERY or self.nonzero > (self.largest > 0)
+
+    @property
+    def rate(self) -> float:
+        return max((rate for rate in self.rates if rate is not None), default=0.0)
 
 
 class Weights(Check):
@@ -162,6 +177,7 @@ class Weights(Check):
             for name, amax in zip(self._gradients, self._ledger.amax([*self._gradients.values()]), strict=True):
                 weight = self._weights[name]
                 weight.was_given = True
+                weight.largest = amax
                 weight.nonzero += amax > 0
                 weight.zeros += amax == 0
                 weight.was_nonzero = weight.was_nonzero or amax > 0
@@ -205,7 +221,7 @@ class Weights(Check):
         least = LEAST_STEPS if num < EVERY else 1
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
         yield from self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
-        yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least})
+        yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
         waits = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].called and self._weights[n].steps >= least}
         if any(weight.nonzero for weight in self._weights.values()):
             yield from self._without_gradient(waits)
@@ -277,13 +293,16 @@ class Weights(Check):
             yield self.subject.alert(self.name, text, advice, parameters=names, evidence={"optimizer": kind})
 
     def _should_move(self, name: str, parameter: nn.Parameter) -> bool:
-        """Whether an update as large as its gradient would show in its bits; smaller ones are lost in rounding, which is another matter."""
+        """Whether an update as large as its gradient would show in its bits, now and as the window began: it may have been frozen then.
+
+        Smaller updates are lost in rounding, which is another matter.
+        """
         gradient = gradient_of(parameter)
-        rate = max((rate for rate in self._weights[name].rates if rate is not None), default=0.0)
+        weight = self._weights[name]
         if gradient is None or not parameter.is_floating_point():
             return False
         largest, step = (float(plain(tensor).abs().max()) for tensor in (parameter, gradient))
-        return step * rate > torch.finfo(parameter.dtype).eps * largest
+        return min(step * weight.rate, weight.before) > torch.finfo(parameter.dtype).eps * largest
 
     def _frozen_moves(self) -> Iterable[Alert]:
         if names := self._news(FROZEN_MOVES, [n for n, w in self._weights.items() if w.moved]):

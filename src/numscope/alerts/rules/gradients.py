@@ -58,6 +58,7 @@ def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Itera
     if not steps or not len(gradients):
         return
     bits = board.smooth() - board.smooth(steps)
+    bits[board.growth(steps)[0] <= 0] = 0.0  # no larger than they once were: after the fit of one task, as those of the next
     known = gradients[np.isfinite(bits[gradients])]
     if not len(known):
         return

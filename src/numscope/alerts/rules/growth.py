@@ -37,10 +37,13 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         return
     bits, exponent = board.growth(steps)
     matrices, outputs = (found[np.isfinite(exponent[found])] for found in (board.of(Kind.MATRIX), board.of(Kind.OUTPUT)))
+    matrices = matrices[board.moved[matrices]]  # others are frozen
+    if not board.from_zero[matrices].all():
+        matrices = matrices[~board.from_zero[matrices]]  # these grow beyond any power of the steps as the layers behind them wake
     if not len(matrices):
         return
     middle, ninth = np.median(exponent[matrices]), _ninth(exponent[matrices])
-    is_few, is_early = len(matrices) < FEW, board.num_steps < EARLY
+    is_few, is_early = len(matrices) < FEW, np.median(board.ages[matrices]) < EARLY
     if middle + ninth / 2 < settings["limit"] * MANY_LIMIT and ninth < settings["limit"] * NINTH_LIMIT:
         return
     ahead = _ninth(board.growth(steps, record=False)[1][outputs]) if len(outputs) else NINTH_OUTPUTS

@@ -20,22 +20,36 @@ ROBUST = 1.4826  # times the median absolute deviation: a normal distribution's 
 LEAST_SHARE = 0.05  # of the median: narrower bands are widened to this, as near a loss of zero
 LEAST_OF_FIRST = 0.02  # of the first steps' loss, the same
 MOST_NAMED = 3
+SCALED = 2.0  # of the median: a GradScaler's scale doubles, and the loss with it
+LEAST = WINDOW // 2  # losses, from which on rises are counted
+MEMORY = 1000  # steps in which they are
+OFTEN = 3  # rises in these, which make the height of the third highest usual
+FURTHER = 1.5  # times what is usual: a rise that is news
 
 
 def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
-    """A loss far above the median of the last steps, in units of their median deviation."""
-    if len(board.losses) < WINDOW + LAST or not math.isfinite(board.losses[-1]):
+    """A loss far above the median of the last steps, in units of their median deviation, and above what it often rises to."""
+    if len(board.losses) < LEAST + LAST or not math.isfinite(board.losses[-1]):
         return
     losses = np.array(board.losses)
     past = losses[-WINDOW - LAST : -LAST]
     past = past[np.isfinite(past)]
-    if len(past) < WINDOW // 2:
+    if len(past) < LEAST or not board.first_loss > 0 or 2 * np.count_nonzero(past) <= len(past):  # zeros, as before a reward: no band
         return
     middle = float(median(past))
     width = max(ROBUST * float(median(np.abs(past - middle))), LEAST_SHARE * abs(middle), LEAST_OF_FIRST * board.first_loss)
+    if board.is_scaled:
+        width = max(width, SCALED * abs(middle) / settings["band"])
     value, limit = float(losses[-1]), middle + settings["band"] * width
+    if value <= limit:
+        return
+    highest, usual = _known(board, value - middle)
+    if len(board.losses) < WINDOW + LAST:
+        return
+    limit = max(limit, middle + FURTHER * usual)
+    at_once = middle + max(AT_ONCE * settings["band"] * width, FURTHER * highest)
     above = int((losses[-LAST:] > limit).sum())
-    if value <= limit or (above < 2 and value <= middle + AT_ONCE * settings["band"] * width):
+    if value <= limit or (above < 2 and value <= at_once):
         return
     jump = board.jump()
     named = [board.places[i].layer for i in _largest(jump, board.of(Kind.WEIGHT_GRADIENT))]
@@ -53,6 +67,19 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         "Look at this step's batch; clip gradients; if spikes come again, lower the learning rate or Adam's beta2.",
         {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd},
     )
+
+
+def _known(board: Board, height: float) -> tuple[float, float]:
+    """How far the highest and the ``OFTEN`` highest of earlier rises came: 0 where there is none. Notes the present one.
+
+    A batch of few samples, a few wrong labels, tasks in turn, targets that are renewed: such losses rise far, and come back at once.
+    """
+    rises = board.rises
+    if rises and rises[-1][0] >= board.step - LAST:
+        height = max(height, rises.pop()[1])
+    known = sorted((one for step, one in rises if step > board.step - MEMORY), reverse=True)
+    rises.append((board.step, height))
+    return (known[0] if known else 0.0), (known[OFTEN - 1] if len(known) >= OFTEN else 0.0)
 
 
 def _largest(jump: Floats, among: npt.NDArray[np.int64]) -> list[int]:
