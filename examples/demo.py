@@ -19,10 +19,10 @@ Its learning rate is too high: the loss falls, the values inside grow unseen, an
 """
 
 STOPPED = """
-What happened: dozens of steps ahead, an alert said which tensor would leave float16's range. Then numscope stopped the run
- (exit status 3) before the optimizer could put the first bad step into the weights. Without it the
-loss would read nan from the next step on, with nothing to say where that began. The report above names the tensor that went bad first,
-the operation and the line that made it, why, and the remedy. Up to there, the run computed what it always computes.
+What happened: dozens of steps ahead, an alert said which tensor would leave float16's range. Then numscope stopped the run (exit status
+3) before the optimizer could put the first bad step into the weights. Without it the loss would read nan from the next step on, with
+nothing to say where that began. The report above names the tensor that went bad first, the operation and the line that made it, why, and
+the remedy. Up to there, the run computed what it always computes.
 
 What to do next:
   * Believe the reason: with a lower learning rate the same script runs through (numscope run examples/train_t5.py --lr 0.003).
