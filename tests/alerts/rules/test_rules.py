@@ -255,6 +255,12 @@ def test_a_scale_that_falls_and_falls_is_told_and_a_search_for_it_is_not() -> No
     assert [*Scales().skipped(0, 0.5, plan)], "a scale below 1 is told of at once"
 
 
+def test_a_scale_that_falls_from_far_above_the_usual_one_is_left_alone() -> None:
+    scales, plan = Scales(), dict(RULES["scale falls"].settings)
+    scales.stepped()
+    assert [alert for step in range(8) for alert in scales.skipped(10 * step, 2.0 ** (28 - step), plan)] == []
+
+
 def test_a_step_left_out_now_and_then_is_how_a_scaler_works() -> None:
     scales, plan = Scales(), dict(RULES["scale falls"].settings)
     scales.stepped()

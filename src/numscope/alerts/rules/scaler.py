@@ -10,6 +10,7 @@ from numscope.records.alert import Alert
 
 NAME = "scale falls"
 WINDOW = 100  # steps
+INITIAL = 2.0**16  # torch's first scale: above it, a scale that falls has only grown too far
 FALLEN = 8  # times below its highest value: a scale that grows every few steps is skipped back as often
 
 
@@ -38,7 +39,7 @@ class Scales:
         self._skipped.append(step)
         recent = sum(one > step - WINDOW for one in self._skipped)
         is_low = scale is not None and scale < 1
-        has_fallen = scale is None or scale * FALLEN <= self._highest
+        has_fallen = scale is None or (scale * FALLEN <= self._highest and scale < INITIAL)
         if not is_low and (recent < settings["skips"] or not has_fallen):
             return
         now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
@@ -49,7 +50,7 @@ class Scales:
             "",
             scale if is_low else float(recent),
             1.0 if is_low else float(settings["skips"]),
-            f"GradScaler left out {recent} of the last {WINDOW} steps{now}: gradients overflow however small the scale.",
+            f"GradScaler left out {recent} of the last {WINDOW} steps{now}: gradients overflow though it falls.",
             "Lower the learning rate, or train in bfloat16; watch(max_scaler_skips=2) names the operation that overflows.",
             {"skipped": recent, "scale": scale, "highest_scale": self._highest},
         )
