@@ -63,9 +63,12 @@ class Place(NamedTuple):
 class Board:
     """Levels of sites, and how they have grown.
 
+    Arrays have an element for each site, in the order of ``places``.
+
     Attributes:
         step: number of the last step.
-        places: the sites, in the order in which they were seen first; indexes of all arrays.
+        places: the sites, in the order in which they were seen first.
+        kinds: of the sites, as numbers of ``Kind``.
         ages: steps since each was seen first with an element other than zero; for weights also since they moved again after a rest, as
             where layers are unfrozen.
         level: of the last step, log2 of the largest finite magnitude.

@@ -1,4 +1,4 @@
-"""The user's rules: each reads a step's observations, with what came before at the same site where it asks for that."""
+"""Rules over a step's observations: the user's, with what came before at the same site where they ask for that, and the one over casts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from numscope.alerts.rules.fp8 import NAME as FP8
 from numscope.alerts.rules.fp8 import OutOfRange
+from numscope.alerts.rules.loss import ROBUST
 from numscope.config.alerting import AlertPlan
 from numscope.plugins.guarded import GuardedRule
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation
 
 STEPS = 100  # scheduled ones that a history has
-_MAD_OF_NORMAL = 1.4826  # standard deviations of a normal distribution in one median absolute deviation
 
 
 class History:
@@ -45,7 +45,7 @@ class History:
         if not numbers:
             return None
         middle = statistics.median(numbers)
-        return _MAD_OF_NORMAL * statistics.median(abs(number - middle) for number in numbers)
+        return ROBUST * statistics.median(abs(number - middle) for number in numbers)
 
     def add(self, observation: Observation) -> None:
         """The present step is past."""
