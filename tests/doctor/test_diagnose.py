@@ -147,6 +147,21 @@ def test_rank_that_only_the_hub_lost_is_the_links_victim() -> None:
     assert any("the hub lost rank 2" in line for line in found.evidence)
 
 
+@pytest.mark.parametrize("other", [0, 1])
+def test_connection_that_a_dying_rank_resets_is_no_broken_link(other: int) -> None:
+    """The others had reached it before; whoever was measuring as it died saw its connection reset."""
+    reset = {"status": "reset", "error": "the connection was reset"}
+    examined = without_rank(examination(3, links={(other, 2): reset}, phases=(0, 1, 2, 3)), 2, 3, how="died")
+    found = only(diagnose(examined))
+    assert (found.id, found.ranks) == ("rank-died", (2,))
+    assert any("the connection was reset" in line for line in found.evidence)
+
+
+def test_link_that_drops_packets_of_a_rank_that_died_is_still_broken() -> None:
+    examined = without_rank(examination(3, links={(1, 2): DROPPED}, phases=(0, 1, 2, 3)), 2, 3, how="died")
+    assert {each.id for each in diagnose(examined).findings} == {"rank-died", "link-broken"}
+
+
 def test_rank_that_never_came_is_named_and_healthy_ranks_are_ok() -> None:
     examined = examination(3, phases=(0, 1, 2, 3))
     roster = {rank: entry for rank, entry in examined.roster.items() if rank != 1}

@@ -35,12 +35,14 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     found = []
     about_lost: dict[int, list[str]] = {}
     lost = {node for node, ranks in links.ranks.items() if set(ranks) & blame.ranks}
+    dead = {rank for fault in blame.faults if fault.id == "rank-died" for rank in fault.ranks}
+    died = {node for node, ranks in links.ranks.items() if set(ranks) & dead}
     told = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
     for cause in told.causes:
         if all(lost & set(pair) for pair in cause.cells):
             if cause.kind == "everything":
                 continue
-            if cause.kind != "split" and not _reached_by_others(cause, lost, links):
+            if cause.kind != "split" and (not _reached_by_others(cause, lost, links) or _reset_by_death(cause, died, links)):
                 # The rank is gone, so that nobody reaches it is no news.
                 for node in lost & set(cause.nodes):
                     about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
@@ -67,6 +69,11 @@ def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
     return any(
         cell.status == "ok" and other in lost & set(cause.nodes) and one not in cause.nodes for (one, other), cell in links.cells.items()
     )
+
+
+def _reset_by_death(cause: Cause, died: set[int], links: Links) -> bool:
+    """Whether connections failed as they do when the process at one end dies: its kernel resets those that are open."""
+    return all(links.cells[pair].status == "reset" and not died.isdisjoint(pair) for pair in cause.cells)
 
 
 @dataclass(frozen=True, slots=True)
