@@ -5,6 +5,7 @@
 - A ```` ```text ```` block right after a block that runs is what it prints: each of its lines occurs in the output, in this order. ``…``
   stands for anything, a number with a point (a loss, seconds) for any such number. How many spaces stand between words doesn't matter.
 - ``<!-- python`` … ``-->`` is a block that no reader sees; so with ``sh``, and with a title.
+- ``<!-- exit status 3 -->`` before a sh block: so it ends.
 - ``<!-- not run: REASON -->`` before a block leaves it out.
 - Blocks in other languages, and ```` ```yaml ```` without a title, are text; a python or sh block is never left out in silence.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 _OPENING = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w+-]*)(?P<rest>.*)$")
 _HIDDEN = re.compile(r"^<!-- (?P<language>\w+)(?P<rest> title=\".*\")?$")
 _NOT_RUN = re.compile(r"^ *<!-- not run: (?P<reason>\S.*) -->$")
+_STATUS = re.compile(r"^ *<!-- exit status (?P<status>\d+) -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 _LANGUAGES = {"python": "python", "py": "python", "sh": "sh", "bash": "sh"}
@@ -32,6 +34,8 @@ class Block:
     code: str
     line: int
     title: str = ""
+    status: int = 0
+    """What a sh block ends with."""
     prints: str = ""
     """The text block that follows it."""
 
@@ -47,7 +51,7 @@ def read(path: Path) -> Page:
     """All blocks of a page that mean something to a run. ValueError: a fence or a comment is never closed."""
     lines = path.read_text(encoding="utf-8").splitlines()
     page = Page([], [])
-    at, reason, last = 0, "", None
+    at, reason, status, last = 0, "", 0, None
     while at < len(lines):
         line = lines[at]
         if hidden := _HIDDEN.match(line):
@@ -68,18 +72,18 @@ def read(path: Path) -> Page:
             elif title:
                 page.blocks.append(Block("file", code, at + 2, title[1]))
             elif kind:
-                block = Block(kind, code, at + 2)
+                block = Block(kind, code, at + 2, status=status)
                 page.blocks.append(block)
             elif opening["language"] == "text" and last:
                 last.prints = code
-            at, last, reason = end + 1, block, ""
+            at, last, reason, status = end + 1, block, "", 0
         else:
             if found := _NOT_RUN.match(line):
                 reason = found["reason"]
-            elif line.strip():
-                reason = ""
-            if line.strip() and not found:  # what a block prints follows it at once
-                last = None
+            elif found := _STATUS.match(line):
+                status = int(found["status"])
+            elif line.strip():  # what is said of a block, and what it prints, stand right beside it
+                reason, status, last = "", 0, None
             at += 1
     return page
 

@@ -39,7 +39,8 @@ def main(blocks_file: str, outputs_file: str) -> int:
             os.dup2(taken.fileno(), 2)
             try:
                 if block["kind"] == "sh":
-                    status = subprocess.run(["bash", "-eo", "pipefail", "-c", block["code"]]).returncode
+                    ended = subprocess.run(["bash", "-eo", "pipefail", "-c", block["code"]]).returncode
+                    status = 0 if ended == block["status"] else ended or 1
                 else:
                     status = python(page, block, names)
             finally:

@@ -91,8 +91,10 @@ srun x
 
 1. indented
 
+    <!-- exit status 1 -->
+
     ```sh
-    true
+    false
     ```
 """
     page = page_of(tmp_path, text)
@@ -100,9 +102,9 @@ srun x
     assert page.blocks == [
         Block("python", "a = 1", 3),
         Block("file", "b: 2", 6, "x.yaml"),
-        Block("python", "print(a)", 10, "", "1"),
+        Block("python", "print(a)", 10, prints="1"),
         Block("file", "...", 18, "train.py"),
-        Block("sh", "true", 30),
+        Block("sh", "false", 32, status=1),
     ]
 
 

@@ -45,8 +45,7 @@ def initialize_debug(
         features: files and folders with statistics, features, loggers and rules of the user's own.
         init_training_step: number of the first step.
 
-    Raises: UsageError for anything wrong in the configuration, and where it was called before; later, from the first step, where a
-        section selects no layer of any model.
+    Raises: UsageError for anything wrong in the configuration, and a second call; at the first step, where a section selects no layer.
 
     *Cost:* on scheduled steps one pass over each selected tensor, else the bare model.
     """

@@ -94,6 +94,21 @@ def test_all_ended_by_sigterm_is_the_scheduler(tmp_path: Path) -> None:
     assert list(told(tmp_path, *table(*((rank, "10:00:05", -15, "Signal 15") for rank in range(4))))) == ["job-terminated"]
 
 
+def test_an_exception_whose_process_then_aborts_is_the_fault(tmp_path: Path) -> None:
+    """gloo's threads end a process by SIGABRT when an exception has ended its main thread."""
+    own = [
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/job/train.py", line 12, in <module>',
+        "[rank1]: RuntimeError: no more batches",
+    ]
+    abort = table(
+        (1, "10:00:05", -6, "Signal 6 (SIGABRT) received by PID 501"), (0, "10:00:05", -15, "Signal 15 (SIGTERM) received by PID 500")
+    )
+    findings = told(tmp_path, *own, "terminate called without an active exception", *abort)
+    assert [one.id for one in findings.values() if one.severity == "fault"] == ["rank-failed"]
+    assert "Rank 1 on node1 was the first to fail at /job/train.py:12 (<module>): RuntimeError: no more batches" in findings["rank-failed"].summary
+
+
 def test_an_abort_by_the_watchdog_names_what_the_watchdog_saw(tmp_path: Path) -> None:
     from tests.doctor.explain.nccl_samples import watchdog
 

@@ -60,8 +60,7 @@ def initialize(
         tb_writer: TensorBoard's writer, on the ranks that have one.
         default_logging_enabled: the text log of statistics also beside a logger or a writer; without either it is there anyway.
 
-    Raises: UsageError for anything wrong in the configuration, and where it was called before; later, from the first step, where a
-        section selects no layer of any model.
+    Raises: UsageError for anything wrong in the configuration, and a second call; at the first step, where a section selects no layer.
 
     *Cost:* on scheduled steps one pass over each selected tensor, else the bare model.
     """

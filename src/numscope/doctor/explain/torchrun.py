@@ -212,7 +212,8 @@ class Torchrun:
                 "python -X faulthandler …  # prints the Python line that crashed",
                 "# check that compiled extensions were built for this version of torch",
             )
-        if row.code == -signal.SIGABRT:
+        own = raised is not None and not raised.echo
+        if row.code == -signal.SIGABRT and not (own and not watchdog):  # after an exception gloo's threads abort the process as it ends
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
             return found(
                 "rank-aborted",
@@ -221,7 +222,7 @@ class Torchrun:
                 evidence=[raised.said] if raised is not None else (),
                 confidence="likely" if watchdog else "possible",
             )
-        if raised is not None and not raised.echo:
+        if raised is not None and own:
             return _raised(raised, row, after, at)
         what = "its exception is not in these files."
         if raised is not None:
