@@ -21,6 +21,7 @@ from numscope.page.comparison import comparison_of
 from numscope.page.document import render
 from numscope.page.payload import payload_of
 from numscope.page.recorded import read_recorded
+from tests.docs.blocks import read
 from tests.page.browser import Tab, browse, needs_browser
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import Place, write
@@ -75,6 +76,7 @@ class Picture:
 
 
 PICTURES = {
+    "page-nan": Picture("nan", "", "main", most_tall=1000),
     "page-findings": Picture("ranks", "#finding=0", "#findings"),
     "page-alerts": Picture("ranks", "#alert=1", "#alerts"),
     "page-timeline": Picture("ranks", "#finding=0", "#timeline"),
@@ -92,8 +94,8 @@ PICTURES = {
 def test_pictures_of_the_documents_are_those_made_here() -> None:
     named = {
         name
-        for file in (ROOT / "README.md", *DOCS.glob("*.md"))
-        for name in re.findall(r"\((?:docs/)?(page[\w-]*)\.png\)", file.read_text())
+        for file in (ROOT / "README.md", *DOCS.rglob("*.md"))
+        for name in re.findall(r"\((?:docs/|\.\./)?(page[\w-]*)\.png\)", file.read_text())
     }
     assert {path.stem for path in DOCS.glob("page*.png")} == named == set(PICTURES)
     assert [path.name for path in DOCS.glob("*.png") if path.stat().st_size > MOST_BYTES] == []
@@ -110,6 +112,16 @@ def train(folder: Path, *words: str) -> Path:
     told = folder / folder.name / "run.json"
     told.write_text(told.read_text().replace(sys.executable, "python"))
     return folder / folder.name
+
+
+def tutorial(folder: Path) -> Path:
+    """The run of the first tutorial."""
+    folder.mkdir(parents=True)
+    script = next(block.code for block in read(DOCS / "tutorials/nan.md").blocks if block.title == "train.py")
+    (folder / "train.py").write_text(script)
+    command = [sys.executable, "-m", "numscope", "run", "--log-dir", "logs", "train.py"]
+    assert subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 3
+    return folder / "logs"
 
 
 def ranks(folder: Path) -> Path:
@@ -160,8 +172,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hot, mild = (train(folder / name, "--lr", lr, "--batch", "1") for name, lr in (("lr-0.6", "0.6"), ("lr-0.5", "0.5")))
     a, b, c = (read_recorded(one) for one in (hot, mild, ranks(folder / "four-ranks")))
     told = payload_of(a)
+    nan = payload_of(read_recorded(tutorial(folder / "tutorial")))
     made = {
         "t5": render([told], "T5"),
+        "nan": render([nan], "a nan"),
         "ranks": render([payload_of(c)], "ranks"),
         "both": render([told, payload_of(b)], "both", comparison_of(a, b)),
     }

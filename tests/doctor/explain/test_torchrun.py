@@ -106,7 +106,10 @@ def test_an_exception_whose_process_then_aborts_is_the_fault(tmp_path: Path) -> 
     )
     findings = told(tmp_path, *own, "terminate called without an active exception", *abort)
     assert [one.id for one in findings.values() if one.severity == "fault"] == ["rank-failed"]
-    assert "Rank 1 on node1 was the first to fail at /job/train.py:12 (<module>): RuntimeError: no more batches" in findings["rank-failed"].summary
+    assert (
+        "Rank 1 on node1 was the first to fail at /job/train.py:12 (<module>): RuntimeError: no more batches"
+        in findings["rank-failed"].summary
+    )
 
 
 def test_an_abort_by_the_watchdog_names_what_the_watchdog_saw(tmp_path: Path) -> None:
