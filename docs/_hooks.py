@@ -54,3 +54,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
     if page.file.src_uri in BROUGHT:
         markdown = markdown.replace("](docs/", "](")
     return _OUTSIDE.sub(within, _MODULES.sub(modules, _NAMES.sub(names, markdown)))
+
+
+def on_page_content(html: str, *, page: Any, config: Any, files: Files) -> str:
+    """A bar within code within a table is written with a backslash, which the generator keeps."""
+    return re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), html)

@@ -100,7 +100,7 @@ def missing(expected: str, printed: str) -> str | None:
     rest = " ".join(printed.split())
     for line in expected.splitlines():
         words = " ".join(line.split())
-        if not words.strip("…. "):
+        if not words.strip("…. ─"):
             continue
         found = re.search(".*?".join(_pattern(part.strip()) for part in words.split("…")), rest)
         if found is None:

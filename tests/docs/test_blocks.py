@@ -1,4 +1,7 @@
-"""What the pages say to type is typed, and what they say it prints is what it prints."""
+"""What the pages say to type is typed, and what they say it prints is what it prints.
+
+By another interpreter, such as one that has the built wheel: ``NUMSCOPE_READER=/venv/bin/python ./dev test tests/docs``.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import pytest
 from tests.docs.blocks import Block, Page, missing, read
 
 ROOT = Path(__file__).resolve().parents[2]
+READER = os.environ.get("NUMSCOPE_READER", "")
 PAGES = {
     path.relative_to(ROOT).as_posix(): page
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,11 +30,13 @@ def shell(tmp_path: Path) -> dict[str, str]:
     """The environment of a reader's shell: ``python`` and ``numscope`` on its path are the ones under test."""
     tools = tmp_path / "bin"
     tools.mkdir()
+    python = READER or sys.executable
     for name, words in (("python", '"$@"'), ("numscope", '-m numscope "$@"'), ("torchrun", '-m torch.distributed.run "$@"')):
-        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}\n')
+        (tools / name).write_text(f'#!/bin/sh\nexec "{python}" {words}\n')
         (tools / name).chmod(0o755)
-    path = os.pathsep.join([str(tools), os.path.dirname(os.environ["NUMSCOPE_TESTS_COLD"]), os.environ["PATH"]])
-    return {**os.environ, "PATH": path, "COLUMNS": "140", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / "src"))}
+    path = os.pathsep.join([str(tools), os.path.dirname(READER or os.environ["NUMSCOPE_TESTS_COLD"]), os.environ["PATH"]])
+    found = "" if READER else os.environ.get("PYTHONPATH", str(ROOT / "src"))
+    return {**os.environ, "PATH": path, "COLUMNS": "140", "PYTHONPATH": found}
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.blocks])
@@ -41,7 +47,7 @@ def test_blocks_do_what_their_page_says(name: str, tmp_path: Path, shell: dict[s
     (folder / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "blocks.json").write_text(json.dumps([name, [dataclasses.asdict(block) for block in blocks]]))
     player = subprocess.run(
-        [sys.executable, str(ROOT / "tests/docs/play.py"), str(tmp_path / "blocks.json"), str(tmp_path / "outputs.json")],
+        [READER or sys.executable, str(ROOT / "tests/docs/play.py"), str(tmp_path / "blocks.json"), str(tmp_path / "outputs.json")],
         cwd=folder,
         env=shell,
         capture_output=True,
