@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from numscope.records.errors import NonFiniteError, UsageError
+from tests.integrations.page import run_lines
 from tests.integrations.torchvision import stand_in
 
 stand_in()
@@ -82,6 +83,18 @@ def test_nan_stops_fit_at_its_line():
     finding = error.value.finding
     assert (finding.step, finding.culprit.op, finding.culprit.line) == (2, "aten.log", LINE)
     assert callback.scope.closed and hooks(model) == 0
+
+
+def test_lines_of_the_page_are_all_it_takes():
+    x = torch.full((8, 4), 5.0)
+    x[:, 1] = -5.0
+    loader = DataLoader(TensorDataset(x, x), batch_size=4)
+
+    def trainer(**settings: Any) -> Any:
+        return composer.Trainer(**settings, device="cpu", progress_bar=False)
+
+    with pytest.raises(NonFiniteError):
+        run_lines("MosaicML Composer", Trainer=trainer, model=Net(), loader=loader)["trainer"].fit()
 
 
 def test_wrong_option_is_refused_at_once():

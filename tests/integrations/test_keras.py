@@ -17,6 +17,7 @@ from numscope.config.options import WatchOptions  # noqa: E402
 from numscope.integrations.keras import NumscopeCallback  # noqa: E402
 from numscope.records.errors import NonFiniteError, UsageError  # noqa: E402
 from numscope.scope.autowatch import AutoWatch  # noqa: E402
+from tests.integrations.page import run_lines  # noqa: E402
 
 
 class Shifted(keras.layers.Layer):
@@ -147,6 +148,12 @@ def test_statistics_know_kerass_layers(tmp_path):
     made("sequential").fit(X, Y, callbacks=[callback], **CALM)
     (log,) = tmp_path.glob("*statistics_logs/*.log")
     assert all(name in log.read_text() for name in ("block.up_weight[kernel]_max", "block.up_wgrad[kernel]_max", "block.up_output_max"))
+
+
+def test_lines_of_the_page_are_all_it_takes(monkeypatch):
+    monkeypatch.setattr(Shifted, "shift", 1.0)
+    with pytest.raises(NonFiniteError):
+        run_lines("Keras on torch", model=made(), x=X, y=Y)
 
 
 def test_wrong_option_is_refused_at_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -20,9 +21,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from numscope.integrations.lightning import NumscopeCallback
 from numscope.records.errors import NonFiniteError, UsageError
+from tests.integrations.page import lines_of, run_lines
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's, of loaders without workers and of torch's new names
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2]
 
 
 class Steps:
@@ -217,6 +219,19 @@ def test_statistics_go_to_the_trainers_log_dir(tmp_path):
     assert "head" in log.read_text()
 
 
+def test_lines_of_the_page_are_all_it_takes(tmp_path):
+    made_by_page = run_lines("Lightning", Trainer=functools.partial(trainer, lightning))
+    run, model = made_by_page["trainer"], made(bad_step=2)
+    with pytest.raises(NonFiniteError):
+        run.fit(model, data())
+    (tmp_path / "train.yaml").write_text(lines_of("Lightning", "yaml"))
+    quiet = ["--trainer.logger=false", "--trainer.enable_checkpointing=false", "--trainer.enable_progress_bar=false"]
+    words = ["fit", "-c", str(tmp_path / "train.yaml"), "--trainer.max_epochs=1", "--trainer.accelerator=cpu", *quiet]
+    cli = LightningCLI(Bad, BadData, args=words, save_config_callback=None)
+    (callback,) = (each for each in cli.trainer.callbacks if isinstance(each, NumscopeCallback))
+    assert callback.options == {"on_nonfinite": "warn"} and callback.findings[0].step == 1
+
+
 def test_wrong_option_is_refused_at_once():
     with pytest.raises(UsageError, match=r"Did you mean 'frames'"):
         NumscopeCallback(frame=3)
@@ -249,7 +264,7 @@ def test_lightning_cli_takes_it_from_yaml(tmp_path):
 SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(FOLDER)!r})
-from test_lightning import Bad, NumscopeCallback, data, trainer
+from tests.integrations.test_lightning import Bad, NumscopeCallback, data, trainer
 
 trainer(strategy="ddp", devices=2, callbacks=[NumscopeCallback(json="found.json")]).fit(Bad(), data())
 """
