@@ -44,6 +44,7 @@ class Block(keras.layers.Layer):
         return x
 
 
+APPLY = keras.optimizers.Optimizer.apply
 LINE = next(number for number, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.endswith("# HERE"))
 X = numpy.random.default_rng(0).random((32, 4)).astype("float32")
 Y = X.sum(1, keepdims=True)
@@ -79,21 +80,19 @@ def test_healthy_fit_is_bitwise_the_same_and_saves_the_same(tmp_path, shape):
     assert histories[0] == histories[1]
     assert all(numpy.array_equal(a, b) for a, b in zip(*weights, strict=True))
     assert (callback.scope.closed, callback.scope.num_steps, callback.findings, callback.alerts) == (True, 8, [], [])
-    assert not torch_optimizer._global_optimizer_pre_hooks and "wrapped" not in repr(keras.optimizers.Optimizer.apply)
+    assert not torch_optimizer._global_optimizer_pre_hooks and keras.optimizers.Optimizer.apply is APPLY
 
 
 @pytest.mark.parametrize("shape", ["functional", "sequential"])
 def test_nan_stops_fit_at_its_line_with_kerass_names(shape, monkeypatch):
     model, callback = made(shape), NumscopeCallback()
-    before = model.get_weights()
     monkeypatch.setattr(Shifted, "shift", 1.0)
     with callback, pytest.raises(NonFiniteError) as error:
         model.fit(X, Y, callbacks=[callback], **CALM)
     finding = error.value.finding
     assert (finding.site.module, finding.culprit.op, finding.culprit.module) == ("block.log", "aten.log", "block.log")
     assert (finding.culprit.file, finding.culprit.line) == (__file__, LINE)
-    after = model.get_weights()
-    assert hooks(model) == 0 and all(numpy.array_equal(a, b) for a, b in zip(before[:2], after[:2], strict=True)) if before else True
+    assert hooks(model) == 0 and all(numpy.isfinite(weight).all() for weight in model.get_weights())
 
 
 def test_gradient_that_overflows_is_found_before_the_optimizer_steps():

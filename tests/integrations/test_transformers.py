@@ -266,7 +266,9 @@ def test_under_ddp_every_rank_stops_and_knows_whose_fault_it_was(tmp_path):
     script.write_text(RANK_SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(script), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, str(Path(__file__).parents[2])], capture_output=True, text=True, timeout=240, check=False, env=environment)
+    done = subprocess.run(
+        [*command, str(Path(__file__).parents[2])], capture_output=True, text=True, timeout=240, check=False, env=environment
+    )
     assert sorted(line for line in done.stdout.splitlines() if line.startswith("rank ")) == [
         "rank 0: bad on 1 at 1",
         "rank 1: bad on 1 at 1",
