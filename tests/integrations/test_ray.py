@@ -80,9 +80,10 @@ def test_driver_gets_one_finding_of_the_rank_at_fault_and_nothing_of_a_healthy_r
         TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=run).fit()
     (finding,) = bad.findings
     assert bad.finding == finding and (finding.step, finding.rank, finding.culprit.line) == (2, 1, LINE)
+    assert "aten.log (loss)" in bad.report() and f":{LINE}" in bad.report()
     assert {type(each) for each in error.value.worker_failures.values()} == {NonFiniteError}
     assert list((cluster / "run" / "numscope").glob("*statistics_logs/*.log"))
-    assert (healthy.finding, healthy.alerts) == (None, [])
+    assert (healthy.finding, healthy.report(), healthy.alerts) == (None, "", [])
 
 
 def test_loop_looks_to_ray_as_it_did():

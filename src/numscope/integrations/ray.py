@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from numscope.config.options import WatchOptions
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding
 from numscope.records.site import Phase
+from numscope.report.text import plain_text, render
 from numscope.scope.autowatch import AutoWatch
 
 _ORDER = list(Phase)
@@ -60,6 +62,11 @@ class Watched:
     def finding(self) -> Finding | None:
         """The first of ``findings``."""
         return next(iter(self.findings), None)
+
+    def report(self) -> str:
+        """The finding as its worker has printed it; "" for none."""
+        finding = self.finding
+        return "" if finding is None else plain_text(render(finding), io.StringIO())
 
     @property
     def alerts(self) -> list[Alert]:
