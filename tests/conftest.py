@@ -73,7 +73,15 @@ def in_python() -> Iterator[None]:
 LONGEST = (
     *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),
     *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_launch"),
-    *("runs/test_diff", "doctor/test_control_launch", "cli/test_precision_scripts", "harm/test_models", "cli/test_children"),
+    *(
+        "integrations/test_ray",
+        "integrations/test_lightning",
+        "runs/test_diff",
+        "doctor/test_control_launch",
+        "cli/test_precision_scripts",
+        "harm/test_models",
+        "cli/test_children",
+    ),
     *("precision/casting/test_scaling", "doctor/test_control_faults", "compat/test_underflow_overflow", "cli/test_gone"),
     *("precision/casting/test_native", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),
 )

@@ -19,6 +19,7 @@ from transformers.debug_utils import DebugUnderflowOverflow
 import numscope
 from numscope.integrations.transformers import NumscopeCallback, disable_debug_option, enable_debug_option
 from numscope.records.errors import NonFiniteError, UsageError
+from tests.integrations.page import run_lines
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +168,13 @@ def test_second_training_after_an_exception_closes_the_first_watch(tmp_path):
     assert first.closed and callback.scope is not first and callback.scope.closed and hooks(run.model) == 0
 
 
+def test_lines_of_the_page_are_all_it_takes(tmp_path):
+    run = trainer(tmp_path, callbacks=[Poison(1)])
+    run_lines("Hugging Face Trainer", trainer=run)
+    with pytest.raises(NonFiniteError):
+        run.train()
+
+
 def test_wrong_option_is_refused_at_once():
     with pytest.raises(UsageError, match=r"Did you mean 'frames'"):
         NumscopeCallback(frame=3)
@@ -239,7 +247,7 @@ def test_transformers_without_the_name_is_told(monkeypatch):
 RANK_SCRIPT = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
-import test_transformers as t
+from tests.integrations import test_transformers as t
 class PoisonRank(t.Poison):
     def on_step_begin(self, args, state, control, **kwargs):
         if os.environ["RANK"] == "1":
@@ -258,7 +266,9 @@ def test_under_ddp_every_rank_stops_and_knows_whose_fault_it_was(tmp_path):
     script.write_text(RANK_SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(script), str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, str(Path(__file__).parent)], capture_output=True, text=True, timeout=240, check=False, env=environment)
+    done = subprocess.run(
+        [*command, str(Path(__file__).parents[2])], capture_output=True, text=True, timeout=240, check=False, env=environment
+    )
     assert sorted(line for line in done.stdout.splitlines() if line.startswith("rank ")) == [
         "rank 0: bad on 1 at 1",
         "rank 1: bad on 1 at 1",

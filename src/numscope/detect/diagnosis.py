@@ -134,7 +134,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
         if call is not None:
             replay = evidence.replay(call, backward=call.had_backward)
             if replay.culprit is not None and _came_from_loss(replay.culprit):
-                handed = handed or replay  # by the loss, or by a later call
+                handed, status = handed or replay, _FINITE_FORWARD  # by the loss, or by a later call
                 continue
             if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
                 return Replay(before, REPRODUCED)
@@ -211,6 +211,9 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
 
 
+_FINITE_FORWARD = (
+    "not reproduced: the call's forward was finite the second time; it may depend on more than its arguments (a counter, the time, a file)"
+)
 _UNSEEN_LOSS = (
     "not reproduced: the model is finite, and the loss was made where no operation is seen, as by compiled code. "
     "Compute it outside torch.compile to have its operation named"

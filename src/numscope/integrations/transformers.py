@@ -18,15 +18,15 @@ except ImportError as error:
     ) from error
 
 from numscope.config.options import WatchOptions
+from numscope.integrations.callbacks import Watching
 from numscope.records.errors import UsageError
-from numscope.records.finding import Finding
 from numscope.scope.scope import Scope
 from numscope.scope.watching import watch
 
 _NAME = "DebugUnderflowOverflow"  # what transformers.trainer calls with the model when --debug underflow_overflow is given
 
 
-class NumscopeCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not read by the type checker
+class NumscopeCallback(Watching, TrainerCallback):  # type: ignore[misc]  # transformers is not read by the type checker
     """Watches the Trainer's model while it trains.
 
     The watch begins with training and ends with it. After an exception out of ``train()``, of which Trainer tells its callbacks nothing,
@@ -42,40 +42,13 @@ class NumscopeCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
         UsageError: for a wrong option, here; NonFiniteError comes out of ``trainer.train()``.
     """
 
-    def __init__(self, **options: Any) -> None:
-        WatchOptions.of(**options)
-        self.options = options
-        self.scope: Scope | None = None
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What escaped, in order."""
-        return [] if self.scope is None else self.scope.findings
-
-    @property
-    def contained(self) -> list[Finding]:
-        """What was non-finite and went nowhere."""
-        return [] if self.scope is None else self.scope.contained
-
     def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module | None = None, optimizer: Any = None, **_: Any) -> None:
-        self.close()
-        if model is not None:
-            options = {"first_step": state.global_step, **self.options}  # not 0 where training goes on from a checkpoint
-            self.scope = watch(model, optimizer=_bare(optimizer), **options)
+        self.end()
+        if model is not None:  # not step 0 where training goes on from a checkpoint
+            self.begin(model, optimizer=_bare(optimizer), first_step=state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the watch; its findings stay."""
-        if self.scope is not None:
-            self.scope.close()
-
-    def __enter__(self) -> NumscopeCallback:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self.end()
 
 
 class _DebugOption:

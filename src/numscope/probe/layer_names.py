@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
+from numscope.probe.keras import KERAS_PARAMETERS, is_layer, own_weights
 from numscope.probe.naming import class_name, qualified_names
 from numscope.records.layer import Layer
 
@@ -33,11 +34,11 @@ class Structure:
 def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
     """Each module once, a shared one under its first name.
 
-    A module's name is the one it was given (a string in its attribute ``name``), else its qualified name, else ``Layer_1`` and so
-    on. Names are unique: a second ``fc1`` is ``fc1_2``. A part's class is its whole's; a module that a part stands in for is left out: the
-    part has its name.
+    A module's name is the one it was given (a string in its attribute ``name``; Keras's are parts of qualified names), else its qualified
+    name, else ``Layer_1`` and so on. Names are unique: a second ``fc1`` is ``fc1_2``. A part's class is its whole's; a module that a part
+    stands in for is left out: the part has its name.
     """
-    qualified = qualified_names(model)
+    qualified = {module: name for module, name in qualified_names(model).items() if not name.endswith(KERAS_PARAMETERS)}
     classes = {module: class_name(module) for module in qualified}
     for module in list(qualified):
         for part in module._modules.values():
@@ -46,6 +47,7 @@ def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
         if (part := _stand_in(module)) is not None:
             qualified[part] = qualified.pop(module)
     given = {module: name for module in qualified if isinstance(name := vars(module).get("name"), str) and name.strip()}
+    given = {module: name for module, name in given.items() if not is_layer(module)}
     taken: set[str] = set()
     names: dict[nn.Module, str] = {}
     for module, name in given.items():  # first: what the author chose is kept
@@ -67,7 +69,7 @@ def own_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None]:
     if borrowed is not None:
         found: Mapping[str, nn.Parameter | None] = borrowed(module)
         return found
-    own: Any = module._parameters  # a scripted module's is no dict
+    own: Any = own_weights(module)  # a scripted module's is no dict
     if not hasattr(type(module), "_numscope_lent"):
         return dict(own.items())
     lent: Any = module._numscope_lent

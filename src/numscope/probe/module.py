@@ -21,6 +21,7 @@ from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
+from numscope.probe.keras import own_weights
 from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.protocol import Listener, Reader
 from numscope.probe.regions import Regions
@@ -63,7 +64,7 @@ class ModuleProbe:
         self.in_function = False  # the root's calls are part of some compiled function's graph, and nothing tells of them
         self.deep = False  # the listener is told of each module's calls, else of outermost ones
         self.names = qualified_names(root)
-        self.entries = {m: Entry(name, class_name(m), m is root, m._parameters) for m, name in self.names.items()}
+        self.entries = {m: Entry(name, class_name(m), m is root, own_weights(m)) for m, name in self.names.items()}
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: Listener | None = None
         self._calls: Calls | None = None
@@ -134,7 +135,7 @@ class ModuleProbe:
             return
         for module in (*self._sites, *self._in_graphs):
             if module not in self.entries:  # put into the model since the last ``refresh``, which will name it
-                self.entries[module] = Entry("", class_name(module), weights=module._parameters)
+                self.entries[module] = Entry("", class_name(module), weights=own_weights(module))
         self._hook_as_wanted()
 
     def disarm(self) -> None:
@@ -210,7 +211,7 @@ class ModuleProbe:
         new = [module for module in names if module not in self.names]
         self.names.update(names)
         for module, name in names.items():
-            entry = self.entries.setdefault(module, Entry(name, class_name(module), weights=module._parameters))
+            entry = self.entries.setdefault(module, Entry(name, class_name(module), weights=own_weights(module)))
             entry.name = name
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._regions.find_methods()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from numscope.distributed.megatron import is_megatrons
+from numscope.probe import keras
 from numscope.records.site import WRAPPER_SEGMENTS
 
 
@@ -30,6 +31,8 @@ def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
         names[module] = name
         owner = _class_names(module)
         first = _first_number(module)
+        for segment, layer in keras.children(module):
+            descend(layer, f"{name}.{segment}" if name else segment)
         for segment, child in module._modules.items():
             if child is None:
                 continue
@@ -77,7 +80,7 @@ def named_state(names: Mapping[nn.Module, str], buffers: bool = True) -> list[tu
     seen: set[int] = set()
     found: list[tuple[str, str, Tensor]] = []
     for module, name in names.items():
-        for slot, tensor in (*module._parameters.items(), *(module._buffers.items() if buffers else ())):
+        for slot, tensor in (*keras.own_weights(module).items(), *(module._buffers.items() if buffers else ())):
             if tensor is not None and id(tensor) not in seen:
                 seen.add(id(tensor))
                 found.append((name, slot, tensor))

@@ -18,6 +18,7 @@ from torch.optim import optimizer as torch_optimizer
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put
+from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
 from numscope.probe.patching import patch
 
@@ -74,6 +75,7 @@ def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
 
 _listeners: Living[StepListener] = Living()
 _undo: list[Callable[[], None]] = []
+_keras: list[Callable[[], None]] = []  # the same for Keras's optimizers
 _lock = threading.RLock()  # of the two; a listener may be collected, and taken off, while another is put on
 _num_paused = 0  # threads in which a replay runs
 
@@ -96,6 +98,8 @@ def listen(listener: StepListener) -> None:
     with _lock:
         if not _undo:
             _install()
+        if not _keras:
+            _keras.extend(hear_steps(_skip, is_paused))  # loaded by now, as it was not perhaps when the first listener came
         if not any(listener is known for known in _listeners):
             _listeners.add(listener)
 
@@ -104,8 +108,9 @@ def unlisten(listener: StepListener) -> None:
     with _lock:
         _listeners.discard(listener)
         if not _listeners:
-            while _undo:
-                _undo.pop()()
+            for undo in (_undo, _keras):
+                while undo:
+                    undo.pop()()
 
 
 def in_scaler() -> bool:
@@ -251,6 +256,11 @@ def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwar
         listener.made(optimizer)
 
 
+def _skip(optimizer: Optimizer) -> None:
+    for listener in _told():
+        listener.skipped_step(optimizer)
+
+
 def _scaler_step(original: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
     if not scaler.is_enabled():
         return original(scaler, optimizer, *args, **kwargs)
@@ -260,8 +270,7 @@ def _scaler_step(original: Callable[..., Any], scaler: Any, optimizer: Optimizer
     try:
         result = original(scaler, optimizer, *args, **kwargs)
         if not any(o is optimizer for o in stepped):
-            for listener in _told():
-                listener.skipped_step(optimizer)
+            _skip(optimizer)
     finally:
         _thread.stepped, _thread.scaler = outer, outer_scaler
     return result

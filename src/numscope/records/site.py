@@ -58,7 +58,9 @@ def tensor_of(phase: Phase, slot: str) -> str:
 # Each is (segment, names of the wrapper classes that own it): a user's own submodule called "module" keeps its name.
 WRAPPER_SEGMENTS: dict[str, frozenset[str]] = {
     "_orig_mod": frozenset({"OptimizedModule"}),
-    "module": frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "Float16Module"}),
+    "module": frozenset(
+        {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "Float16Module", "DeepSpeedEngine", "DeepSpeedHybridEngine"}
+    ),
     "_fsdp_wrapped_module": frozenset({"FullyShardedDataParallel"}),
     "_checkpoint_wrapped_module": frozenset({"CheckpointWrapper", "OffloadWrapper", "ActivationWrapper"}),
 }

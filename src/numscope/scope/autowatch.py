@@ -18,13 +18,13 @@ from torch.nn.modules import module as torch_module
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.probe import dynamo
+from numscope.probe import dynamo, keras
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.hook import put
 from numscope.probe.living import Living
 from numscope.probe.module import can_be_hooked
-from numscope.probe.naming import peel
+from numscope.probe.naming import peel, qualified_names
 from numscope.probe.optimizers import ids_of
 from numscope.records.errors import STOPS, AbortAfter, UsageError
 from numscope.replay import fork, outside
@@ -211,7 +211,7 @@ class AutoWatch(optimizer_probe.StepListener):
                 self.coverage.not_watched(what, "its tensors have no values there")
             return
         self.num_calls += 1
-        if any(s.active for s in scopes.live()) or module in self._seen or in_backward():
+        if any(s.active for s in scopes.live()) or module in self._seen or in_backward() or keras.has_no_values(args):
             return
         try:
             self._attach(module, args, before)
@@ -261,7 +261,7 @@ class AutoWatch(optimizer_probe.StepListener):
         if not is_model or not can_be_hooked(inner):
             self._seen.add(module)
             return
-        for scope in [s for s in self.scopes if any(m is s.model for m in inner.modules())]:
+        for scope in [s for s in self.scopes if s.model in qualified_names(inner)]:
             self.scopes.discard(scope)  # a part was called alone before the whole
             scope.close()
         for scope in self.scopes:

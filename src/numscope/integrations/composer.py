@@ -1,0 +1,47 @@
+"""MosaicML's Composer: a callback for its Trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from composer.core import Callback
+except ImportError as error:
+    raise ImportError(f"numscope.integrations.composer: {error}. Install it: pip install mosaicml.") from error
+
+from numscope.integrations.callbacks import Watching
+
+
+class NumscopeCallback(Watching, Callback):  # type: ignore[misc]  # Composer is not read by the type checker
+    """Watches the ComposerModel while the Trainer fits, evaluates or predicts.
+
+    The watch ends with the run, and after an exception, of which Composer tells its callbacks nothing, when the Trainer is closed: by
+    ``trainer.close()`` or as the process ends. Steps have the numbers of the timestamp's batches.
+
+    Args:
+        options: those of ``numscope.watch``.
+
+    Attributes:
+        scope: the watch at work or the last one; None before the first.
+
+    Raises:
+        UsageError: for a wrong option, here; NonFiniteError comes out of ``trainer.fit()``.
+    """
+
+    def fit_start(self, state: Any, logger: Any) -> None:
+        self.begin(state.model, first_step=int(state.timestamp.batch))
+
+    def fit_end(self, state: Any, logger: Any) -> None:
+        self.end()
+
+    def eval_standalone_start(self, state: Any, logger: Any) -> None:
+        self.begin(state.model, first_step=int(state.timestamp.batch))
+
+    def eval_standalone_end(self, state: Any, logger: Any) -> None:
+        self.end()
+
+    predict_start, predict_end = eval_standalone_start, eval_standalone_end
+
+    def close(self, state: Any = None, logger: Any = None) -> None:
+        """End the watch; its findings stay."""
+        self.end()

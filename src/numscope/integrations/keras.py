@@ -1,0 +1,61 @@
+"""Keras on torch: a callback for ``model.fit``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import keras
+except ImportError as error:
+    raise ImportError(f"numscope.integrations.keras: {error}. Install it: pip install keras.") from error
+
+from numscope.integrations.callbacks import Watching
+from numscope.records.errors import UsageError
+
+
+class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc]  # Keras is not read by the type checker
+    """Watches the model while ``fit``, ``evaluate`` or ``predict`` runs. Layers have the names that Keras has for them.
+
+    Keras tells its callbacks nothing of an exception: after one the watch ends at ``close()``, at the end of a ``with`` block, or when
+    the callback is used again.
+
+    Args:
+        options: those of ``numscope.watch``.
+
+    Attributes:
+        scope: the watch at work or the last one; None before the first.
+
+    Raises:
+        UsageError: for a wrong option, or a backend other than torch, here; NonFiniteError comes out of ``model.fit()``.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if keras.backend.backend() != "torch":
+            raise UsageError(
+                f"NumscopeCallback: got Keras on {keras.backend.backend()}, expected torch. Set KERAS_BACKEND=torch before importing it."
+            )
+        self._in_fit = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._in_fit = True
+        self.begin(self.model)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._in_fit = False
+        self.end()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        if not self._in_fit:  # a fit's watch sees its validation too
+            self.begin(self.model)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        if not self._in_fit:
+            self.end()
+
+    on_predict_begin, on_predict_end = on_test_begin, on_test_end
+
+    def end(self, error: BaseException | None = None) -> None:
+        super().end(error)
+        if error is not None:
+            self._in_fit = False

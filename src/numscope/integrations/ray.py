@@ -1,0 +1,117 @@
+"""Ray Train: each worker is watched, and the driver gets one finding."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import ray
+    from ray import train
+except ImportError as error:
+    raise ImportError(f"numscope.integrations.ray: {error}. Install it: pip install 'ray[train]'.") from error
+
+from numscope.config.options import WatchOptions
+from numscope.records.alert import Alert
+from numscope.records.finding import Finding
+from numscope.records.site import Phase
+from numscope.report.text import plain_text, render
+from numscope.scope.autowatch import AutoWatch
+
+_ORDER = list(Phase)
+
+
+class _Board:
+    """An actor that workers report to: what they have found, and told of early."""
+
+    def __init__(self) -> None:
+        self._findings: list[Finding] = []
+        self._alerts: list[Alert] = []
+
+    def add(self, findings: list[Finding], alerts: list[Alert]) -> None:
+        self._findings += [finding for finding in findings if finding not in self._findings]
+        self._alerts += [alert for alert in alerts if alert not in self._alerts]
+
+    def all(self) -> tuple[list[Finding], list[Alert]]:
+        return self._findings, self._alerts
+
+
+class Watched:
+    """What ``watched`` returns: the training loop, to be given to a trainer, with what its workers have found.
+
+    Args:
+        loop: the training loop.
+        options: those of ``numscope.watch``.
+    """
+
+    def __init__(self, loop: Callable[..., Any], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, loop)
+        self.__signature__ = inspect.signature(loop)  # Ray looks whether it takes a configuration
+        self._loop, self._options = loop, options
+        self._board: Any = None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What escaped, the earliest first; what all ranks of a step agree on is here once."""
+        return sorted(self._reported()[0], key=lambda finding: (finding.step, _ORDER.index(finding.phase), finding.rank))
+
+    @property
+    def finding(self) -> Finding | None:
+        """The first of ``findings``."""
+        return next(iter(self.findings), None)
+
+    def report(self) -> str:
+        """The finding as its worker has printed it; "" for none."""
+        finding = self.finding
+        return "" if finding is None else plain_text(render(finding), io.StringIO())
+
+    @property
+    def alerts(self) -> list[Alert]:
+        """What workers have told early, in the order of steps."""
+        return sorted(self._reported()[1], key=lambda alert: alert.step)
+
+    def _reported(self) -> tuple[list[Finding], list[Alert]]:
+        found: tuple[list[Finding], list[Alert]] = ([], []) if self._board is None else ray.get(self._board.all.remote())
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._board is None and ray.is_initialized():  # by the trainer, as it sends the loop off
+            self._board = ray.remote(num_cpus=0)(_Board).remote()
+        return self.__dict__
+
+    def __call__(self, *config: Any) -> Any:
+        watch = AutoWatch(WatchOptions.of(**{**_log_place(self._options), **self._options}))
+        try:
+            with watch:
+                return self._loop(*config)
+        finally:
+            if self._board is not None:
+                alerts = [alert for scope in watch.scopes for alert in scope.alerts]
+                ray.get(self._board.add.remote(watch.coverage.findings, alerts))
+
+
+def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watched:
+    """A training loop for ``TorchTrainer`` in which numscope watches each model that is called.
+
+    Where a worker finds a non-finite value all workers stop, and ``trainer.fit()`` fails as with any error of the loop. What was found is
+    then in ``findings`` of the loop that this returns. With ``on_nonfinite="warn"`` training goes on, and it is there as well.
+
+    Args:
+        train_loop_per_worker: as ``TorchTrainer`` takes it, with or without a configuration.
+        options: those of ``numscope.watch``. Statistics go into the run's folder unless ``log_dir`` says otherwise.
+
+    Raises: UsageError for a wrong option.
+    """
+    WatchOptions.of(**options)
+    return Watched(train_loop_per_worker, options)
+
+
+def _log_place(options: dict[str, Any]) -> dict[str, str]:
+    """Ray's workers have a folder of their own, which goes: what is to last belongs to where the run is kept, if that is a folder."""
+    storage = train.get_context().get_storage() if options.get("config") is not None else None
+    if storage is None or getattr(storage.storage_filesystem, "type_name", "") != "local":
+        return {}
+    return {"log_dir": f"{storage.experiment_fs_path}/numscope"}

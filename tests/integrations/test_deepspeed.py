@@ -1,0 +1,64 @@
+"""DeepSpeed's real engine on CPU, where it is installed: it comes as source and changes what other packages import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.page import lines_of
+
+pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+
+SCRIPT = r"""
+import sys
+import deepspeed, torch
+import numscope
+from torch import nn
+
+bad, stage = map(int, sys.argv[1:])
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1))
+adam = {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}}
+config = {"train_batch_size": 8, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": stage}, "optimizer": adam}
+{lines}
+x = torch.rand(8, 4, generator=torch.Generator().manual_seed(1))
+for step in range(5):
+    result = engine(x)
+    if step == bad:
+        result = torch.log(result - 100)  # HERE
+    loss = (result**2).mean()
+    engine.backward(loss)
+    engine.step()
+print("trained to", loss.item(), [p.double().sum().item() for p in model.parameters()])
+"""
+BARE = [line for line in lines_of("DeepSpeed").splitlines() if "numscope" not in line]
+SCRIPT = SCRIPT.replace("{lines}", "\n".join(BARE))
+WATCHED = SCRIPT.replace("\n".join(BARE), lines_of("DeepSpeed").strip())
+LINE = next(number for number, line in enumerate(SCRIPT.splitlines(), 1) if line.endswith("# HERE"))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_engine_is_seen_through_at_each_zero_stage(stage, tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    ports = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29700 + stage), "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    for name, value in {**ports, "DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "lo"}.items():
+        monkeypatch.setenv(name, value)
+
+    def ran(*words: str) -> tuple[str, str]:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
+        return next((line for line in done.stdout.splitlines() if line.startswith("trained to")), ""), done.stderr
+
+    watching = ["-m", "numscope", "run", str(script)]
+    bare, _ = ran(str(script), "-1", str(stage))
+    watched, words = ran(*watching, "-1", str(stage))
+    assert bare == watched != "" and "watched Sequential, 5 steps" in words and "no finding" in words
+    _, words = ran(*watching, "3", str(stage))
+    assert "When     step 3" in words and "aten.log (loss)" in words and f"{Path(script).name}:{LINE}" in words
+    script.write_text(WATCHED)
+    _, words = ran(str(script), "3", str(stage))
+    assert "When     step 3" in words and f"{Path(script).name}:{LINE + 1}" in words

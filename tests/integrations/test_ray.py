@@ -1,0 +1,96 @@
+"""Ray Train's real TorchTrainer: a driver, a controller and two workers, processes of their own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ray = pytest.importorskip("ray")
+pytest.importorskip("ray.train.torch")
+
+from ray import cloudpickle  # noqa: E402
+from ray.train import RunConfig, ScalingConfig, get_context  # noqa: E402
+from ray.train.torch import TorchTrainer, prepare_model  # noqa: E402
+
+from numscope.integrations.ray import Watched, watched  # noqa: E402
+from numscope.records.errors import NonFiniteError, UsageError  # noqa: E402
+from tests.integrations.page import run_lines  # noqa: E402
+from tests.warm import COLD  # noqa: E402
+
+CONFIG = {
+    "section": {
+        "enabled": True,
+        "layers": {"layer_names": ["0"]},
+        "statistics": {"enabled": True, "stats": ["max"], "tensors": ["output"]},
+    }
+}
+
+
+def loop(bad_step: int = -1) -> list[Any]:
+    torch.manual_seed(0)
+    model = prepare_model(nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    rank = get_context().get_world_rank()
+    data = torch.Generator().manual_seed(rank)
+    for step in range(4):
+        result = model(torch.rand(8, 4, generator=data))
+        if (step, rank) == (bad_step, 1):
+            result = torch.log(result - 100)  # HERE
+        loss = (result**2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return [p.tolist() for p in model.parameters()]
+
+
+LINE = next(number for number, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.endswith("# HERE"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers can't import this file
+    warm, sys.executable = sys.executable, COLD
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+        yield tmp_path_factory.mktemp("ray")
+        ray.shutdown()
+    sys.executable = warm
+
+
+def test_driver_gets_one_finding_of_the_rank_at_fault_and_nothing_of_a_healthy_run(cluster):
+    """All in one fit, since each starts processes that import torch."""
+    healthy: Any = run_lines("Ray Train", train_loop_per_worker=loop)["loop"]
+    bad = watched(loop, config=CONFIG)
+
+    def train() -> None:
+        assert healthy() == loop()  # bitwise
+        bad(2)
+
+    run = RunConfig(storage_path=str(cluster), name="run")
+    with pytest.raises(Exception, match=r"aten\.log") as error:
+        TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=run).fit()
+    (finding,) = bad.findings
+    assert bad.finding == finding and (finding.step, finding.rank, finding.culprit.line) == (2, 1, LINE)
+    assert "aten.log (loss)" in bad.report() and f":{LINE}" in bad.report()
+    assert {type(each) for each in error.value.worker_failures.values()} == {NonFiniteError}
+    assert list((cluster / "run" / "numscope").glob("*statistics_logs/*.log"))
+    assert (healthy.finding, healthy.report(), healthy.alerts) == (None, "", [])
+
+
+def test_loop_looks_to_ray_as_it_did():
+    assert isinstance(watched(loop), Watched) and watched(loop).__name__ == "loop"
+    assert watched(loop).findings == []
+
+
+def test_wrong_option_is_refused_at_once():
+    with pytest.raises(UsageError, match=r"Did you mean 'frames'"):
+        watched(loop, frame=3)
