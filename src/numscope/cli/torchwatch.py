@@ -19,6 +19,7 @@ from numscope.records.words import count
 from numscope.report import page
 from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
+from numscope.sinks.destinations import destination
 
 if TYPE_CHECKING:
     from torch import nn
@@ -153,4 +154,12 @@ def _apart(options: WatchOptions) -> WatchOptions:
         folder = os.path.join(DEFAULT_LOG_DIR, name)
         say(f"numscope: statistics are written to {folder}")
     stem, suffix = os.path.splitext(options.json or "")
-    return replace(options, json=options.json and f"{stem}-{name}{suffix}", log_dir=folder)
+    sarif, end = os.path.splitext(options.sarif or "")
+    loggers = tuple(str(destination(one).below(name)) if isinstance(one, str) else one for one in options.loggers)
+    return replace(
+        options,
+        json=options.json and f"{stem}-{name}{suffix}",
+        sarif=options.sarif and f"{sarif}-{name}{end}",
+        log_dir=folder,
+        loggers=loggers,
+    )

@@ -58,6 +58,7 @@ class Judge:
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites: set[Site] = set()
         self._left_out_sites: set[Site] = set()
+        self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
         living.add(self)
 
     def close(self) -> None:
@@ -137,7 +138,7 @@ class Judge:
             text = f"{type(error).__name__}: {error}".split("\n")[0].removesuffix(": ")
             self.victim = True
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
-            self._delivery.finding(self.findings[-1])
+            self._delivery.finding(self.findings[-1], speaks=agree.is_first(f"died {self._evidence.step}"))
             self._evidence.note(finding=True)
 
     def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, discarded: bool = False) -> None:
@@ -299,6 +300,7 @@ class Judge:
                 mine = diagnose_together(self._evidence, bad, reached, self._ranks)
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
+        self._speaks = True
         found = mine if alone else self._first_of_ranks(mine)
         if fault is not None:
             raise fault
@@ -310,10 +312,13 @@ class Judge:
         Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
         earlier event of a phase, was first.
         """
+        self._speaks = True
         if not self._ranks.together:
             return finding
-        told = self._ranks.gather("findings", None if finding is None else [plain(finding), *self._since(finding)])
-        alarms = [(parse_finding(one[0]), one[1], one[2]) for one in told if one is not None]
+        rank = self._evidence.rank
+        told = self._ranks.gather("findings", [rank, None if finding is None else [plain(finding), *self._since(finding)]])
+        self._speaks = rank == min(one for one, _ in told)
+        alarms = [(parse_finding(one[0]), one[1], one[2]) for _, one in told if one is not None]
         phases = list(Phase)
         first = min(
             alarms,
@@ -340,10 +345,11 @@ class Judge:
         if finding is None:  # the rank that had raised the alarm could not say why
             return
         self.findings.append(finding)
-        self._delivery.finding(finding)
+        self._delivery.finding(finding, speaks=self._speaks)
         self._evidence.note(finding=True)
         if self._options.on_nonfinite == "raise":
             self._ranks.wait_for_report(finding.rank == self._evidence.rank)
+            self._ranks.wait_for_report(self._speaks, "told")
             self._evidence.forget()
             raise NonFiniteError(finding)
 
@@ -383,4 +389,4 @@ class Judge:
         note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
         finding = self._evidence.finding(index, slot, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)
-        self._delivery.finding(finding)
+        self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))
