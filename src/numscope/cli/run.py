@@ -61,6 +61,8 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
     metavar="WHERE",
     help="Send statistics, findings and alerts to tensorboard[:DIR], wandb[:PROJECT] or mlflow[:EXPERIMENT or URI]; repeatable.",
 )
+@click.option("--pdb", "debugger", flag_value="", default=None, type=str, help="At a finding, open a prompt in the frame that ran it.")
+@click.option("--pdbcls", metavar="MODULE:CLASS", help="The debugger of --pdb, such as IPython.terminal.debugger:TerminalPdb.")
 @click.option("--log-dir", type=OUTPUT_FOLDER, help="Keep the run's records in this folder.")
 def run(target: Target, **options: Any) -> Callable[[], None]:
     """Run a training script as Python itself would, and stop it at the first nan or inf that reaches the loss, a gradient or a weight.
@@ -77,6 +79,11 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
     """
     given = {**(switched_on() or {}), **{name: value for name, value in options.items() if value is not None and value != ()}}
     recipe = given.pop("recipe", None)
+    if (debugger := given.pop("pdbcls", None)) is not None:
+        from numscope.replay.prompt import debugger_class
+
+        debugger_class(debugger)  # refused before the script's first line
+        given["debugger"] = debugger
     if given.get("on_nonfinite") == OFF:
         if "config" not in given and recipe is None:
             raise click.UsageError(

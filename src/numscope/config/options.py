@@ -47,6 +47,8 @@ class WatchOptions:
         features: files and folders with statistics, features, loggers and rules of the user's own.
         default_logging: whether statistics go to the text log too.
         first_step: number of the first step, for a run that goes on from a checkpoint.
+        debugger: at a finding, open a prompt in the frame that ran the operation at fault: "" for Python's pdb, ``MODULE:CLASS`` for
+            another one; None: don't.
 
     Raises: UsageError.
     """
@@ -70,6 +72,7 @@ class WatchOptions:
     features: tuple[str, ...] = ()
     default_logging: bool = True
     first_step: int = 0
+    debugger: str | None = None
 
     def __post_init__(self) -> None:
         check_one_of("level", self.level, LEVELS, repr)

@@ -27,6 +27,7 @@ from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumul
 from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
+from numscope.report.stderr import say
 
 living: Living[Judge] = Living()  # one step may involve several models
 
@@ -140,6 +141,7 @@ class Judge:
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
             self._delivery.finding(self.findings[-1], speaks=agree.is_first(f"died {self._evidence.step}"))
             self._evidence.note(finding=True)
+            self._stop_in_it(self.findings[-1], error)
 
     def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, discarded: bool = False) -> None:
         """Raise an alarm, or note what is contained.
@@ -347,11 +349,24 @@ class Judge:
         self.findings.append(finding)
         self._delivery.finding(finding, speaks=self._speaks)
         self._evidence.note(finding=True)
+        self._stop_in_it(finding)
         if self._options.on_nonfinite == "raise":
-            self._ranks.wait_for_report(finding.rank == self._evidence.rank)
+            forever = self._options.debugger is not None  # somebody is at the prompt
+            self._ranks.wait_for_report(finding.rank == self._evidence.rank, forever=forever)
             self._ranks.wait_for_report(self._speaks, "told")
             self._evidence.forget()
             raise NonFiniteError(finding)
+
+    def _stop_in_it(self, finding: Finding, error: BaseException | None = None) -> None:
+        """Open the prompt that the options ask for, on the rank at fault."""
+        if self._options.debugger is None or finding.rank != self._evidence.rank:
+            return
+        from numscope.detect import debugging
+
+        try:
+            debugging.stop(finding, [self._evidence, *(j._evidence for j in living if j is not self)], self._options.debugger, error)
+        except Exception as fault:  # the finding has been told
+            say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
 
     def _note_contained(self, bad: Sequence[BadLeaf]) -> None:
         if bad or self._left_out_is_bad():
