@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding, Kind
+from numscope.records.places import quoted
 from numscope.records.words import escape
 from numscope.report.frames import one_line
 from numscope.version import __version__
@@ -153,10 +153,10 @@ def _locations(where: Place | None, script: str, root: str, name: str) -> list[d
 def _location(place: Place, root: str, message: str) -> dict[str, Any]:
     file, line, _, code = place
     inside = file.startswith(root)
-    artifact = {"uri": quote(os.path.relpath(file, root).replace(os.sep, "/"), errors="surrogateescape"), "uriBaseId": ROOT}
+    artifact = {"uri": quoted(os.path.relpath(file, root)), "uriBaseId": ROOT}
     snippet = {"snippet": {"text": escape(code)}} if code else {}
     physical = {
-        "artifactLocation": artifact if inside else {"uri": "file://" + quote(os.path.abspath(file), errors="surrogateescape")},
+        "artifactLocation": artifact if inside else {"uri": "file://" + quoted(os.path.abspath(file))},
         "region": {"startLine": line, **snippet},
     }
     return {"physicalLocation": physical, **({"message": {"text": escape(message)}} if message else {})}
@@ -165,7 +165,7 @@ def _location(place: Place, root: str, message: str) -> dict[str, Any]:
 def _fingerprint(name: str, layer: str, op: str, where: Place | None, root: str) -> str:
     """The same for the same fault after lines above it have moved."""
     parts = _parts(name, layer, op, where, root)
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:32]
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _parts(name: str, layer: str, op: str, where: Place | None, root: str) -> Iterator[str]:
