@@ -136,7 +136,7 @@ def test_terminal_gets_colors_around_the_same_words():
     plain.print(render(OVERFLOW), crop=False)
     import re
 
-    assert re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\\\", "", out.getvalue()) == bare.getvalue()
+    assert re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\", "", out.getvalue()) == bare.getvalue()
 
 
 @pytest.mark.parametrize("width", [20, 80])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from numscope.cli.child import Told
 from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
-from numscope.cli.last_line import last_line
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
@@ -19,6 +18,7 @@ from numscope.records.words import count
 from numscope.report import page
 from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
+from numscope.scope.last_line import last_line
 from numscope.sinks.destinations import destination
 
 if TYPE_CHECKING:

@@ -25,6 +25,9 @@ from numscope.report.stderr import marked, say
 
 log = logging.getLogger("numscope")
 
+show: Callable[[Finding], bool] | None = None  # shows a finding in place of the terminal; False: it does not
+show_alert: Callable[[Alert, str], bool] | None = None
+
 PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
 
 
@@ -104,7 +107,9 @@ class Delivery:
         Args:
             speaks: this rank tells it to the outlet, for all ranks that know it.
         """
-        if finding.rank == self._rank:
+        if finding.rank == self._rank and show is not None and show(finding):
+            pass
+        elif finding.rank == self._rank:
             if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all are printed above it
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
                 say(f"\n{frames}\n")
@@ -118,7 +123,7 @@ class Delivery:
         if speaks:
             share.told.append(finding)
             if self.outlet is not None:
-                self.outlet(finding, _plain(finding))
+                self.outlet(finding, plain_report(finding))
         if share.attempt is not None and self._log_dir is not None:
             page.due(page.Due(self._log_dir, share.attempt.number))
 
@@ -132,7 +137,8 @@ class Delivery:
     def tell(self, alert: Alert, who: str = "") -> None:
         """Say an alert on the terminal, in one line. ``who``: the ranks that have it."""
         self._share.told.append(alert)
-        say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
+        if show_alert is None or not show_alert(alert, who):
+            say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
@@ -239,11 +245,12 @@ def _print(finding: Finding) -> None:
         print_finding(finding, file=sys.stderr)
 
 
-def _plain(finding: Finding) -> str:
+def plain_report(finding: Finding) -> str:
+    """The report of a finding as text, for other places than a terminal."""
     with _same_random_numbers():
         from numscope.report.text import plain_text, render
 
-        return plain_text(render(finding), io.StringIO(), PLAIN_WIDTH)
+        return plain_text(render(finding), io.StringIO(), PLAIN_WIDTH, colors=False)
 
 
 @contextlib.contextmanager

@@ -45,9 +45,10 @@ def print_finding(finding: Finding, file: TextIO | None = None, width: int | Non
     file.flush()
 
 
-def plain_text(report: RenderableType, file: TextIO, width: int | None = None) -> str:
-    """A report as it is printed to a file, which decides on colors and, if no width is given, on the width."""
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+def plain_text(report: RenderableType, file: TextIO, width: int | None = None, *, colors: bool = True) -> str:
+    """A report as it is printed to a file, which decides on colors, if there may be any, and on the width, if none is given."""
+    plain = {} if colors else {"color_system": None}  # FORCE_COLOR counts for terminals
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False, **plain)  # type: ignore[arg-type]
     with console.capture() as capture:
         console.print(report, crop=False)
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
