@@ -136,6 +136,14 @@ def test_names_from_a_model_are_text(tmp_path: Path) -> None:
     assert all("<img" not in page for page in pages(bad))
 
 
+def test_cells_of_the_page_run(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    cells = executed(tmp_path, *re.findall(r"```ipython\n(.*?)```", page, re.DOTALL))
+    found = next(cell for cell in cells if "%%numscope" in cell.source)
+    assert [cell for cell in cells if any(output.output_type == "error" for output in cell.outputs)] == [found]
+    assert sum("Operation" in one for one in pages(found)) == 1 and "cell [3], line 5" in pages(found)[0]
+
+
 def test_check_and_summarize_show_well(tmp_path: Path) -> None:
     _, _, checked, summary = executed(
         tmp_path,
