@@ -17,10 +17,10 @@ from numscope.records.site import Phase
 from numscope.records.words import escape
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit, find_record, pending_states
-from numscope.replay.prompt import Entry, has_terminal, prompt
+from numscope.replay.prompt import Entry, prompt
 from numscope.replay.stack import user_frames
 from numscope.replay.stop import stop_in_call
-from numscope.report.stderr import say
+from numscope.report.stderr import has_terminal, say
 
 _KEYS = "up, down, list and p x work; c or q goes on."
 
@@ -57,7 +57,7 @@ def _in_call(evidence: Evidence, culprit: Culprit, debugger: str, outer: Sequenc
         said = f"{what}.\nThis is the bad call done again: its inputs, weights and random numbers are as they were."
         _ask([*outer, *inner], debugger, said, len(outer))
 
-    for call in reversed(evidence.calls):
+    for call in reversed(evidence.calls) if evidence.replays else ():
         backward = culprit.phase is Phase.BACKWARD or call.had_backward
         if stop_in_call(call, evidence.names, evidence.buffers, culprit, backward=backward, show=show):
             return True

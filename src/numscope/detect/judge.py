@@ -27,7 +27,7 @@ from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumul
 from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
-from numscope.report.stderr import say
+from numscope.report.stderr import has_terminal, say
 
 living: Living[Judge] = Living()  # one step may involve several models
 
@@ -351,7 +351,7 @@ class Judge:
         self._evidence.note(finding=True)
         self._stop_in_it(finding)
         if self._options.on_nonfinite == "raise":
-            forever = self._options.debugger is not None  # somebody is at the prompt
+            forever = self._options.debugger is not None and has_terminal()  # somebody is at the prompt
             self._ranks.wait_for_report(finding.rank == self._evidence.rank, forever=forever)
             self._ranks.wait_for_report(self._speaks, "told")
             self._evidence.forget()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import os
-import socket
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -35,6 +34,8 @@ def terminal_link(file: str, line: int) -> str:
     """An address for a terminal's hyperlink (OSC 8), with the line as its fragment; "" where there is no file."""
     if cell_of(file) is not None or not os.path.isabs(file):
         return ""
+    import socket
+
     return f"file://{quote(socket.gethostname())}{quoted(file)}#{line}"
 
 

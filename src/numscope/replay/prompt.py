@@ -50,14 +50,6 @@ def debugger_class(name: str) -> type[Any]:
     return found
 
 
-def has_terminal() -> bool:
-    """Whether somebody can answer a prompt."""
-    try:
-        return sys.stdin is not None and sys.stdin.isatty()
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
 def prompt(entries: Sequence[Entry], debugger: str) -> None:
     """Let the user look around in these frames, outermost first; the prompt stands in the last one. Returns when they leave it."""
     kind = debugger_class(debugger)

@@ -83,7 +83,7 @@ class Delivery:
         self._json = None if json is None else _of_rank(json, rank)
         self._sarif = None if sarif is None else _of_rank(os.path.abspath(sarif), rank)
         self._meanings = meanings or {}
-        self._root = source_root()  # the script may change its folder
+        self._root = "" if sarif is None else source_root()  # now: the script may change its folder
         self._log_dir = log_dir
         self.model = model
         self._rank = rank
