@@ -115,7 +115,8 @@ def test_finding_and_statistics_reach_all_three_at_once(folder: Path, files_allo
     assert step == 3
     assert text.startswith("### nan in `last (Linear) output`\n\nstep 3, batch 3, forward, rank 0\n")
     assert f"- **Line:** `{folder}/train.py:{LINE}`: `return self.last(torch.log(" in text
-    assert "    Culprit  aten.log (forward)\n" in text  # the report, as code
+    page = pytest.importorskip("tensorboard.plugin_util").markdown_to_safe_html(text)
+    assert "<pre><code>numscope: nan ───" in page and "\nCulprit  aten.log (forward)\n" in page  # the report, as code
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator(str(folder / "tb"))
     accumulator.Reload()
     assert [e.step for e in accumulator.Scalars("last_output_max")] == [0, 1, 2]

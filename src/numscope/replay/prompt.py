@@ -25,9 +25,9 @@ class _Frames:
         return list(self.entries), len(self.entries) - 1
 
     def _refuse(self, words: str) -> None:
-        print(f"*** {self._why} up, down, list, p and pp work; c or q leaves.", file=self.stdout)  # type: ignore[attr-defined]
+        print(f"*** {self._why} c or q leaves.", file=self.stdout)  # type: ignore[attr-defined]
 
-    _why = "Nothing can be run on from here: numscope holds these frames."
+    _why = "Nothing can be run on from here."
     do_next = do_n = do_step = do_s = do_return = do_r = do_until = do_unt = do_jump = do_j = _refuse
 
 
