@@ -117,13 +117,18 @@ def test_cells_that_run_again_pile_up_nothing(tmp_path: Path) -> None:
     assert sum("Operation" in page for page in pages(cells[-1])) == 1
 
 
-def test_file_of_a_module_is_a_link_that_editors_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize("editor", ["JupyterLab", "VS Code"])
+def test_file_of_a_module_is_a_link_that_editors_open(tmp_path: Path, editor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VSCODE_PID", raising=False)
+    if editor == "VS Code":
+        monkeypatch.setenv("VSCODE_PID", "1")
     (tmp_path / "my net.py").write_text(MODEL)
     load = "from importlib.util import module_from_spec, spec_from_file_location\nspec = spec_from_file_location('mine', 'my net.py')\n"
     load += "mine = module_from_spec(spec)\nspec.loader.exec_module(mine)"
     *_, bad = executed(tmp_path, LOAD, load, "%%numscope --alerts off\nmine.train(6, bad=3)")
     line = next(n for n, one in enumerate(MODEL.splitlines(), 1) if one.endswith("# here"))
-    assert f'<a href="my%20net.py#L{line}" target="_blank" rel="noreferrer">{tmp_path}/my net.py:{line}</a>' in pages(bad)[0]
+    fragment = f"L{line}" if editor == "VS Code" else f"line={line - 1}"
+    assert f'<a href="my%20net.py#{fragment}" target="_blank" rel="noreferrer">{tmp_path}/my net.py:{line}</a>' in pages(bad)[0]
 
 
 def test_names_from_a_model_are_text(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def notebook_link(file: str, line: int) -> str:
         return ""
     below = os.path.relpath(file)
     if not below.startswith(os.pardir + os.sep):
-        return f"{quoted(below)}#L{line}"
+        in_vscode = "VSCODE_PID" in os.environ
+        return f"{quoted(below)}#{f'L{line}' if in_vscode else f'line={line - 1}'}"  # JupyterLab counts from 0, as RFC 5147 does
     return f"vscode://file{quoted(file)}:{line}"
 
 
