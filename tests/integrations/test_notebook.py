@@ -171,10 +171,10 @@ def test_check_and_summarize_show_well(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_words_are_one_sentence(line: str, message: str) -> None:
+    from IPython.core.error import UsageError
     from IPython.core.interactiveshell import InteractiveShell
 
     from numscope.integrations.notebook import _cell_to_line, options_of
-    from numscope.records.errors import UsageError
 
     if line.startswith("x"):
         assert _cell_to_line(line.splitlines(keepends=True)) == line.splitlines(keepends=True)

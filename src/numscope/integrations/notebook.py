@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from IPython.core.error import UsageError as WrongWords  # IPython shows it without a traceback
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
@@ -86,7 +87,12 @@ class Notebook:
         Options are those of numscope.watch, written as --alerts off --on-nonfinite warn --log-dir logs. A cell that begins with
         %%numscope is watched by itself.
         """
-        words = shlex.split(line)
+        try:
+            return self._do(shlex.split(line), line)
+        except (UsageError, ValueError) as error:  # also quotes that are not closed
+            raise WrongWords(f"%numscope: {error}") from None
+
+    def _do(self, words: list[str], line: str) -> Any:
         word, rest = (words[0], words[1:]) if words else ("status", [])
         if word == "cell":  # by _cell_to_line
             self._begin(rest, is_cells=True)
@@ -97,12 +103,12 @@ class Notebook:
                 self._finish(None)
             return Status(self._watch)
         else:
-            raise UsageError(f"%numscope: got {line!r}, expected {USAGE}.{nearest(word, WORDS)}")
+            raise UsageError(f"got {line!r}, expected {USAGE}.{nearest(word, WORDS)}")
         return None
 
     def _no_cell(self, line: str, cell: str) -> None:
         """Watch the models that this cell trains. Options as of %numscope on."""
-        raise UsageError("%%numscope: got another line before it, expected it as the cell's first line.")
+        raise WrongWords("%%numscope: got another line before it, expected it as the cell's first line.")
 
     def _begin(self, words: list[str], *, is_cells: bool) -> None:
         options = options_of(words)
@@ -199,7 +205,7 @@ def options_of(words: list[str]) -> WatchOptions:
         word = waiting.pop(0)
         name, equals, value = word.partition("=")
         if not name.startswith("--"):
-            raise UsageError(f"%numscope: got {word!r}, expected an option such as --log-dir DIR.")
+            raise UsageError(f"got {word!r}, expected an option such as --log-dir DIR.")
         if not equals:
             value = waiting.pop(0) if waiting and not waiting[0].startswith("--") else "true"
         name = {"--to": "loggers"}.get(name, name[2:].replace("-", "_"))
