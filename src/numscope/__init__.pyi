@@ -1,5 +1,7 @@
 # Each public name and the module it comes from: what type checkers read, and what the package imports a name by when it is first used.
 
+from numscope.integrations.notebook import load_ipython_extension as load_ipython_extension
+from numscope.integrations.notebook import unload_ipython_extension as unload_ipython_extension
 from numscope.page.frame import load as load
 from numscope.plugins.registry import feature as feature
 from numscope.plugins.registry import logger as logger

@@ -26,7 +26,7 @@ from numscope.config.options import WatchOptions
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
 OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --no-replay, "
-OPTIONS += "--on-nonfinite, --recipe, --trace, -m"
+OPTIONS += "--on-nonfinite, --pdb, --pdbcls, --recipe, --sarif, --to, --trace, -m"
 COMMANDS = ", ".join(sorted(command.numscope.commands))
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
@@ -125,7 +125,7 @@ def test_unset_options_keep_the_watchs_defaults_and_help_shows_them(tmp_path: Pa
     assert parsed("s.py")[1] == WatchOptions()
     shown = " ".join(cli("run", "--help", cwd=tmp_path).stdout.split())
     assert f"({WatchOptions().frames})" in shown
-    options = {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module", "recipe"}
+    options = {p.name for p in run.params if isinstance(p, click.Option)} - {"is_module", "pdbcls", "recipe"}
     assert options <= {f.name for f in dataclasses.fields(WatchOptions)}
 
 

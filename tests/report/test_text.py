@@ -136,7 +136,28 @@ def test_terminal_gets_colors_around_the_same_words():
     plain.print(render(OVERFLOW), crop=False)
     import re
 
-    assert re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) == bare.getvalue()
+    assert re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\", "", out.getvalue()) == bare.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_places_are_whole_and_linked_on_a_terminal(width: int) -> None:
+    assert OVERFLOW.culprit is not None
+    file = f"/train/{'long folder/' * 12}net.py"
+    detail = f"The infinity was written at {file.replace(' ', '_')}:31 `x[0] = y`."
+    stack = ((f"{file}2", 7, "main", "train()"), (file, 98, "forward", "x * y"))
+    found = dataclasses.replace(OVERFLOW, culprit=dataclasses.replace(OVERFLOW.culprit, file=file, line=98, detail=detail, stack=stack))
+    console = Console(file=(out := io.StringIO()), width=width, force_terminal=True, color_system="standard", _environ={})
+    console.print(render(found), crop=False)
+    for place in (f"{file}:98", f"{file}2:7"):
+        assert place in out.getvalue()
+    assert f"{file.replace(' ', '%20')}#98\x1b\\" in out.getvalue()
+    assert f"{file.replace(' ', '_')}:31" in out.getvalue()
+
+
+def test_pycharms_console_gets_the_form_that_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYCHARM_HOSTED", "1")
+    print_finding(OVERFLOW, out := io.StringIO(), 80)
+    assert f'Line     File "{FILE}", line 98\n' in out.getvalue()
 
 
 def test_stream_in_ascii_gets_escapes_not_an_error():

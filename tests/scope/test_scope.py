@@ -402,8 +402,8 @@ def test_weight_that_was_bad_before_the_watch_is_no_news(capfd: Any) -> None:
         (
             {"levl": "modules"},
             "watch: got the argument 'levl', expected one of level, on_nonfinite, alerts, gradients, replay, frames, trace, abort_after, "
-            "max_scaler_skips, dead_steps, json, log_dir, config, tb_writer, loggers, features, default_logging, first_step. "
-            "Did you mean 'level'?",
+            "max_scaler_skips, dead_steps, json, sarif, log_dir, config, tb_writer, loggers, features, default_logging, first_step, "
+            "debugger. Did you mean 'level'?",
         ),
     ],
     ids=str,

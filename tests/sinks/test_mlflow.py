@@ -85,8 +85,12 @@ def test_long_names_stay_different_and_short_enough() -> None:
     assert {len(key) for key in keys} == {MAX_KEY}
 
 
-def test_other_ranks_without_a_run_log_nothing() -> None:
-    assert open_sinks(log_dir=None, rank=1, loggers=["mlflow"], run={}) == []
+def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
+    (sink,) = open_sinks(log_dir=None, rank=1, loggers=["mlflow"], run={})
+    sink.write([observation(0, max=1.0)])
+    sink.alert(ALERT)
+    sink.close()
+    assert mlflow.MlflowClient().search_runs(["0"]) == []
 
 
 def test_alert_is_a_tag_of_its_rule_with_the_latest_and_how_many() -> None:

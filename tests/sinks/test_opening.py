@@ -150,7 +150,7 @@ def test_interrupt_passes_through_a_guard() -> None:
     [
         (
             ["wandbb"],
-            r"^loggers\[0\]: got 'wandbb', expected an object with log_scalar.*, or one of mlflow, wandb\. Did you mean 'wandb'\?$",
+            r"^loggers\[0\]: got 'wandbb', expected an object with log_scalar.*, or one of tensorboard.*mlflow.* Did you mean 'wandb'\?$",
         ),
         ([Kept], r"^loggers\[0\]: got the class Kept, expected .* Make one first: Kept\(…\)\.$"),
         ([Held, 3], r"^loggers\[0\]: got the class Held, expected "),
@@ -193,7 +193,7 @@ def test_asking_for_a_logger_that_is_not_installed_says_how_to_install_it() -> N
     code = "import sys; sys.modules['wandb'] = None\nfrom numscope.sinks.opening import open_sinks\n"
     code += "open_sinks(log_dir=None, rank=0, loggers=['wandb'], run={})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "UsageError: loggers: got 'wandb', which is not installed. Install it: pip install 'numscope[wandb]'." in done.stderr
+    assert "UsageError: loggers: got 'wandb', but wandb is not installed. Install it: pip install 'numscope[wandb]'." in done.stderr
 
 
 def test_opening_loads_no_library_that_was_not_asked_for() -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from numscope.records.finding import Culprit, Finding, Kind, Reason
+from numscope.records.markdown import finding_markdown
+from numscope.records.site import Phase, Site
 from numscope.sinks.opening import open_sinks
 from tests.sinks.seen import ALERT, ALERT_LINE, observation
 
@@ -40,6 +43,16 @@ def test_scalars_are_read_back_under_their_names(tmp_path: Path, writer: Any) ->
     assert set(events.Tags()[SCALARS]) == {"decoder.1.fc1_activation_max", "decoder.1.fc2_wgrad_num_nan"}
     assert [(e.step, e.value) for e in events.Scalars("decoder.1.fc1_activation_max")] == [(0, 0.5), (100, 100.5), (200, 200.5)]
     assert [(e.step, e.value) for e in events.Scalars("decoder.1.fc2_wgrad_num_nan")] == [(0, 0.0), (100, 100.0), (200, 200.0)]
+
+
+def test_names_in_a_finding_are_no_markup(tmp_path: Path) -> None:
+    markdown_to_safe_html = pytest.importorskip("tensorboard.plugin_util").markdown_to_safe_html
+    evil = "`<b>*x*</b>[y](http://z)\n\n# head"
+    culprit = Culprit(evil, Phase.FORWARD, evil, f"/{evil}.py", 3, evil, Reason.DOMAIN, evil, evil)
+    found = Finding(1, 1, Phase.FORWARD, 0, Site(evil, evil, Phase.FORWARD, "output"), Kind.NAN, False, culprit, "", note=evil)
+    page = markdown_to_safe_html(finding_markdown(found, f"{evil}\n{evil}"))
+    assert page.count("<h") == page.count("<h3>") == 1
+    assert not [tag for tag in ("<b>", "<em>", "<a ") if tag in page]
 
 
 def test_exponent_histogram_has_a_bin_of_width_one_for_each_exponent(tmp_path: Path, writer: Any) -> None:

@@ -124,8 +124,12 @@ def test_histogram_is_over_exponents(tmp_path: Path) -> None:
     assert row[f"{name}:bins"][row[f"{name}:values"].index(34)] == -12
 
 
-def test_other_ranks_without_a_run_log_nothing() -> None:
-    assert open_sinks(log_dir=None, rank=1, loggers=["wandb"], run={}) == []
+def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
+    (sink,) = open_sinks(log_dir=None, rank=1, loggers=["wandb"], run={})
+    sink.write([observation(0, max=1.0)])
+    sink.alert(ALERT)
+    sink.close()
+    assert not list(tmp_path.rglob("run-*.wandb"))
 
 
 def alerts(folder: Path) -> list[tuple[str, str, str]]:

@@ -21,9 +21,10 @@ SUMMARY_NAME = "summary"
 @click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
 @click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
+@click.option("--sarif", metavar="FILE", help="Write findings and alerts to this file instead, for a CI to show at their lines.")
 @click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
 @click.argument("run", metavar="RUN")
-def report(run: str, output: str | None, other: str | None, summary: bool) -> None:
+def report(run: str, output: str | None, other: str | None, sarif: str | None, summary: bool) -> None:
     """Make one HTML file of a run: findings, their lines of code, and every tensor's history. It opens in a browser, without a network.
 
     RUN is the run's log_dir.
@@ -35,7 +36,12 @@ def report(run: str, output: str | None, other: str | None, summary: bool) -> No
 
     if summary and other is not None:
         raise UsageError("--compare: given with --summary, expected one of them.")
+    if sarif is not None and (summary or other is not None or output is not None):
+        raise UsageError("--sarif: given with --output, --compare or --summary, expected it alone.")
     recorded = _read(run, "RUN")
+    if sarif is not None:
+        _write(sarif, _sarif(recorded), "--sarif")
+        return
     if summary:
         stem = output.removesuffix(".json").removesuffix(".md") if output else os.path.join(recorded.path, SUMMARY_NAME)
         for suffix, text in zip((".json", ".md"), digests(recorded), strict=True):
@@ -49,6 +55,18 @@ def report(run: str, output: str | None, other: str | None, summary: bool) -> No
     _write(path, render([payload_of(recorded), payload_of(second)], title, comparison_of(recorded, second)))
 
 
+def _sarif(recorded: Recorded) -> str:
+    """The findings and alerts of a run, with paths relative to the checkout that the current folder is in."""
+    from numscope.config.rules import RULES
+    from numscope.report.sarif import sarif_json, source_root
+
+    findings = [one for one in recorded.findings if not one.contained]
+    meanings = {name: rule.meaning for name, rule in RULES.items()}
+    lines = (one.culprit.stack[0][0] for one in findings if one.culprit is not None and one.culprit.stack)
+    script = next(lines, "")  # what called the model
+    return sarif_json(findings, [one.alert for one in recorded.alerts], meanings, source_root(), script).decode()
+
+
 def _read(folder: str, where: str) -> Recorded:
     """A run, with its problems on stderr."""
     from numscope.page.recorded import read_recorded
@@ -59,15 +77,15 @@ def _read(folder: str, where: str) -> Recorded:
     return recorded
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, text: str, option: str = "--output") -> None:
     """Write a file and print a link to it."""
     from numscope.records.files import write_where_asked
 
     if os.path.isdir(path):
-        raise UsageError(f"--output: got {path!r}, a folder, expected a file. Did you mean {os.path.join(path, NAME)!r}?")
+        raise UsageError(f"{option}: got {path!r}, a folder, expected a file. Did you mean {os.path.join(path, NAME)!r}?")
     data = text.encode()
     try:
         write_where_asked(path, data)
     except OSError as error:
-        raise UsageError(f"--output: got {path!r}, expected a file that can be written: {error.strerror}.") from None
+        raise UsageError(f"{option}: got {path!r}, expected a file that can be written: {error.strerror}.") from None
     click.echo(Path(path).absolute().as_uri())

@@ -17,6 +17,7 @@ from numscope.config.alerting import MODES
 from numscope.config.environment import switched_on
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
 from numscope.records.errors import UsageError
+from numscope.sinks.destinations import destination
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
@@ -52,6 +53,16 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @click.option("--frames", type=whole_number(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
 @click.option("--max-scaler-skips", type=whole_number(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
 @click.option("--json", type=OUTPUT_FILE, help="Write the findings to this file, for other programs.")
+@click.option("--sarif", type=OUTPUT_FILE, help="Write findings and alerts to this file as SARIF, for a CI to show them at their lines.")
+@click.option(
+    "--to",
+    "loggers",
+    multiple=True,
+    metavar="WHERE",
+    help="Send statistics, findings and alerts to tensorboard[:DIR], wandb[:PROJECT] or mlflow[:EXPERIMENT or URI]; repeatable.",
+)
+@click.option("--pdb", "debugger", flag_value="", default=None, type=str, help="At a finding, open a prompt in the frame that ran it.")
+@click.option("--pdbcls", metavar="MODULE:CLASS", help="The debugger of --pdb, such as IPython.terminal.debugger:TerminalPdb.")
 @click.option("--log-dir", type=OUTPUT_FOLDER, help="Keep the run's records in this folder.")
 def run(target: Target, **options: Any) -> Callable[[], None]:
     """Run a training script as Python itself would, and stop it at the first nan or inf that reaches the loss, a gradient or a weight.
@@ -68,6 +79,11 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
     """
     given = {**(switched_on() or {}), **{name: value for name, value in options.items() if value is not None and value != ()}}
     recipe = given.pop("recipe", None)
+    if (debugger := given.pop("pdbcls", None)) is not None:
+        from numscope.replay.prompt import debugger_class
+
+        debugger_class(debugger)  # refused before the script's first line
+        given["debugger"] = debugger
     if given.get("on_nonfinite") == OFF:
         if "config" not in given and recipe is None:
             raise click.UsageError(
@@ -77,6 +93,7 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
     config, features = given.get("config"), given.get("features", ())  # as the user has named them
     given |= {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}  # a script may change its folder
     given["features"] = tuple(map(os.path.abspath, features))
+    given["loggers"] = tuple(str(destination(one, "--to")) for one in given.get("loggers", ()))
     try:
         watch = TorchWatch(WatchOptions(**given), recipe)
     except UsageError as error:  # "frames: got 0, …" about the option --frames

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from numscope.cli.child import Told
 from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
-from numscope.cli.last_line import last_line
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
@@ -19,6 +18,8 @@ from numscope.records.words import count
 from numscope.report import page
 from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
+from numscope.scope.last_line import last_line
+from numscope.sinks.destinations import destination
 
 if TYPE_CHECKING:
     from torch import nn
@@ -153,4 +154,12 @@ def _apart(options: WatchOptions) -> WatchOptions:
         folder = os.path.join(DEFAULT_LOG_DIR, name)
         say(f"numscope: statistics are written to {folder}")
     stem, suffix = os.path.splitext(options.json or "")
-    return replace(options, json=options.json and f"{stem}-{name}{suffix}", log_dir=folder)
+    sarif, end = os.path.splitext(options.sarif or "")
+    loggers = tuple(str(destination(one).below(name)) if isinstance(one, str) else one for one in options.loggers)
+    return replace(
+        options,
+        json=options.json and f"{stem}-{name}{suffix}",
+        sarif=options.sarif and f"{sarif}-{name}{end}",
+        log_dir=folder,
+        loggers=loggers,
+    )

@@ -38,13 +38,17 @@ class WatchOptions:
         max_scaler_skips: so many steps in a row that GradScaler leaves out are a finding.
         dead_steps: so many steps in a row with all gradients exactly zero are a finding.
         json: file that findings are written to.
+        sarif: file for the same as SARIF, which code hosts show at their lines.
         log_dir: folder for reports, findings, frames and statistics, a file a rank.
         config: statistics to collect: a YAML file's path, or the same as a dict; None: none.
-        tb_writer: TensorBoard's writer that statistics go to, on the ranks that have one.
-        loggers: objects with ``log_scalar(name, value, iteration)`` that statistics go to; ``"wandb"``, ``"mlflow"``.
+        tb_writer: TensorBoard's writer that statistics, findings and alerts go to, on the ranks that have one.
+        loggers: where statistics, findings and alerts go: ``"tensorboard:DIR"``, ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"`` (without
+            the colon: the script's own run), or objects with ``log_scalar(name, value, iteration)``.
         features: files and folders with statistics, features, loggers and rules of the user's own.
         default_logging: whether statistics go to the text log too.
         first_step: number of the first step, for a run that goes on from a checkpoint.
+        debugger: at a finding, open a prompt in the frame that ran the operation at fault: "" for Python's pdb, ``MODULE:CLASS`` for
+            another one; None: don't.
 
     Raises: UsageError.
     """
@@ -60,6 +64,7 @@ class WatchOptions:
     max_scaler_skips: int = 10
     dead_steps: int = 10
     json: str | None = None
+    sarif: str | None = None
     log_dir: str | None = None
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None
     tb_writer: Any = None
@@ -67,6 +72,7 @@ class WatchOptions:
     features: tuple[str, ...] = ()
     default_logging: bool = True
     first_step: int = 0
+    debugger: str | None = None
 
     def __post_init__(self) -> None:
         check_one_of("level", self.level, LEVELS, repr)
@@ -88,9 +94,8 @@ class WatchOptions:
             alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
             object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
         if self.config is None:
-            for name in ("tb_writer", "loggers", "features"):
-                if getattr(self, name):
-                    raise UsageError(f"{name}: given without config, expected statistics to write. Add config=, or leave {name} out.")
+            if self.features:
+                raise UsageError("features: given without config, expected statistics to write. Add config=, or leave features out.")
         trace: object = self.trace
         if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
             raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")

@@ -80,6 +80,8 @@ class Detection(Reader):
         self._loss: tuple[list[tuple[str, int]], list[State]] | None = None
         self._freed: deque[object] = deque(maxlen=1)  # not empty: an output's graph is gone since the calls were last looked through
         self.had_graph = False  # a call has returned something that backward can be called on
+        if options.debugger is not None:
+            outside.keeps_frames = True
         self.judge.bad_from_start = self._parameters.bad_now()
         optimizer_probe.listen(outside.backward)
 

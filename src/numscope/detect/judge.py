@@ -27,6 +27,7 @@ from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumul
 from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
+from numscope.report.stderr import has_terminal, say
 
 living: Living[Judge] = Living()  # one step may involve several models
 
@@ -58,6 +59,7 @@ class Judge:
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites: set[Site] = set()
         self._left_out_sites: set[Site] = set()
+        self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
         living.add(self)
 
     def close(self) -> None:
@@ -137,8 +139,9 @@ class Judge:
             text = f"{type(error).__name__}: {error}".split("\n")[0].removesuffix(": ")
             self.victim = True
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
-            self._delivery.finding(self.findings[-1])
+            self._delivery.finding(self.findings[-1], speaks=agree.is_first(f"died {self._evidence.step}"))
             self._evidence.note(finding=True)
+            self._stop_in_it(self.findings[-1], error)
 
     def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, discarded: bool = False) -> None:
         """Raise an alarm, or note what is contained.
@@ -299,6 +302,7 @@ class Judge:
                 mine = diagnose_together(self._evidence, bad, reached, self._ranks)
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
+        self._speaks = True
         found = mine if alone else self._first_of_ranks(mine)
         if fault is not None:
             raise fault
@@ -310,10 +314,13 @@ class Judge:
         Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
         earlier event of a phase, was first.
         """
+        self._speaks = True
         if not self._ranks.together:
             return finding
-        told = self._ranks.gather("findings", None if finding is None else [plain(finding), *self._since(finding)])
-        alarms = [(parse_finding(one[0]), one[1], one[2]) for one in told if one is not None]
+        rank = self._evidence.rank
+        told = self._ranks.gather("findings", [rank, None if finding is None else [plain(finding), *self._since(finding)]])
+        self._speaks = rank == min(one for one, _ in told)
+        alarms = [(parse_finding(one[0]), one[1], one[2]) for _, one in told if one is not None]
         phases = list(Phase)
         first = min(
             alarms,
@@ -340,12 +347,26 @@ class Judge:
         if finding is None:  # the rank that had raised the alarm could not say why
             return
         self.findings.append(finding)
-        self._delivery.finding(finding)
+        self._delivery.finding(finding, speaks=self._speaks)
         self._evidence.note(finding=True)
+        self._stop_in_it(finding)
         if self._options.on_nonfinite == "raise":
-            self._ranks.wait_for_report(finding.rank == self._evidence.rank)
+            forever = self._options.debugger is not None and has_terminal()  # somebody is at the prompt
+            self._ranks.wait_for_report(finding.rank == self._evidence.rank, forever=forever)
+            self._ranks.wait_for_report(self._speaks, "told")
             self._evidence.forget()
             raise NonFiniteError(finding)
+
+    def _stop_in_it(self, finding: Finding, error: BaseException | None = None) -> None:
+        """Open the prompt that the options ask for, on the rank at fault."""
+        if self._options.debugger is None or finding.rank != self._evidence.rank:
+            return
+        from numscope.detect import debugging
+
+        try:
+            debugging.stop(finding, [self._evidence, *(j._evidence for j in living if j is not self)], self._options.debugger, error)
+        except Exception as fault:  # the finding has been told
+            say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
 
     def _note_contained(self, bad: Sequence[BadLeaf]) -> None:
         if bad or self._left_out_is_bad():
@@ -383,4 +404,4 @@ class Judge:
         note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
         finding = self._evidence.finding(index, slot, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)
-        self._delivery.finding(finding)
+        self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))

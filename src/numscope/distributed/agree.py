@@ -147,20 +147,22 @@ class Ranks:
         log.warning("numscope: %s: from now on rank %d judges its steps alone", apart, rank())
         self.close()
 
-    def wait_for_report(self, mine: bool) -> None:
+    def wait_for_report(self, mine: bool, what: str = "reported", forever: bool = False) -> None:
         """Wait for the report before this rank ends: a launcher may kill all ranks as soon as one has ended, in the middle of the report.
 
         Args:
             mine: this rank has printed it.
+            what: the report to wait for, the same on all ranks.
+            forever: somebody looks around in the other rank.
         """
         if not self.together:
             return
         with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
-            key = f"{self._key}/reported"
+            key = f"{self._key}/{what}"
             if mine:
-                store().set(key, "reported")
+                store().set(key, what)
             end = time.monotonic() + REPORT_S
-            while not store().check([key]) and time.monotonic() < end:
+            while not store().check([key]) and (forever or time.monotonic() < end):
                 time.sleep(_POLL_S)
 
     def _find_groups(self) -> list[Any]:

@@ -19,6 +19,7 @@ from numscope.inspect.following import Follower
 from numscope.inspect.rules import Rules
 from numscope.plugins.guarded import Plugins
 from numscope.records.alert import Alert
+from numscope.records.finding import Finding
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
@@ -85,7 +86,7 @@ class Recorder:
             run=run,
             log=self._log,
         )
-        self._sinks.append(GuardedSink(ActiveRuns([one for one in every if isinstance(one, str)]), "The script's own run", self.say))
+        self._sinks.append(GuardedSink(ActiveRuns(every), "The script's own run", self.say))
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
         parse = partial(plan_with, plugins, plan.source)
@@ -182,6 +183,21 @@ class Recorder:
         self._log.alert(alert)
         for sink in self._sinks:
             sink.alert(alert)
+
+    def told(self, alert: Alert) -> None:
+        """Give an alert that this rank tells for all that have it to sinks that stand by."""
+        for sink in self._sinks:
+            sink.told(alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        """Give a finding and its report to the sinks."""
+        for sink in self._sinks:
+            sink.finding(finding, report)
+
+    def settle(self) -> None:
+        """A finding is about to end the run: what was sent has to arrive."""
+        for sink in self._sinks:
+            sink.settle()
 
     def say(self, text: str, level: int = logging.INFO) -> None:
         """A line for the debug log; warnings also reach the terminal."""

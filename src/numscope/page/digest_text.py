@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from numscope.records.markdown import code as _code
+from numscope.records.markdown import text as _md
 from numscope.records.words import count
 
 Digest = dict[str, Any]
@@ -74,13 +76,3 @@ def _finding_lines(finding: Digest) -> Iterator[str]:
         yield f"  - advice: {_md(culprit['advice'])}"
     yield from (f"  - input {_md(one)}" for one in culprit["inputs"])
     yield from (f"  - output {_md(one)}" for one in culprit["outputs"])
-
-
-def _md(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~$&!" else c for c in text)
-
-
-def _code(text: str) -> str:
-    """Text as code; a table's cell ends at no bar in it."""
-    return f"`{text.replace('`', chr(0x2019)).replace('|', chr(0xA6))}`" if text else ""

@@ -9,7 +9,8 @@ from enum import Enum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from numscope.records.markup import BAD, GOOD, Markup, element, markup, table
+from numscope.records.markup import BAD, GOOD, Markup, element, link, markup, table
+from numscope.records.places import notebook_link, place, source
 from numscope.records.site import Phase, Site
 
 
@@ -162,7 +163,7 @@ class Finding:
             return f"{where}; culprit unknown: {self.replay}"
         c = self.culprit
         code = f" `{c.code}`" if c.code else ""
-        return f"{where}: {c.op} at {c.file}:{c.line}{code} — {c.reason.value}: {c.detail} {c.advice}"
+        return f"{where}: {c.op} at {place(c.file, c.line)}{code} — {c.reason.value}: {c.detail} {c.advice}"
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -174,12 +175,28 @@ class Finding:
         if c is None:
             return element("div", title, *note, element("p", f"Operation unknown: {self.replay}"))
         facts: list[tuple[object, object]] = [("Operation", Markup(f"{element('code', c.op)}{markup(f' ({c.phase.value})')}"))]
-        facts += [("Line", Markup(f"{markup(f'{c.file}:{c.line}')}{element('pre', c.code.strip())}"))] if c.file else []
+        facts += [("Line", Markup(f"{_linked(c.file, c.line)}{_code(c)}"))] if c.file else []
+        calls = [entry for entry in c.stack if (entry[0], entry[1]) != (c.file, c.line)][::-1]
+        facts += (
+            [("Called from", Markup("<br>".join(f"{_linked(f, n)}{markup(f' in {name}')}" for f, n, name, _ in calls)))] if calls else []
+        )
         facts.append(("Reason", f"{c.reason.value}. {c.detail}"))
         facts += [("Advice", element("span", c.advice, style=GOOD))] if c.advice else []
         rows = [_cells(one, "") for one in c.inputs] + [_cells(one, "→ ") for one in c.outputs]
         head = ("operand", "dtype", "shape", "abs min", "abs max", "nan", "inf")
         return element("div", title, *note, table(facts), *([table(rows, head)] if rows else []))
+
+
+def _linked(file: str, line: int) -> Markup:
+    address, text = notebook_link(file, line), place(file, line)
+    return link(address, text) if address else markup(text)
+
+
+def _code(culprit: Culprit) -> Markup:
+    lines = source(culprit.file, culprit.line, culprit.code) or [(culprit.line, culprit.code.strip())]
+    shown = [f"{'>' if number == culprit.line else ' '}{number:>5} | {code}" for number, code in lines]
+    styles = [BAD if number == culprit.line else "" for number, _ in lines]
+    return element("pre", *(element("span", f"{text}\n", style=style) for text, style in zip(shown, styles, strict=True)))
 
 
 def _cells(operand: Operand, mark: str) -> tuple[object, ...]:

@@ -24,6 +24,11 @@ def element(name: str, *content: object, style: str = "") -> Markup:
     return Markup(f'<{name} style="{html.escape(style)}">{inside}</{name}>' if style else f"<{name}>{inside}</{name}>")
 
 
+def link(address: str, text: object) -> Markup:
+    """A link that opens beside the page."""
+    return Markup(f'<a href="{html.escape(address)}" target="_blank" rel="noreferrer">{markup(text)}</a>')
+
+
 def markup(content: object) -> Markup:
     """Text as markup: no character of it is read as such, and unprintable ones are escaped."""
     return content if isinstance(content, Markup) else Markup(html.escape("\n".join(map(escape, str(content).split("\n")))))

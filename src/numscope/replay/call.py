@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,12 +21,12 @@ from numscope.probe.naming import named_state
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
-from numscope.replay.culprit import find_culprit, pending_states
+from numscope.replay.culprit import find_culprit, find_record, pending_states
 from numscope.replay.fork import in_child
 from numscope.replay.graph import HINT, backend_of, differing
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.reasons.case import widen
-from numscope.replay.tape import OpTape, graph
+from numscope.replay.tape import OpRecord, OpTape, graph
 from numscope.summary.ledger import Ledger
 
 REPRODUCED = "reproduced"
@@ -78,6 +79,11 @@ def replay_call(
     return _replay(call, names, buffers, backward, ranks, gave_bad, lone=ranks is None and spread())
 
 
+def parameters_of(names: Mapping[nn.Module, str]) -> Iterator[Tensor]:
+    """The parameters of modules, as often as they have them."""
+    return (p for module in names for p in module._parameters.values() if p is not None)
+
+
 def not_reproduced(why: str) -> Replay:
     """The result of a replay whose process has failed."""
     return Replay(None, f"not reproduced: {why}")
@@ -89,16 +95,16 @@ def _replay(
     stale = any(tensor._version != version for tensor, version in call.versions)
     if _some(stale, ranks):
         return Replay(None, "not reproduced: an argument of the model was changed in place after the call began" if stale else _ELSEWHERE)
-    if lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
+    if lone and any(map(needs_accumulation, parameters_of(names))):
         return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
     spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
-        with _as_it_began(call, names, buffers), eager():
-            done = _placed(_run(_Stages(call, names, lone, ranks, spared), backward), call, names)
-        _put_back(spared)
+        with as_it_began(call, names, buffers), eager():
+            done = _placed(run_stages(Stages(call, names, lone, ranks, spared), backward), call, names)
+        put_spared_back(spared)
         return done if ranks is not None else _compared(call, names, buffers, done, gave_bad)
     finally:
-        _put_back(spared)
+        put_spared_back(spared)
         if ranks is not None:
             for module in names:
                 if (reshard := getattr(module, "reshard", None)) is not None:
@@ -106,7 +112,7 @@ def _replay(
 
 
 @contextlib.contextmanager
-def _as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> Iterator[None]:
+def as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> Iterator[None]:
     """Everything is as it was when a call began; afterwards it is again as it is now."""
     before = RandomState.capture()
     try:
@@ -123,7 +129,8 @@ def _as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopi
         before.restore()
 
 
-def _put_back(spared: Mapping[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
+def put_spared_back(spared: Mapping[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
+    """Give memory that a replay has written in place the content that it had."""
     for storage, content in spared.values():
         if storage.nbytes() == content.nbytes():  # else it was freed, as what FSDP2 gathers is
             storage.copy_(content)
@@ -137,7 +144,7 @@ def _compared(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies,
     compiler = backend_of(call.module) if done.status in (FINITE, FORWARD_FINITE) else None
     if compiler is None:
         return found
-    with _as_it_began(call, names, buffers), _conditions(call), _untrained(names):
+    with as_it_began(call, names, buffers), _conditions(call), _untrained(names):
         try:
             culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, names)
         except Exception as error:
@@ -193,7 +200,7 @@ def _some(flag: bool, ranks: Ranks | None) -> bool:
     return flag if ranks is None else ranks.any("a replay", flag)[0]
 
 
-def _run(stages: _Stages, backward: bool) -> Replay:
+def run_stages(stages: Stages, backward: bool) -> Replay:
     """Run the stages. Ranks that replay together also stop together; a rank that continued alone would wait forever."""
     replay = _attempt(stages.forward, stages.pending)
     if _some(replay is not None, stages.ranks):
@@ -219,7 +226,7 @@ def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit 
     return None if culprit is None else Replay(culprit, REPRODUCED)
 
 
-class _Stages:
+class Stages:
     """The forward and backward of a call, recorded on one tape."""
 
     def __init__(
@@ -229,7 +236,10 @@ class _Stages:
         lone: bool,
         ranks: Ranks | None,
         spared: dict[int, tuple[UntypedStorage, UntypedStorage]],
+        stop: tuple[int, Callable[[FrameType], None]] | None = None,
     ) -> None:
+        self.stop = stop
+        self.asked: OpRecord | None = None  # what the user's code ran that led to the culprit
         self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
         self.tape, self.rows = OpTape(), Ledger()
         self.spared = spared
@@ -283,14 +293,16 @@ class _Stages:
     def pending(self) -> Culprit | None:
         """The culprit of the last bad value before the model raised."""
         self.rows.read()
-        return find_culprit(self.tape, pending_states(self.tape, self.rows), self.rows)
+        states = pending_states(self.tape, self.rows)
+        self.asked = find_record(self.tape, states, self.rows)
+        return find_culprit(self.tape, states, self.rows)
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
         # activation checkpointing calls modules in the backward too
         with ModuleStack(self.names) as stack, OpProbe(
-            self.tape, self.rows, phase=phase, module_name=stack.current, names=self.slots, boundary=_run.__code__, lone=self.lone,
-            spared=self.spared,
+            self.tape, self.rows, phase=phase, module_name=stack.current, names=self.slots, boundary=run_stages.__code__, lone=self.lone,
+            spared=self.spared, stop=self.stop,
         ):  # fmt: skip
             yield
 
@@ -298,6 +310,7 @@ class _Stages:
         self.rows.read()
         bad = [t for t in results if nonfinite(t)]
         culprit = find_culprit(self.tape, bad, self.rows) if bad else None
+        self.asked = find_record(self.tape, bad, self.rows) if culprit is not None else None
         if self.ranks is not None and (culprit is None or culprit.op.partition(".")[0] in COLLECTIVES):
             # What this rank sent to the others may be bad although nothing that it kept is.
             handed = [o.state for r in self.tape.records if r.op.partition(".")[0] in COLLECTIVES for o in r.inputs if o.state is not None]

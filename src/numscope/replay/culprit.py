@@ -41,6 +41,18 @@ def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) ->
     return _Writer(origins).culprit(min(found, key=first)) if found else None
 
 
+def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> OpRecord | None:
+    """The record whose frames are the culprit's that ``find_culprit`` names: for an operation of backward, its forward operation."""
+    origins = Origins(tape, rows)
+    states = [t if isinstance(t, State) else tape.state_of(t) for t in escaped]
+    suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
+    found = [origin for s in suspects if (origin := origins.of(s)) is not None]
+    if not found:
+        return None
+    writer = _Writer(origins)
+    return writer.asker(writer.user_of(min(found, key=first)))
+
+
 def pending_states(tape: OpTape, rows: Rows) -> list[State]:
     """Of the last operation that read or made a nan, or a single infinite number, as ``isfinite(loss)`` does; none where none did.
 
@@ -63,7 +75,7 @@ class _Writer:
         self.origins, self.tape = origins, origins.tape
 
     def culprit(self, origin: Origin) -> Culprit:
-        record = self._user_of(origin)
+        record = self.user_of(origin)
         out = origin.output
         inputs = [o for o in record.inputs if out is None or o.state is None or concerns(o, out)]
         case = replace(
@@ -108,7 +120,7 @@ class _Writer:
             rounded=self._rounded(record, inputs),
         )
 
-    def _user_of(self, origin: Origin) -> OpRecord:
+    def user_of(self, origin: Origin) -> OpRecord:
         """The operation to name. FSDP gathers a bad weight before the module that owns it can use it: that use is named."""
         record = self.tape[origin.index]
         if origin.root is None or origin.root.state is None or not _in_fsdp(record):
@@ -130,16 +142,21 @@ class _Writer:
         return "a tensor that is used more than once" if len(nodes) > 1 else ""
 
     def _stack(self, record: OpRecord) -> tuple[tuple[str, int, str, str], ...]:
+        asker = self.asker(record)
+        return () if asker is None else asker.stack.resolve()
+
+    def asker(self, record: OpRecord) -> OpRecord | None:
+        """The operation that the user's code ran, and that led to this one."""
         source: OpRecord | None = record
         while source is not None:  # a gradient of a gradient has more than one step to go
             if source.stack.frames:
-                return source.stack.resolve()
+                return source
             source = source.forward
         if record.accumulates:  # no forward operation of its own: the line that used the parameter
             for user in self.tape.records:
                 if user.stack.frames and any(o.state is not None and o.state.name == record.accumulates for o in user.inputs):
-                    return user.stack.resolve()
-        return record.stack.resolve() if record.phase == Phase.OPTIMIZER else ()
+                    return user
+        return record if record.phase == Phase.OPTIMIZER else None
 
     def _operand(self, operand: OperandRecord) -> Operand:
         name = operand.name

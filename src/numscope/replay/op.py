@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -79,6 +79,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         names: slot names by the id of a tensor or the ``_cdata`` of its storage: ``wo.weight``, ``input[0]``, ``grad output[0]``.
         boundary: code of the function that drives a replay; frames outside it are not part of the step.
         lone: no other rank takes part, so the first collective raises Communicates instead of running.
+        stop: called in front of the operation of this index on the tape, with the user's innermost frame.
+        keeps_frames: records keep that frame, and with it whatever its function holds.
         spared: gets memory that was there before and is written in place, with a copy of what it held, by the ``_cdata`` of its storage.
 
     *Cost:* one pass over each new tensor and about 30 µs per operation; no sync. An internal error disables the probe; training continues.
@@ -97,12 +99,15 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         boundary: CodeType | None = None,
         lone: bool = False,
         spared: dict[int, tuple[UntypedStorage, UntypedStorage]] | None = None,
+        stop: tuple[int, Callable[[FrameType], None]] | None = None,
+        keeps_frames: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
         self.spared = spared
+        self.stop, self.keeps_frames = stop, keeps_frames
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self.is_on = True
         self._first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
@@ -132,6 +137,10 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.error = error
             if record is None and self.error is None:
                 return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
+        if self.stop is not None and record is not None and self.tape.first + len(self.tape.records) == self.stop[0]:
+            frame = stacks.user_frame(sys._getframe(1))
+            if frame is not None:
+                self.stop[1](frame)
         result = func(*args, **kwargs)
         if record is not None and op is not None and self.error is None:
             try:
@@ -147,6 +156,8 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """A record of what is known before the operation runs; None if it only makes a view, or if a wrapper's operations do the work."""
         stack = stacks.capture(sys._getframe(2), self.boundary)
         record = OpRecord(-1, op.name, self.phase, self.module_name(), stack)
+        if self.keeps_frames:
+            record.frame = stacks.user_frame(sys._getframe(2))
         self._place(record, args, kwargs)
         for tensor in _tensors((*args, *kwargs.values())):
             self._identify(tensor)

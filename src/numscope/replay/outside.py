@@ -54,6 +54,9 @@ _MAX_LEFTOVER = 8
 _RECENT = 64  # records that are kept in that case
 
 
+keeps_frames = False  # for a prompt in them: functions' variables then live as long as the tape
+
+
 class Outside:
     """The tape of one thread.
 
@@ -152,8 +155,8 @@ class Outside:
             if len(self._ledger) > _MAX_ROWS:
                 self.reset()
             self._num_times += 1
-            if max(self._num_times, self._times_before) <= _FEW_TIMES:
-                self._mode = OpProbe(self._tape, self._ledger, phase=Phase.LOSS, names=self._names)
+            if keeps_frames or max(self._num_times, self._times_before) <= _FEW_TIMES:
+                self._mode = OpProbe(self._tape, self._ledger, phase=Phase.LOSS, names=self._names, keeps_frames=keeps_frames)
                 _push_mode(self._mode)
             else:
                 self._mode = FunctionProbe(self._tape, self._ledger, self._names, self._log, self._write_up)
@@ -279,7 +282,7 @@ class Outside:
             nodes = [node for node in nodes if node.name().startswith(_SINGULAR) or hasattr(node, "_forward_cls")]
         for node in nodes[:_MAX_WALK]:
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
-                probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD)
+                probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
                 hook_node(node.register_prehook, partial(self._custom_begins, probe))
                 hook_node(node.register_hook, partial(self._custom_ran, probe))
             elif self._log or self._tape.forward_of(node.name(), node._sequence_nr()) is not None:

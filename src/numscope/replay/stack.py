@@ -37,6 +37,7 @@ _MACHINERY = ("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py",
 _KERAS = re.compile(
     r"/keras/src/(ops/|backend/torch/\w+\.py$|utils/traceback_utils\.py$|layers/layer\.py$)".replace("/", re.escape(os.sep))
 )
+_LAUNCHER = os.path.join("numscope", "cli", "launch.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
 
 
@@ -118,6 +119,23 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
             inner = (code, offset)
         frame = frame.f_back
     return Stack(tuple(frames), inner, recompute)
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's code, from ``frame`` outward; none beyond torch's call of the autograd engine."""
+    while frame is not None and (whose := owner(frame.f_code)) != USER:
+        frame = None if whose == ENGINE else frame.f_back
+    return frame
+
+
+def user_frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
+    """The frames of the user's code with their lines, from the outermost to ``frame``. The launcher's and torch's are left out."""
+    found = []
+    while frame is not None and not frame.f_code.co_filename.endswith(_LAUNCHER):
+        if owner(frame.f_code) == USER and frame.f_code.co_filename[:8] != "<frozen ":
+            found.append((frame, frame.f_lineno or frame.f_code.co_firstlineno))
+        frame = frame.f_back
+    return found[::-1]
 
 
 def walk(frame: FrameType | None) -> list[Any]:

@@ -11,6 +11,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
@@ -82,6 +83,7 @@ class OpRecord:
     node_seq: int = -1
     forward: OpRecord | None = None  # of a backward op, the forward op whose gradient it computes
     accumulates: str = ""  # the tensor whose gradient is being accumulated, of AccumulateGrad
+    frame: FrameType | None = None  # the user's innermost one, where frames are kept
 
     @property
     def name(self) -> str:

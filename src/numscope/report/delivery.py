@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,15 @@ from numscope.records.words import escape
 from numscope.report import page
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
 from numscope.report.json import findings_json
+from numscope.report.sarif import sarif_json, script_path, source_root
 from numscope.report.stderr import marked, say
 
 log = logging.getLogger("numscope")
+
+show: Callable[[Finding], bool] | None = None  # shows a finding in place of the terminal; False: it does not
+show_alert: Callable[[Alert, str], bool] | None = None
+
+PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
 
 
 @dataclass(slots=True)
@@ -32,6 +39,7 @@ class _Share:
     due: int = 1  # number of findings and alerts at which the folder's files are written again
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
+    told: list[Finding | Alert] = field(default_factory=list)  # by this rank, for all that know them
     contained: list[Finding] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
@@ -41,29 +49,48 @@ class _Share:
     text: list[str] = field(default_factory=list)
 
 
-_shares: dict[tuple[str | None, str | None, int], _Share] = {}  # by files and process: a fork has its own
+_shares: dict[tuple[str | None, str | None, str | None, int], _Share] = {}  # by files and process: a fork has its own
 
 
 class Delivery:
     """Reports findings as they come and writes the files at the end.
+
+    Attributes:
+        outlet: takes each finding that is this rank's to tell, with its report.
 
     Args:
         json: file for all findings; on ranks other than 0 the rank is inserted before its suffix.
         log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``; a later attempt's files have
             its number: ``findings-rank<r>-2.json``.
         rank: this process's.
+        sarif: file for what this rank tells, as SARIF; ranks other than 0 write theirs only where they have something to tell.
+        meanings: of the alerts' rules, for that file.
         detecting: detection is on. Without it the folder gets a file only if there are alerts.
     """
 
-    def __init__(self, json: str | None, log_dir: str | None, model: str, rank: int, *, detecting: bool = True) -> None:
+    def __init__(
+        self,
+        json: str | None,
+        log_dir: str | None,
+        model: str,
+        rank: int,
+        *,
+        sarif: str | None = None,
+        meanings: Mapping[str, str] | None = None,
+        detecting: bool = True,
+    ) -> None:
         self._detecting = detecting
         self._json = None if json is None else _of_rank(json, rank)
+        self._sarif = None if sarif is None else _of_rank(os.path.abspath(sarif), rank)
+        self._meanings = meanings or {}
+        self._root = "" if sarif is None else source_root()  # now: the script may change its folder
         self._log_dir = log_dir
         self.model = model
         self._rank = rank
-        self._files = (self._json, log_dir, os.getpid())
-        self._share = _Share() if json is None and log_dir is None else _shares.setdefault(self._files, _Share())
+        self._files = (self._json, self._sarif, log_dir, os.getpid())
+        self._share = _Share() if json is None and sarif is None and log_dir is None else _shares.setdefault(self._files, _Share())
         self._share.open += 1
+        self.outlet: Callable[[Finding, str], None] | None = None
         if detecting:
             self._take_attempt()
 
@@ -74,9 +101,15 @@ class Delivery:
             except OSError as error:
                 log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", self._log_dir, error)
 
-    def finding(self, finding: Finding) -> None:
-        """Report a finding: in full on the rank where it began, in one line elsewhere."""
-        if finding.rank == self._rank:
+    def finding(self, finding: Finding, *, speaks: bool = True) -> None:
+        """Report a finding: in full on the rank where it began, in one line elsewhere.
+
+        Args:
+            speaks: this rank tells it to the outlet, for all ranks that know it.
+        """
+        if finding.rank == self._rank and show is not None and show(finding):
+            pass
+        elif finding.rank == self._rank:
             if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all are printed above it
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
                 say(f"\n{frames}\n")
@@ -87,6 +120,10 @@ class Delivery:
         share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
         share.findings.append(finding)
         self._write_early()
+        if speaks:
+            share.told.append(finding)
+            if self.outlet is not None:
+                self.outlet(finding, plain_report(finding))
         if share.attempt is not None and self._log_dir is not None:
             page.due(page.Due(self._log_dir, share.attempt.number))
 
@@ -99,7 +136,9 @@ class Delivery:
 
     def tell(self, alert: Alert, who: str = "") -> None:
         """Say an alert on the terminal, in one line. ``who``: the ranks that have it."""
-        say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
+        self._share.told.append(alert)
+        if show_alert is None or not show_alert(alert, who):
+            say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
@@ -118,7 +157,7 @@ class Delivery:
     @property
     def has_files(self) -> bool:
         """Whether it writes any."""
-        return self._files[:2] != (None, None)
+        return self._files[:3] != (None, None, None)
 
     def close(
         self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
@@ -160,6 +199,11 @@ class Delivery:
                 if folder:
                     os.makedirs(folder, exist_ok=True)
                 write_where_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
+        if self._sarif is not None and (self._rank == 0 or share.told):
+            with _said("the findings as SARIF"):
+                told = [one for one in share.told if isinstance(one, Finding)], [one for one in share.told if isinstance(one, Alert)]
+                os.makedirs(os.path.dirname(self._sarif), exist_ok=True)
+                write_where_asked(self._sarif, sarif_json(*told, self._meanings, self._root, script_path()))
         self._write_folder({**meta, "ended": ended})
 
     def _write_early(self) -> None:
@@ -195,12 +239,25 @@ def _said(what: str) -> Iterator[None]:
 def _print(finding: Finding) -> None:
     if sys.stderr is None:
         return
-    state = random.getstate()  # rich draws numbers from the script's generator, as it is imported and for each link
-    try:
+    with _same_random_numbers(), contextlib.suppress(OSError, ValueError):  # as in ``say``
         from numscope.report.text import print_finding
 
-        with contextlib.suppress(OSError, ValueError):  # as in ``say``
-            print_finding(finding, file=sys.stderr)
+        print_finding(finding, file=sys.stderr)
+
+
+def plain_report(finding: Finding) -> str:
+    """The report of a finding as text, for other places than a terminal."""
+    with _same_random_numbers():
+        from numscope.report.text import plain_text, render
+
+        return plain_text(render(finding), io.StringIO(), PLAIN_WIDTH, colors=False)
+
+
+@contextlib.contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    state = random.getstate()  # rich draws numbers from the script's generator, as it is imported and for each link
+    try:
+        yield
     finally:
         random.setstate(state)
 

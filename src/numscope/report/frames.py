@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from numscope.records.finding import Finding, Frame, Kind, Line
+from numscope.records.places import place
 from numscope.records.site import Phase
 from numscope.records.words import escape
 
@@ -112,7 +113,7 @@ def one_line(finding: Finding) -> str:
         line = f"contained: {finding.kind.value} in {where}; "
         line += finding.note or "it never reached the loss, a gradient, a weight or the optimizer's state"
         if (culprit := finding.culprit) is not None:
-            line += f"; {culprit.op} at {culprit.file}:{culprit.line}"
+            line += f"; {culprit.op} at {place(culprit.file, culprit.line)}"
             line += f" `{culprit.code}` — {culprit.reason.value}: {culprit.detail}" if finding.note else ""
     elif finding.kind in (Kind.SCALER_SKIPS, Kind.DEAD_GRADIENTS):
         line = f"{finding.kind.value}: {finding.note} (step {finding.step}, rank {finding.rank})"

@@ -1,4 +1,4 @@
-"""What is said on stderr."""
+"""What is said on stderr, and whether somebody can answer."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ def marked(text: str) -> str:
         if sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
             return f"\x1b[1;33m{text}\x1b[0m"
     return text
+
+
+def has_terminal() -> bool:
+    """Whether somebody can answer a prompt."""
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except (OSError, ValueError, AttributeError):
+        return False

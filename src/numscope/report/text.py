@@ -5,26 +5,29 @@ Names and code come from models and files: they are never read as markup, and co
 
 from __future__ import annotations
 
-import linecache
+import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.rule import Rule
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from numscope.records.finding import Culprit, Finding, Kind, Numbers, Operand
+from numscope.records.places import place, source, terminal_link
 from numscope.records.words import escape
 from numscope.report import frames as frames_text
 from numscope.report.frames import NUM_FRAMES
 
 NUM_CALLERS = 3
-CONTEXT_LINES = 2
 BAD = "bold red"
 QUIET = "dim"
 NAME = "bold cyan"
+_PLACE = re.compile(r"[/\\]\S*:\d")
 
 
 def print_finding(finding: Finding, file: TextIO | None = None, width: int | None = None) -> None:
@@ -42,9 +45,10 @@ def print_finding(finding: Finding, file: TextIO | None = None, width: int | Non
     file.flush()
 
 
-def plain_text(report: RenderableType, file: TextIO, width: int | None = None) -> str:
-    """A report as it is printed to a file, which decides on colors and, if no width is given, on the width."""
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+def plain_text(report: RenderableType, file: TextIO, width: int | None = None, *, colors: bool = True) -> str:
+    """A report as it is printed to a file, which decides on colors, if there may be any, and on the width, if none is given."""
+    plain = {} if colors else {"color_system": None}  # FORCE_COLOR counts for terminals
+    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_jupyter=False, **plain)  # type: ignore[arg-type]
     with console.capture() as capture:
         console.print(report, crop=False)
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
@@ -87,13 +91,14 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
     module = f" in {culprit.module}" if culprit.module else ""
     lines: list[RenderableType] = [_field("Culprit", f"{culprit.op} ({culprit.phase.value}){module}", NAME)]
     if culprit.file:
-        lines.append(_long(Text.assemble(("Line     ", "bold"), (escape(f"{culprit.file}:{culprit.line}"), "bold"))))
+        lines.append(_long(Text.assemble(("Line     ", "bold"), _place(culprit.file, culprit.line, "bold"))))
         lines.append(_source(culprit))
     callers = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
     if len(callers) > NUM_CALLERS:  # the innermost ones, and the outermost, which is the user's script
         callers[NUM_CALLERS - 1 :] = callers[-1:]
     for file, number, function, _ in callers:
-        lines.append(_long(Text(escape(f"         called from {file}:{number} in {function}"), style=QUIET)))
+        called = Text.assemble(("         called from ", QUIET), _place(file, number, QUIET), (f" in {escape(function)}", QUIET))
+        lines.append(_long(called))
     lines.append(_field("Reason", f"{culprit.reason.value}. {culprit.detail}".strip(), "bold"))
     if culprit.advice:
         lines.append(_field("Advice", culprit.advice, "green"))
@@ -102,22 +107,20 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
 
 def _source(culprit: Culprit) -> RenderableType:
     """The line at fault between its neighbors; alone if the file is gone or has changed."""
-    try:
-        linecache.checkcache(culprit.file)
-        lines = linecache.getlines(culprit.file)
-    except (OSError, ValueError):  # not a name in this file system
-        lines = []
-    first = culprit.code.strip().split("\n")[0].strip()
-    text = _long(Text())
-    if not (0 < culprit.line <= len(lines)) or first not in lines[culprit.line - 1]:
+    lines = source(culprit.file, culprit.line, culprit.code)
+    if not lines:
         return _long(Text(f"{'> ':>12}{escape(culprit.code.strip())}", style=BAD))
-    numbers = range(max(1, culprit.line - CONTEXT_LINES), min(len(lines), culprit.line + CONTEXT_LINES) + 1)
-    margin = min((len(s) - len(s.lstrip()) for n in numbers if (s := lines[n - 1].expandtabs(4)).strip()), default=0)
-    for number in numbers:
+    text = _long(Text())
+    for number, code in lines:
         mark, style = (">", BAD) if number == culprit.line else (" ", "")
-        code = escape(lines[number - 1].rstrip().expandtabs(4)[margin:])
-        text.append(f"{mark:>3}{number:>6} | {code}".rstrip() + ("\n" if number != numbers[-1] else ""), style=style)
+        text.append(f"{mark:>3}{number:>6} | {escape(code)}".rstrip() + ("\n" if number != lines[-1][0] else ""), style=style)
     return text
+
+
+def _place(file: str, line: int, style: str) -> Text:
+    """A line's place, whole: terminals and editors open it where it is clicked, by its text or by its link."""
+    link = terminal_link(file, line)
+    return Text(escape(place(file, line)), style=Style.parse(style) + Style(link=link) if link else style)
 
 
 def _operands(culprit: Culprit) -> list[RenderableType]:
@@ -173,7 +176,21 @@ def _long(text: Text) -> Text:
     return text
 
 
+class _Unbroken:
+    """A field whose words are wrapped, and never broken: one of them is a line's place."""
+
+    def __init__(self, name: str, value: str, style: str) -> None:
+        self._name, self._value, self._style = name, value, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        width = max(1, options.max_width - 9)
+        for number, line in enumerate(textwrap.wrap(self._value, width, break_long_words=False, break_on_hyphens=False)):
+            yield _long(Text.assemble((f"{'' if number else self._name:<9}", "bold"), (line, self._style)))
+
+
 def _field(name: str, value: str, style: str = "") -> RenderableType:
+    if _PLACE.search(value):
+        return _Unbroken(name, escape(value), style)
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=8, no_wrap=True)
     grid.add_column(overflow="fold")

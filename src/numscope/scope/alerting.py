@@ -1,4 +1,4 @@
-"""Takes the alerts of one watch from what finds them to the terminal, the files and the sinks."""
+"""Takes the alerts and findings of one watch from what finds them to the terminal, the files and the sinks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from numscope.config.alerting import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
 from numscope.records.alert import Alert
+from numscope.records.finding import Finding
 from numscope.records.words import count, ranks_of
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
-from numscope.sinks.active import ActiveRuns
-from numscope.sinks.opening import GuardedSink
+from numscope.sinks.outlets import Outlets
 
 if TYPE_CHECKING:
     from numscope.detect.detection import Detection
     from numscope.inspect.recorder import Recorder
-
-log = logging.getLogger("numscope")
 
 _WITHOUT = "alerts: detection is off, so only rules over statistics speak: yours, and 'fp8 out of range'. The others need detection."
 
@@ -46,8 +44,10 @@ class Alerting:
         self.closed = False  # the watch is ending: nothing is raised any more
         self._others: list[str] = []
         self._delivery = delivery
-        self._recorder = recorder
-        self._runs = GuardedSink(ActiveRuns(), "The script's own run", lambda text, level: log.log(level, "%s", text))
+        self._taken = Outlets.take(options.loggers, options.tb_writer, options.log_dir, agree.rank()) if recorder is None else None
+        self._outlets: Recorder | Outlets = recorder or self._taken  # type: ignore[assignment]
+        self._ends_run = options.on_nonfinite == "raise"
+        delivery.outlet = self._found
         self.post: Callable[[Iterable[Alert]], None] | None = None
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
@@ -65,7 +65,9 @@ class Alerting:
     def close(self, *, stops: bool) -> None:
         """Tell what waits for other ranks. Raises: AlertError, where an alert is to end the run, and ``stops`` lets it."""
         self.desk.flush(self._delivery.model)
-        self._runs.close()
+        if self._taken is not None:
+            self._taken.flush()
+            self._taken.settle()
         if stops:
             self.desk.stop()
 
@@ -76,6 +78,17 @@ class Alerting:
         if not self.closed:
             self.desk.stop()
 
+    def release(self) -> None:
+        """The watch has ended: let go of the sinks. Safe to call twice."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            taken.close()
+
+    def end(self) -> None:
+        """The process is being ended: what was sent has to arrive."""
+        if self._taken is not None:
+            self._taken.end()
+
     @property
     def words(self) -> list[str]:
         """Step, rule and layer of each alert that was kept or told here."""
@@ -85,21 +98,25 @@ class Alerting:
 
     def keep(self, alert: Alert) -> None:
         self._delivery.alert(alert)
-        self._show(alert)
+        self._outlets.alert(alert)
 
     def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
         who = ranks_of(ranks, agree.num_ranks()) if ranks else ""
         self._delivery.tell(alert, who)
-        if not is_own:
+        if is_own:
+            self._outlets.told(alert)
+        else:
             if len(self._others) < MOST_KEPT:
                 self._others.append(_words(alert))
-            self._show(replace(alert, text=f"{alert.text} (on {who})", evidence={"ranks": list(ranks)}))
+            self._outlets.alert(replace(alert, text=f"{alert.text} (on {who})", evidence={"ranks": list(ranks)}))
 
     def overflow(self, most: int) -> None:
         say(f"numscope: {count(most, 'alert')}: further ones are counted, and neither told nor kept")
 
-    def _show(self, alert: Alert) -> None:
-        (self._runs if self._recorder is None else self._recorder).alert(alert)
+    def _found(self, finding: Finding, report: str) -> None:
+        self._outlets.finding(finding, report)
+        if self._ends_run:
+            self._outlets.settle()
 
 
 def _words(alert: Alert) -> str:

@@ -18,6 +18,7 @@ from torch.nn.modules import module as torch_module
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
+from numscope.distributed import agree
 from numscope.probe import dynamo, keras
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
@@ -31,6 +32,7 @@ from numscope.replay import fork, outside
 from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
 from numscope.scope.tensors import TensorWatch
+from numscope.sinks.outlets import Outlets
 
 if TYPE_CHECKING:
     from numscope.inspect.recorder import Recorder
@@ -74,6 +76,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self._prepare = prepare
         self._recorder = recorder
         self._own_recorder: Recorder | None = None
+        self._outlets: Outlets | None = None
         self.explicit = explicit
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._checks_selection = False  # until the first optimizer steps
@@ -165,6 +168,8 @@ class AutoWatch(optimizer_probe.StepListener):
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
             if self._own_recorder is not None:
                 stack.callback(self._own_recorder.close)
+            if self._outlets is not None:
+                stack.callback(self._outlets.close)
             for scope in reversed(self.scopes):
                 stack.callback(scope.close, error)
 
@@ -272,6 +277,9 @@ class AutoWatch(optimizer_probe.StepListener):
             from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
 
             self._recorder = self._own_recorder = Recorder.of(self.options)
+        if self._recorder is None and self._outlets is None:  # all models' findings go to one run
+            options = self.options
+            self._outlets = Outlets.take(options.loggers, options.tb_writer, options.log_dir, agree.rank())
         scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.add(scope)
         self.coverage.add(scope)

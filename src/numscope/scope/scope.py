@@ -17,6 +17,7 @@ from numscope.alerts.checks.checker import Checker
 from numscope.alerts.checks.known import CHECKS
 from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
+from numscope.config.rules import RULES
 from numscope.detect.detection import Detection
 from numscope.detect.history import History
 from numscope.detect.journal import Journal
@@ -88,7 +89,10 @@ class Scope:
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
-        self._delivery = Delivery(options.json, options.log_dir, class_name(self._model), rank(), detecting=calls_matter)
+        self._delivery = Delivery(
+            options.json, options.log_dir, class_name(self._model), rank(),
+            sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
+        )  # fmt: skip
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         self._trace = Journal() if options.trace else None
@@ -123,7 +127,7 @@ class Scope:
             subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
         _live.add(self)
-        if self._delivery.has_files or self.inspector is not None:
+        if self._delivery.has_files or self.inspector is not None or options.loggers:
             signals.listen(_write_all)
 
     def __del__(self) -> None:
@@ -338,6 +342,7 @@ class Scope:
         self._detach()
         if self.inspector is not None:
             self.inspector.go_alone()
+        self.alerting.release()
         self._write_files()
         text = "".join(traceback.format_exception(error))
         log.error("numscope is off for %s: %s\n%s", class_name(self._model), self.fault, text)
@@ -355,6 +360,7 @@ class Scope:
             self.inspector.close()
         self._detach()
         self.alerting.close(stops=False)
+        self.alerting.release()
         self._write_files()
 
     def _detach(self) -> None:
@@ -393,6 +399,7 @@ def _write_all() -> None:
             scope._write_history()
             if scope.inspector is not None:
                 scope.inspector.recorder.close()
+            scope.alerting.end()
 
 
 def _end_all() -> None:

@@ -18,6 +18,8 @@ from numscope.scope.scope import Scope, live
 
 log = logging.getLogger("numscope")
 
+replaces = False  # a watch takes the place of an earlier one of the same model: a notebook's cells run again
+
 
 def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:
     """Watch a model until ``close``: find the first bad number of each step, its operation and its line; collect statistics by ``config``.
@@ -40,6 +42,9 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
         raise UsageError(
             f"watch: got a {type(model).__name__}, expected a model that runs as Python. Watch it before torch.jit scripts it."
         )
+    for scope in live() if replaces else ():
+        if scope.model is peel(model):
+            scope.close()
     if any(scope.model is peel(model) for scope in live()):
         log.warning("watch: this %s is watched already, and both watches stay. Close the first one: scope.close().", class_name(model))
     return Scope(model, WatchOptions.of(**options), optimizer=optimizer)

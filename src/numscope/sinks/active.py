@@ -1,28 +1,30 @@
-"""Alerts to the runs of Weights & Biases and MLflow that the script has begun by itself, where nobody asked for statistics there."""
+"""Alerts and findings to runs of Weights & Biases and MLflow that the script has begun, where nobody asked for statistics there."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from numscope.records.alert import Alert
+from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.sinks.protocol import Sink
 
 if TYPE_CHECKING:
     from numscope.sinks.mlflow import MlflowSink
+    from numscope.sinks.wandb import WandbSink
 
 
 class ActiveRuns(Sink):
-    """Sends alerts and nothing else. It imports neither library: a script that has a run has imported its own.
+    """Sends alerts and findings, and nothing else. It imports neither library: a script that has a run has imported its own.
 
     Args:
-        without: libraries that have a sink of their own.
+        without: loggers; libraries among them have a sink of their own.
     """
 
     def __init__(self, without: Collection[object] = ()) -> None:
-        self._without = without
+        self._without = [one.partition(":")[0] for one in without if isinstance(one, str)]
         self._mlflow: dict[str, MlflowSink] = {}  # by run
 
     def write(self, observations: Sequence[Observation]) -> None:
@@ -30,11 +32,24 @@ class ActiveRuns(Sink):
 
     def alert(self, alert: Alert) -> None:
         """Send it to each run that is active now."""
+        for sink in self._active():
+            sink.alert(alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        """Send it to each run that is active now."""
+        for sink in self._active():
+            sink.finding(finding, report)
+
+    def settle(self) -> None:
+        for sink in self._mlflow.values():
+            sink.settle()
+
+    def _active(self) -> Iterator[MlflowSink | WandbSink]:
         wandb = None if "wandb" in self._without else sys.modules.get("wandb")
         if getattr(wandb, "run", None) is not None:
             from numscope.sinks.wandb import WandbSink
 
-            WandbSink(wandb.run).alert(alert)  # type: ignore[union-attr]
+            yield WandbSink(wandb.run)  # type: ignore[union-attr]
         mlflow = None if "mlflow" in self._without else sys.modules.get("mlflow")
         active = getattr(mlflow, "active_run", lambda: None)()
         if active is not None:
@@ -43,7 +58,7 @@ class ActiveRuns(Sink):
             run_id = active.info.run_id
             if run_id not in self._mlflow:
                 self._mlflow[run_id] = MlflowSink(run_id)
-            self._mlflow[run_id].alert(alert)
+            yield self._mlflow[run_id]
 
     def close(self) -> None:
         while self._mlflow:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from numscope.records.alert import Alert
+from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 
 
@@ -40,6 +41,10 @@ class BaseLogger(ABC):
         """Take an alert; does nothing unless overridden."""
         return None
 
+    def log_finding(self, finding: Finding, report: str) -> None:
+        """Take a finding and its report as the terminal has it; does nothing unless overridden."""
+        return None
+
     def flush(self) -> None:
         """Called after each scheduled step; does nothing unless overridden."""
         return None
@@ -65,6 +70,9 @@ class LoggerSink:
 
     def alert(self, alert: Alert) -> None:
         call_if_there(self._logger, "log_alert", alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        call_if_there(self._logger, "log_finding", finding, report)
 
     def flush(self) -> None:
         call_if_there(self._logger, "flush")

@@ -1,26 +1,29 @@
-"""MLflow: statistics as metrics of the active run."""
+"""MLflow: statistics as metrics, alerts as tags, findings as tags with their reports as artifacts."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from numscope.records.alert import Alert
+from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import escape
+from numscope.sinks.outbox import Outbox
 from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
-MAX_WAITING = 64  # batches in flight before a step waits for the oldest
 MAX_KEY = 250
 MAX_TAG = 5000
+SETTLE_S = 10.0
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -28,69 +31,106 @@ _BRACKETS = re.compile(r"\[([^\]]*)\]")
 class MlflowSink(Sink):
     """Logs the metric ``numscope/<layer>_<tensor>_<stat>``, without histograms, which MLflow lacks.
 
-    Metrics are sent from a thread; a failure shows with a later batch or at the end.
+    All is sent from a thread; a failure shows with a later call or at the end.
 
     Args:
-        run_id: the run to log to; None: the run active at the first write, else a new one, which does not become active.
+        run_id: the run to log to; None: the run active at the first call, else a new one, which does not become active.
+        place: an experiment's name or a tracking server's address, for a new run. The script's run is used unless the address differs.
     """
 
-    def __init__(self, run_id: str | None = None) -> None:
+    def __init__(self, run_id: str | None = None, place: str = "") -> None:
         self._run_id = run_id
-        self._is_ours = False
+        self._place = place
+        self._is_chosen = self._is_ours = False
         self._client: Any = None
         self._num_alerts: Counter[str] = Counter()  # by rule
-        self._waiting: deque[Future[Any]] = deque()
-        # MLflow's own asynchronous logging has ten threads, which deliver steps in any order.
-        self._thread = ThreadPoolExecutor(1, "numscope-mlflow")
+        self._num_findings = 0
+        self._outbox = Outbox("numscope-mlflow")
 
     def write(self, observations: Sequence[Observation]) -> None:
-        from mlflow.entities import Metric
-
         now = int(time.time() * 1000)
         metrics = [
-            Metric(metric_key(f"{seen.name}_{label}"), value, now, seen.step)
+            (f"{seen.name}_{label}", value, now, seen.step)
             for seen in observations
             for label, value in seen.values.items()
             if isinstance(value, int | float)
         ]
-        if not metrics:
-            return
-        run_id = self._opened()
-        for start in range(0, len(metrics), MAX_BATCH):
-            self._waiting.append(self._thread.submit(self._client.log_batch, run_id, metrics=metrics[start : start + MAX_BATCH]))
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) > MAX_WAITING):
-            self._waiting.popleft().result()
+        if metrics:
+            self._find_active()
+            self._outbox.put(partial(self._send, metrics))
 
     def alert(self, alert: Alert) -> None:
         """Set the rule's tag, ``numscope/alert.<rule>``, to its latest alert, with how many there were."""
         self._num_alerts[alert.rule] += 1
         num = self._num_alerts[alert.rule]
-        text = f"{escape(alert.line())}{f' ({num} so far)' if num > 1 else ''}"
-        run_id = self._opened()
-        self._waiting.append(self._thread.submit(self._client.set_tag, run_id, metric_key(f"alert.{alert.rule}"), text[:MAX_TAG]))
+        self._tag(f"alert.{alert.rule}", f"{escape(alert.line())}{f' ({num} so far)' if num > 1 else ''}")
+
+    def finding(self, finding: Finding, report: str) -> None:
+        """Set the tag ``numscope/finding`` to the finding's headline, and keep its report as ``numscope/finding-<n>.txt``."""
+        self._num_findings += 1
+        self._tag("finding", escape(finding.headline()))
+        file = f"numscope/finding-{self._num_findings}.txt"
+        self._outbox.put(lambda: self._with_run("log_text", report, file))
+
+    def settle(self) -> None:
+        self._outbox.drain(SETTLE_S)
 
     def close(self) -> None:
-        while self._waiting:
-            self._waiting.popleft().result()
-        self._thread.shutdown()
         if self._is_ours:
-            self._client.set_terminated(self._run_id)
+            self._outbox.put(lambda: self._with_run("set_terminated", "FAILED" if self._num_findings else "FINISHED"))
+        self._outbox.drain()
+        if self._outbox.num_left_out:
+            raise RuntimeError(f"the tracking server was too slow: {self._outbox.num_left_out} batches of metrics were left out")
+
+    def _tag(self, name: str, text: str) -> None:
+        self._find_active()
+        self._outbox.put(lambda: self._with_run("set_tag", metric_key(name), text[:MAX_TAG]))
+
+    def _find_active(self) -> None:
+        """Choose the run, on the script's thread, which its active run belongs to. A script that has one has imported the library."""
+        if self._is_chosen:
+            return
+        self._is_chosen = True
+        mlflow: Any = sys.modules.get("mlflow")
+        elsewhere = self._is_address and (mlflow is None or self._place != mlflow.get_tracking_uri())
+        active = None if mlflow is None or elsewhere else mlflow.active_run()
+        if self._run_id is None and active is not None:
+            self._run_id = active.info.run_id
+        self._is_ours = self._run_id is None
+
+    @property
+    def _is_address(self) -> bool:
+        return "://" in self._place or self._place.startswith(("databricks", "file:"))
 
     def _opened(self) -> str:
+        """On the outbox's thread: loading the library takes a second or two."""
         if self._client is None:
             import mlflow
 
-            self._client = mlflow.MlflowClient()
-            active = mlflow.active_run()
-            if self._run_id is None and active is not None:
-                self._run_id = active.info.run_id
+            self._client = mlflow.MlflowClient(tracking_uri=self._place if self._is_address else None)
         if self._run_id is None:
-            # MLflow's default experiment. A fluent start_run would become the script's active run.
-            experiment = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
-            self._run_id = self._client.create_run(experiment).info.run_id
-            self._is_ours = True
+            # A fluent start_run would become the script's active run.
+            self._run_id = self._client.create_run(self._experiment()).info.run_id
         assert self._run_id is not None
         return self._run_id
+
+    def _experiment(self) -> str:
+        if self._place and not self._is_address:
+            known = self._client.get_experiment_by_name(self._place)
+            return str(self._client.create_experiment(self._place) if known is None else known.experiment_id)
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        known = self._client.get_experiment_by_name(name) if name else None
+        return os.environ.get("MLFLOW_EXPERIMENT_ID", "0") if known is None else str(known.experiment_id)
+
+    def _send(self, metrics: Sequence[tuple[str, float, int, int]]) -> None:
+        from mlflow.entities import Metric
+
+        for start in range(0, len(metrics), MAX_BATCH):
+            self._with_run("log_batch", [Metric(metric_key(name), *rest) for name, *rest in metrics[start : start + MAX_BATCH]])
+
+    def _with_run(self, method: str, *args: object) -> None:
+        run_id = self._opened()
+        getattr(self._client, method)(run_id, *args)
 
 
 def metric_key(name: str) -> str:

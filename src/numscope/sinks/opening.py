@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.files import may_come_back
+from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import nearest
 from numscope.sinks import textlog
 from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination
 from numscope.sinks.loggers import Logger, LoggerSink, call_if_there
 from numscope.sinks.protocol import Sink
+from numscope.sinks.standby import Standby
 from numscope.sinks.textlog import TextLog
-
-NAMED = ("mlflow", "wandb")
 
 
 def open_sinks(
@@ -32,17 +34,19 @@ def open_sinks(
     text_file: str = textlog.FILE,
     run: Mapping[str, Any],
     log: DebugLog | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> list[GuardedSink]:
     """The sinks of one process.
 
     Args:
         log_dir: folder for the statistics log and the run's Parquet files; None: neither.
         tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It is flushed but never closed.
-        loggers: objects with ``log_scalar``, sinks, or the names ``"wandb"`` and ``"mlflow"``.
+        loggers: objects with ``log_scalar``, sinks, or destinations: ``"tensorboard:DIR"``, ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``.
         text: whether statistics also go to the text log.
         text_file: its path in ``log_dir``.
         run: facts on the run for ``run.json``, JSON values by name.
         log: of decisions and failures; None: Python's logging alone.
+        folder: for what a library writes beside its runs; None: ``log_dir``.
 
     Raises: UsageError for a folder that can't be written to and for anything that is not a logger.
     """
@@ -58,10 +62,8 @@ def open_sinks(
 
         sinks.append(("TensorBoard", TensorBoardSink(tb_writer)))
     for logger in named:
-        if isinstance(logger, str):
-            opened = _by_name(logger, log_dir, rank, log)
-            if opened is not None:
-                sinks.append((f'The logger "{logger}"', opened))
+        if isinstance(logger, Destination):
+            sinks.append((f'The logger "{logger}"', _sent_to(logger, folder or log_dir, rank)))
         elif isinstance(logger, Sink):
             sinks.append((f"The sink {type(logger).__name__}", logger))
         else:
@@ -82,23 +84,26 @@ def _open(sinks: list[tuple[str, Sink]], name: str, make: Callable[[], Sink | No
             sinks.append((name, sink))
 
 
-def _checked(loggers: Sequence[object]) -> Iterable[str | Sink | Logger]:
+def _checked(loggers: Sequence[object]) -> Iterable[Destination | Sink | Logger]:
     if isinstance(loggers, str):
         loggers = (loggers,)
     for place, logger in enumerate(loggers):
         is_object = not isinstance(logger, str | type)
-        if (isinstance(logger, str) and logger in NAMED) or (is_object and isinstance(logger, Sink | Logger)):
+        if isinstance(logger, str) and is_destination(logger):
+            yield destination(logger)
+            continue
+        if is_object and isinstance(logger, Sink | Logger):
             yield logger
             continue
         hint = ""
         if isinstance(logger, type) and hasattr(logger, "log_scalar"):
             hint = f" Make one first: {logger.__name__}(…)."
         elif isinstance(logger, str):
-            hint = nearest(logger, NAMED)
+            hint = nearest(logger.partition(":")[0], KINDS)
         got = repr(logger) if isinstance(logger, str) else f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
         raise UsageError(
             f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "
-            f"a sink with write, flush and close, or one of {', '.join(NAMED)}.{hint}"
+            f"a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
         )
 
 
@@ -120,22 +125,25 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
-def _by_name(name: str, log_dir: str | os.PathLike[str] | None, rank: int, log: DebugLog) -> Sink | None:
-    """Rank 0 logs, and other ranks that have a run."""
-    try:
-        library = importlib.import_module(name)
-    except ImportError:
-        raise UsageError(f"loggers: got {name!r}, which is not installed. Install it: pip install 'numscope[{name}]'.") from None
-    if rank != 0 and (library.run if name == "wandb" else library.active_run()) is None:
-        log.say(f"{'Weights & Biases' if name == 'wandb' else 'MLflow'}: this rank has no run, rank 0 logs.")
-        return None
-    if name == "wandb":
+def _sent_to(to: Destination, log_dir: str | os.PathLike[str] | None, rank: int) -> Sink:
+    """Rank 0 speaks, and other ranks that have a run of the script's own; the rest stand by."""
+    if to.kind == "tensorboard":
+        from numscope.sinks.tensorboard import TensorBoardTo
+
+        here = to if rank == 0 else to.below(f"rank{rank}")
+        return TensorBoardTo(to.place) if rank == 0 else Standby(lambda: TensorBoardTo(here.place))
+    library = sys.modules.get(to.kind)
+    note = f"What rank {rank} of a run found" if rank else ""
+    if to.kind == "wandb":
         from numscope.sinks.wandb import WandbSink
 
-        return WandbSink(folder=log_dir)
+        wandb_run = getattr(library, "run", None)
+        make: Callable[[], Sink] = lambda: WandbSink(folder=log_dir, project=to.place, note=note)  # noqa: E731
+        return make() if rank == 0 or wandb_run is not None else Standby(make)
     from numscope.sinks.mlflow import MlflowSink
 
-    return MlflowSink()
+    active = getattr(library, "active_run", lambda: None)()
+    return MlflowSink(place=to.place) if rank == 0 or active is not None else Standby(lambda: MlflowSink(place=to.place))
 
 
 class GuardedSink:
@@ -168,6 +176,18 @@ class GuardedSink:
     def alert(self, alert: Alert) -> None:
         """Pass on an alert, if the sink takes them."""
         self._do(call_if_there, self.sink, "alert", alert)
+
+    def told(self, alert: Alert) -> None:
+        """Pass on an alert that this rank tells for all ranks that have it, to a sink that stands by."""
+        self._do(call_if_there, self.sink, "told", alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        """Pass on a finding, if the sink takes them."""
+        self._do(call_if_there, self.sink, "finding", finding, report)
+
+    def settle(self) -> None:
+        """A finding is about to end the run: what was sent has to arrive."""
+        self._do(call_if_there, self.sink, "settle")
 
     def close(self) -> None:
         self._do(self.sink.close)

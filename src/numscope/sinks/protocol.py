@@ -12,7 +12,9 @@ from numscope.records.observation import Observation
 class Sink(Protocol):
     """Takes observations out of the run: into files, a dashboard, a user's program.
 
-    A sink that has ``alert(alert)`` gets each ``Alert`` of its rank too; one that has ``describe(layers)``, the layers.
+    A sink that has ``alert(alert)`` gets each ``Alert`` of its rank too; one that has ``finding(finding, report)``, each ``Finding``, with
+    its report as the terminal has it, on the one rank that tells it; one that has ``describe(layers)``, the layers. ``settle()``, where
+    there is one, is called when a finding is about to end the run: what was sent has to arrive.
     """
 
     def write(self, observations: Sequence[Observation]) -> None:

@@ -1,14 +1,17 @@
-"""Weights & Biases: statistics alongside the run's own metrics."""
+"""Weights & Biases: statistics alongside the run's own metrics, alerts and findings as the run's alerts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numscope.records.alert import Alert
+from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import escape
+from numscope.sinks.outbox import Outbox
 from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
@@ -16,62 +19,111 @@ STEP = f"{PREFIX}step"
 TITLE = "numscope: "
 MAX_TITLE = 63
 NO_WAIT_S = 0.001  # 0 stands for a minute, in which alerts with the same title are dropped
+SETTLE_S = 10.0
 
 
 class WandbSink(Sink):
     """Logs ``numscope/<layer>_<tensor>_<stat>`` against ``numscope/step``; histograms as ``wandb.Histogram`` over binary exponents.
 
-    The run's own rows stay as they are: a step's statistics join the row that the run is filling, and the run ends it. Only if the run has
-    not ended a row since the last statistics do they end it.
+    The script's own rows stay as they are: a step's statistics join the row that its run is filling, and it ends the row. Only if it has
+    not ended a row since the last statistics do they end it. A run of the sink's own is served by a thread: beginning one asks the server.
 
     Args:
-        run: a run of ``wandb.init``, which is not finished here. None: the process's run at the first write, else a new one.
+        run: a run of ``wandb.init``, which is not finished here. None: the process's run at the first call, else a new one.
         folder: for the files of a new run.
+        project: of a new run, ``PROJECT`` or ``ENTITY/PROJECT``; "": as the library decides.
+        note: of a new run, what it is.
     """
 
-    def __init__(self, run: Any = None, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, run: Any = None, folder: str | os.PathLike[str] | None = None, project: str = "", note: str = "") -> None:
         self._run = run
         self._folder = folder
-        self._is_ours = False
+        self._entity, _, self._project = project.rpartition("/")
+        self._note = note
+        self._is_chosen = run is not None
         self._is_told = False
+        self._num_findings = 0
         self._filling: int | None = None  # the row that the last statistics joined
+        self._own: Outbox | None = None
 
     def write(self, observations: Sequence[Observation]) -> None:
         row: dict[str, Any] = {}
         for seen in observations:
             for label, value in seen.values.items():
                 if value is not None:
-                    row[f"{PREFIX}{seen.name}_{label}"] = value if isinstance(value, int | float) else _histogram(value)
-        if not row:
-            return
-        run = self._opened()
-        if self._filling == run.step:
-            run.log({}, commit=True)
-        run.log({**row, STEP: observations[0].step}, commit=self._is_ours)
-        self._filling = None if self._is_ours else run.step
+                    row[f"{PREFIX}{seen.name}_{label}"] = value
+        if row:
+            self._do(lambda run: self._log(run, row, observations[0].step))
 
     def alert(self, alert: Alert) -> None:
         """Send it as one of the run's own alerts: by mail or Slack, as its owner has set it up."""
-        title = f"{TITLE}{escape(alert.rule)}"[:MAX_TITLE]
-        self._opened().alert(title=title, text=escape(alert.line()), level="WARN", wait_duration=NO_WAIT_S)
+        title, text = f"{TITLE}{escape(alert.rule)}"[:MAX_TITLE], escape(alert.line())
+        self._do(lambda run: run.alert(title=title, text=text, level="WARN", wait_duration=NO_WAIT_S))
+
+    def finding(self, finding: Finding, report: str) -> None:
+        """Send it as an alert of level ERROR with its report, and keep its headline in the run's summary."""
+        self._num_findings += 1
+        title, headline = f"{TITLE}{escape(f'{finding.kind.value} in {finding.site}')}"[:MAX_TITLE], escape(finding.headline())
+
+        def send(run: Any) -> None:
+            run.alert(title=title, text=report, level="ERROR", wait_duration=NO_WAIT_S)
+            run.summary[f"{PREFIX}finding"] = headline
+
+        self._do(send)
+
+    def settle(self) -> None:
+        if self._own is not None:
+            self._own.drain(SETTLE_S)
 
     def close(self) -> None:
-        if self._is_ours:
-            self._run.finish()
+        if self._own is not None:
+            self._do(lambda run: run.finish(exit_code=min(self._num_findings, 1)))
+            self._own.drain()
+            if self._own.num_left_out:
+                raise RuntimeError(f"the service was too slow: {self._own.num_left_out} steps were left out")
 
-    def _opened(self) -> Any:
-        if self._run is None:  # not earlier: our run would replace one that the script is about to begin
+    def _do(self, work: Callable[[Any], object]) -> None:
+        """Call it with the run: at once with the script's, which hands all to a process of its own; else on the outbox's thread."""
+        if not self._is_chosen:  # not earlier: the script may be about to begin its own
+            self._is_chosen = True
+            self._run = getattr(sys.modules.get("wandb"), "run", None)  # a script that has one has imported the library
+            if self._run is None:
+                self._own = Outbox("numscope-wandb")
+        if self._own is None:
+            work(self._described(self._run))
+        else:
+            self._own.put(lambda: work(self._described(self._begun())))
+
+    def _begun(self) -> Any:
+        if self._run is None:
             import wandb
 
-            self._run = wandb.run
-            if self._run is None:
-                self._run = wandb.init(dir=self._folder)
-                self._is_ours = True
-        if not self._is_told:
-            self._run.define_metric(STEP)
-            self._run.define_metric(f"{PREFIX}*", step_metric=STEP)
-            self._is_told = True
+            settings = wandb.setup().settings
+            if settings.mode in (None, "online") and not settings.identity_token_file and wandb.api.api_key is None:
+                raise RuntimeError("no API key. Log in first (wandb login), or set WANDB_MODE=offline")  # it would ask on the terminal
+            self._run = wandb.init(
+                dir=self._folder,
+                project=self._project or None,
+                entity=self._entity or None,
+                notes=self._note or None,
+                reinit="create_new",  # the script's own run may still come
+            )
         return self._run
+
+    def _described(self, run: Any) -> Any:
+        if not self._is_told:
+            run.define_metric(STEP)
+            run.define_metric(f"{PREFIX}*", step_metric=STEP)
+            self._is_told = True
+        return run
+
+    def _log(self, run: Any, values: dict[str, Any], step: int) -> None:
+        row = {name: value if isinstance(value, int | float) else _histogram(value) for name, value in values.items()}
+        if self._filling == run.step:
+            run.log({}, commit=True)
+        is_ours = self._own is not None
+        run.log({**row, STEP: step}, commit=is_ours)
+        self._filling = None if is_ours else run.step
 
 
 def _histogram(counts: Sequence[float]) -> Any:

@@ -8,6 +8,7 @@ import sys
 
 from torch import Tensor
 
+from numscope.records.places import place
 from numscope.summary.dispatch import describe, summarize
 from numscope.summary.state import Groups, Summary
 
@@ -38,8 +39,8 @@ def check(tensor: Tensor, context: str = "") -> bool:
         return False
     caller = sys._getframe(1)
     file = caller.f_code.co_filename
-    place = f"{file if file.startswith('<') else os.path.abspath(file)}:{caller.f_lineno}"  # "<stdin>" is not in a folder
-    _log.warning("%s%s (%s) at %s", f"{context}: " if context else "", _sentence(found), what, place, stacklevel=2)
+    at = place(file if file.startswith("<") else os.path.abspath(file), caller.f_lineno)  # "<stdin>" is not in a folder
+    _log.warning("%s%s (%s) at %s", f"{context}: " if context else "", _sentence(found), what, at, stacklevel=2)
     return True
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numscope.cli.last_line import last_line
 from numscope.scope.coverage import Watched
+from numscope.scope.last_line import last_line
 
 NET = Watched(["Net"], steps=120, tensors=14160)
 BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])

@@ -1,0 +1,73 @@
+"""Destinations by name, as ``--to`` and ``loggers`` take them: ``tensorboard:DIR``, ``wandb:PROJECT``, ``mlflow:EXPERIMENT``."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+
+from numscope.records.errors import UsageError
+from numscope.records.words import nearest
+
+KINDS = ("mlflow", "tensorboard", "wandb")  # also the names of the packages and of numscope's extras
+FORMS = ("tensorboard[:DIR]", "wandb[:PROJECT]", "mlflow[:EXPERIMENT or URI]")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where statistics, findings and alerts are sent.
+
+    Args:
+        kind: one of ``KINDS``.
+        place: what follows the colon: a folder, a project, an experiment or a tracking server's address; "" for the script's own run.
+    """
+
+    kind: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.place}" if self.place else self.kind
+
+    def below(self, name: str) -> Destination:
+        """The same for another process or rank, which needs files of its own."""
+        return Destination(self.kind, os.path.join(self.place, name)) if self.kind == "tensorboard" and self.place else self
+
+
+def is_destination(text: str) -> bool:
+    """Whether a text names a kind of destination."""
+    return text.partition(":")[0] in KINDS
+
+
+def destination(text: str, where: str = "loggers") -> Destination:
+    """The destination that a text names. Nothing is imported.
+
+    Args:
+        where: what messages call the argument.
+
+    Raises: UsageError for an unknown kind, a missing package, or a folder that is none.
+    """
+    kind, colon, place = text.partition(":")
+    if kind not in KINDS:
+        raise UsageError(f"{where}: got {text!r}, expected one of {', '.join(FORMS)}.{nearest(kind, KINDS)}")
+    if colon and not place:
+        raise UsageError(f"{where}: got {text!r}, expected a name after the colon. Leave the colon out to use the script's own run.")
+    if not _is_installed(kind):
+        raise UsageError(f"{where}: got {text!r}, but {kind} is not installed. Install it: pip install 'numscope[{kind}]'.")
+    if kind == "tensorboard" and place:
+        if "://" in place:
+            raise UsageError(f"{where}: got {text!r}, expected a local folder. To write elsewhere, pass tb_writer=SummaryWriter(…).")
+        place = os.path.abspath(place)  # a script may change its folder
+        if os.path.exists(place) and not os.path.isdir(place):
+            raise UsageError(f"{where}: got {text!r}, expected a folder, or a path where one can be created. It is a file.")
+    return Destination(kind, place)
+
+
+def _is_installed(package: str) -> bool:
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:
+        return False
+    return spec is not None and spec.origin is not None  # a folder that a library writes its runs to has no origin
