@@ -2,9 +2,10 @@
 
     python .ci/release.py [--dry-run] [--torch VERSION,VERSION]
 
-Checks version, changelog, tag and tree. Builds the sdist and the wheel from what is committed, and checks them with twine, abi3audit and
-auditwheel. Installs them with pip into clean environments, with the oldest torch that is supported and with the one that is tested, and runs
-`smoke.py` there. A dry run makes no tag. Needs the packages of `release.txt`. Uploading is left to the workflow that a tag starts.
+Checks version, changelog, tag and tree. Builds the sdist and the wheel from what is committed, and checks them with twine,
+abi3audit and auditwheel. Installs them into clean environments, with the oldest torch that is supported and with the one that is
+tested, and runs `smoke.py` there. A dry run makes no tag. Needs the packages of `release.txt`. It uploads nothing: that is left to
+the workflow that a tag starts.
 """
 
 from __future__ import annotations
