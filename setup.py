@@ -1,6 +1,7 @@
 """The native kernel. All else about the package is in pyproject.toml."""
 
 import glob
+import os
 import sys
 
 from setuptools import Extension, setup
@@ -41,11 +42,12 @@ native = Extension(
         *sorted(glob.glob("csrc/*.h")),
     ],
     # No -march: the instruction set is chosen at run time. No -ffast-math: a kernel that hunts for nan must not be told there is none.
-    extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
+    extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-pthread", "-g0"],
     extra_link_args=["-pthread", *(["-ldl"] if sys.platform == "linux" else [])],
     language="c++",
     py_limited_api=True,  # one build serves every Python from 3.10 on
-    optional=True,  # without a compiler the package works on its torch backend
+    # Without a compiler the package works on its torch backend. A wheel that is published must have the kernel in it.
+    optional=os.environ.get("NUMSCOPE_KERNEL") != "required",
 )
 
 setup(

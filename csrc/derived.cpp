@@ -14,7 +14,6 @@ namespace numscope {
 namespace {
 
 constexpr double ROUNDING = 0x1p-44, TINY = 0x1p-1022, TOLERANCE = 1e-3;  // of state.py
-constexpr double INF = std::numeric_limits<double>::infinity();
 constexpr double SMALLEST = 0x1p-300, LARGEST = 0x1p300;  // no product of three or quotient of two overflows, or loses digits to underflow
 constexpr double PAIR_ERROR = 0x1p-98;  // of a few operations on pairs, relative to the magnitudes that went in
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
 OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --no-replay, "
 OPTIONS += "--on-nonfinite, --pdb, --pdbcls, --recipe, --sarif, --to, --trace, -m"
-COMMANDS = ", ".join(sorted(command.numscope.commands))
+COMMANDS = ", ".join(command.COMMANDS)
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
 

@@ -102,3 +102,18 @@ def test_steps_without_statistics_are_told(tmp_path: Path, most_steps: int) -> N
     told = json.loads(digests(read_recorded(tmp_path))[0])["not_watched"]
     gaps = [one for one in told if one.endswith("statistics were not kept there.")]
     assert gaps == ([] if most_steps == 1 else ["63 of 71 steps between 0 and 70: statistics were not kept there."])
+
+
+def test_digest_has_versions_and_no_names_of_home_folders(tmp_path: Path) -> None:
+    write(tmp_path, two_layers())
+    homes = [str(Path.home() / "x.py"), "/{}/ann/run/x.py".format("home"), "/{}/ann/x.py".format("Users")]
+    attempt = {
+        "attempt": 1,
+        "command": ["python", *homes],
+        "versions": {"numscope": "1.2.3", "platform": "Linux-6", "kernel": "avx2", "gpu": "H100"},
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"format": 2, "attempts": [attempt]}))
+    text, markdown = digests(read_recorded(tmp_path))
+    assert "\nVersions: numscope 1.2.3, platform Linux-6, kernel avx2, gpu H100\n" in markdown
+    assert "Command: `python " in markdown and markdown.count("~/") == 3
+    assert "ann" not in text + markdown and str(Path.home()) not in text + markdown

@@ -12,6 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from numscope.probe.dynamo import prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, LayerSites, Leaves
+from numscope.probe.hook import Hook, hook_calls, new_id
 from numscope.probe.module import ModuleProbe
 from numscope.probe.walk import own_base
 
@@ -234,3 +235,16 @@ def test_probe_in_a_whole_graph_sees_what_it_sees_in_eager_and_changes_nothing()
         assert len(tensors) == len(seen.found[key]) == 3
         for a, b in zip(tensors, seen.found[key], strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_hooks_stand_in_one_order_in_the_ordered_dict_and_in_the_plain_one_inside() -> None:
+    """torch 2.10 finds a hook for a graph's guards by its place in the plain dict."""
+    module = nn.Linear(2, 2)
+    module.register_forward_hook(lambda *_: None)
+    keys = [new_id() for _ in range(3)]
+    for key, first in zip(keys, (False, True, True), strict=True):
+        hook_calls(module, key, Hook(print), Hook(print), always=False, first=first)
+    hook_calls(module, keys[0], Hook(print), Hook(print), always=False, first=False)  # others in their place
+    hooks: dict[int, object] = module._forward_hooks
+    assert [key for key in hooks if key < 0] == [keys[2], keys[1], keys[0]]
+    assert list(dict.keys(hooks)) == list(hooks)

@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import NoReturn
 
 import click
 from click import exceptions as wrong
 
-from numscope.cli.config import config
-from numscope.cli.diff import diff
-from numscope.cli.doctor import doctor
-from numscope.cli.layers import layers
-from numscope.cli.precision import precision
-from numscope.cli.report import report
-from numscope.cli.run import USAGE, run
-from numscope.cli.stats import stats
-from numscope.cli.top import top
-from numscope.cli.view import view
 from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.words import nearest
 from numscope.version import __version__
 
+# Each command with its line of the help. Its file is loaded when the command is called: all of them take 0.2 s.
+COMMANDS = {
+    "config": "Check or explain a configuration.",
+    "diff": "Find where two runs, or two steps, begin to differ.",
+    "doctor": "Find the rank, host or link that is broken.",
+    "layers": "List layers, and those that a configuration selects.",
+    "precision": "Find what low precision harms.",
+    "report": "Make an HTML page of a run.",
+    "run": "Run a training script under watch.",
+    "stats": "Query a run's statistics, or merge them by groups.",
+    "top": "Look at a run in a terminal while it goes on.",
+    "view": "Show runs in a browser while they go on.",
+}
 WRONG_USAGE = 2  # also what Python itself ends with
 
 
-@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …")
+class Commands(click.Group):
+    """Loads a command when it is called, and none for the help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"numscope.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, options_metavar="[options]", subcommand_metavar="COMMAND …")
 @click.version_option(__version__, prog_name="numscope", message="%(prog)s %(version)s")
 def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
-
-
-for one in (diff, doctor, run, config, layers, precision, report, stats, top, view):
-    numscope.add_command(one)
 
 
 def main() -> NoReturn:
@@ -49,37 +66,47 @@ def main() -> NoReturn:
     raise SystemExit(outcome if isinstance(outcome, int) else 0)
 
 
+def _opts_of_run() -> list[str]:
+    from numscope.cli.run import run
+
+    return [opt for param in run.params for opt in param.opts]
+
+
 def explain(error: click.ClickException | NumscopeError) -> str:
     """A usage error in our form: where, what was given, what is expected, what to do."""
     command: click.Command = numscope
     where, words = "numscope", sys.argv[1:]
-    while words and isinstance(command, click.Group) and words[0] in command.commands:  # not every error knows its command
-        where, command = f"{where} {words[0]}", command.commands[words.pop(0)]
+    ctx = click.Context(numscope)
+    while words and isinstance(command, click.Group) and (inner := command.get_command(ctx, words[0])):  # not every error knows its command
+        where, command = f"{where} {words.pop(0)}", inner
     if isinstance(error, NumscopeError):
         lines = str(error).splitlines()
         several = isinstance(error, UsageError) and len(lines) > 1
         return f"{where}: " + ("\n  ".join((f"{len(lines)} errors:", *lines)) if several else str(error))
     word = next(iter(words), "")
-    ctx = getattr(error, "ctx", None)
+    ctx = getattr(error, "ctx", None) or ctx
     if isinstance(error, wrong.NoArgsIsHelpError):
         return error.format_message()
     if isinstance(error, wrong.NoSuchOption):
-        if command is numscope and any(word in p.opts for p in run.params):
+        if command is numscope and word in _opts_of_run():
             return f"{where}: got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         expected = f"one of {', '.join(options)}" if options else "no option"
         return f"{where}: got {error.option_name!r}, expected {expected}.{nearest(error.option_name, options)}"
     if isinstance(error, wrong.BadOptionUsage):
         return f"{where}: {error.option_name}: got nothing, expected a value. See {where} --help."
-    if isinstance(error, wrong.MissingParameter) and command is run:
+    if isinstance(error, wrong.MissingParameter) and command.name == "run":
+        from numscope.cli.run import USAGE
+
         return f"{where}: got no script, expected {USAGE}."
-    if isinstance(error, wrong.MissingParameter) and error.param is not None and ctx is not None:
+    if isinstance(error, wrong.MissingParameter) and error.param is not None:
         usage = " ".join((where, *command.collect_usage_pieces(ctx)))
         return f"{where}: got no {error.param.metavar or error.param.name}, expected {usage}."
     if isinstance(error, wrong.BadParameter) and error.param is not None:
         return f"{where}: {error.param.opts[-1]}: {error.message}"
     if isinstance(command, click.Group):
         to_run = command is numscope and word.endswith(".py")
-        near = f" Did you mean 'numscope run {word}'?" if to_run else nearest(word, command.commands)
-        return f"{where}: got {word!r}, expected one of {', '.join(sorted(command.commands))}.{near}"
+        names = sorted(command.list_commands(ctx))
+        near = f" Did you mean 'numscope run {word}'?" if to_run else nearest(word, names)
+        return f"{where}: got {word!r}, expected one of {', '.join(names)}.{near}"
     return f"{where}: {error.format_message()}"

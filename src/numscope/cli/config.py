@@ -40,7 +40,7 @@ def refusing(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Check or explain a configuration.")
+@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …")
 def config() -> None:
     """Check or explain a configuration of statistics (YAML)."""
 

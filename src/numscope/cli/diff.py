@@ -12,7 +12,7 @@ from numscope.records.errors import UsageError
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 
 
-@click.command(options_metavar="[options]", short_help="Find where two runs, or two steps, begin to differ.")
+@click.command(options_metavar="[options]")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--noise", multiple=True, metavar="RUN", help="A run that should equal A: their differences are noise. Repeatable.")

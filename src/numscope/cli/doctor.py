@@ -83,7 +83,6 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
     invoke_without_command=True,
     options_metavar="[options]",
     subcommand_metavar="[explain PATH…]",
-    short_help="Find the rank, host or link that is broken.",
 )
 @click.option("--quick", is_flag=True, help="Use the smallest sizes, fewer links and no compute phase.")
 @click.option("--phases", type=_PHASES, help=f"Run only these, by number or name, and the phases they need: {', '.join(LABELS)}.")

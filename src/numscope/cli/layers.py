@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numscope.records.layer import Layer
 
 
-@click.command(options_metavar="[options]", short_help="List layers, and those that a configuration selects.")
+@click.command(options_metavar="[options]")
 @click.argument("subject", metavar="MODEL_OR_RUN")
 @click.option("--config", "file", metavar="FILE", help="Also show the section that selects each layer.")
 @FEATURES

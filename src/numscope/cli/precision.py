@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NO_ANSWER = 1  # 2 is wrong usage
 
 
-@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …", short_help="Find what low precision harms.")
+@click.group(options_metavar="[options]", subcommand_metavar="COMMAND …")
 def precision() -> None:
     """Find the layers and GEMMs that should stay in high precision."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SUMMARY_NAME = "summary"
 
 
-@click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
+@click.command(options_metavar="[options]")
 @click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
 @click.option("--sarif", metavar="FILE", help="Write findings and alerts to this file instead, for a CI to show at their lines.")

@@ -28,7 +28,6 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @click.command(
     context_settings=SCRIPT_WORDS,
     options_metavar="[options]",
-    short_help="Run a training script under watch.",
 )
 @takes_script
 @click.option("--config", metavar="FILE", help="Collect the statistics that this YAML file asks for.")

@@ -19,7 +19,7 @@ MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
 DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct", "num_nan", "num_inf")
 
 
-@click.command(options_metavar="[options]", short_help="Query a run's statistics, or merge them by groups.")
+@click.command(options_metavar="[options]")
 @click.option(
     "--by",
     metavar="layer|name|type|tensor|all|REGEX",

@@ -25,7 +25,7 @@ REST = 4  # times as long as a reading took: at most a fifth of a core goes into
 MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
 
 
-@click.command(options_metavar="[options]", short_help="Look at a run in a terminal while it goes on.")
+@click.command(options_metavar="[options]")
 @click.option("--once", is_flag=True, help="Print once and end; so it is where stdout is no terminal.")
 @click.argument("run", metavar="RUN")
 def top(run: str, once: bool) -> None:

@@ -24,7 +24,7 @@ NEEDED = ("starlette", "uvicorn", "duckdb", "pyarrow", "fsspec")
 NICE = 10  # the training goes first
 
 
-@click.command(options_metavar="[options]", short_help="Show runs in a browser while they go on.")
+@click.command(options_metavar="[options]")
 @click.option("--host", default=HOST, metavar="HOST", help=f"Address to listen at (default: {HOST}, which other machines don't reach).")
 @click.option("--port", type=whole_number(0), metavar="PORT", help=f"Port to listen at (default: {PORT}, or another one if it is taken).")
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 from numscope.page.digest_text import Digest, markdown
@@ -17,6 +18,8 @@ from numscope.records.words import count, escape, spans
 MAX_BYTES = 64_000  # of each of the two
 MAX_TEXT = 400  # characters of a name or sentence
 MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, alerts, sites, layers and problems listed: the most that fit
+
+_HOME = re.compile(rf"{re.escape(os.path.expanduser('~'))}(?=[/\\])|(?<![\w.])/(?:home|Users)/[^/\s:'\"]+")
 
 
 def digests(recorded: Recorded) -> tuple[str, str]:
@@ -147,6 +150,6 @@ def _not_watched(recorded: Recorded, matrices: Matrices | None, most: int) -> It
 
 
 def _text(value: object, most: int = MAX_TEXT) -> str:
-    """Text from a run: printable, and of bounded length."""
-    text = escape(str(value))
+    """Text from a run: printable, of bounded length, and without the names of home folders, since digests are sent to others."""
+    text = _HOME.sub("~", escape(str(value)))
     return text if len(text) <= most else f"{text[: most * 2 // 3]} … {text[-most // 4 :]}"

@@ -20,6 +20,8 @@ def markdown(digest: Digest) -> Iterator[str]:
     yield f"{_md(digest['model'] or 'A run')}, {count(digest['num_steps'], 'step')}, {count(digest['attempts'], 'attempt')}{ended}."
     if digest["command"]:
         yield f"\nCommand: {_code(digest['command'])}"
+    if digest["versions"]:
+        yield f"\nVersions: {_md(', '.join(f'{name} {version}' for name, version in digest['versions'].items()))}"
     yield f"\n## {count(digest['num_findings'], 'finding')}\n"
     for finding in digest["findings"]:
         yield from _finding_lines(finding)

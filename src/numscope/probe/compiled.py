@@ -76,6 +76,7 @@ class Graphs:
         _register()
         self.places: list[Place] = []
         self._number = next(_numbers)
+        self.key = str(self._number)
         self._receiver = receiver
         _graphs[self._number] = self
 
@@ -121,7 +122,7 @@ class Graphs:
         if not dgrad or not isinstance(x, Tensor) or not _uses_input_once(type(module)) or not _has_gradient(x):
             return None
         own = x.view_as(x)
-        self._tap_gradient(_place(self, entry, Phase.BACKWARD, False, (("", "", dgrad),)), own)
+        self._tap_gradient(_place(self.key, entry.key, Phase.BACKWARD, False, (("", "", dgrad),)), own)
         return own, *args[1:]
 
     def take_output(
@@ -154,18 +155,18 @@ class Graphs:
             elif told:
                 slots.append((slot, walk.NONE if leaf is None else walk.NOT_A_TENSOR, ""))
         if tensors:
-            torch.ops.numscope.tap(tensors, self._number, _place(self, entry, Phase.FORWARD, told, tuple(slots)), False)
+            torch.ops.numscope.tap(tensors, self._number, _place(self.key, entry.key, Phase.FORWARD, told, tuple(slots)), False)
         told, mark = told and gradients, wanted.marks[2]
         for slot, leaf in walk.tensors(output, "output") if told or mark else ():
             own = ""
             if walk.is_inexact(leaf):
                 own, mark = mark, ""
             if (told or own) and _has_gradient(leaf):
-                self._tap_gradient(_place(self, entry, Phase.BACKWARD, told, ((f"grad {slot}", "", own),)), leaf)
+                self._tap_gradient(_place(self.key, entry.key, Phase.BACKWARD, told, ((f"grad {slot}", "", own),)), leaf)
 
     def take(self, entry: Entry, phase: Phase, told: bool, slot: str, mark: str, tensor: Tensor) -> None:
         """Tap one tensor."""
-        place = _place(self, entry, phase, told, ((slot, "", mark),))
+        place = _place(self.key, entry.key, phase, told, ((slot, "", mark),))
         torch.ops.numscope.tap([tensor.detach()], self._number, place, phase is Phase.BACKWARD)
 
     def _tap_gradient(self, place: int, tensor: Tensor) -> None:
@@ -188,8 +189,9 @@ def _has_gradient(tensor: Tensor) -> bool:
     return GRADIENTS and tensor.requires_grad and torch.is_grad_enabled() and not isinstance(tensor, nn.Parameter)
 
 
-def _place(graphs: Graphs, entry: Entry, phase: Phase, told: bool, slots: tuple[tuple[str, str, str], ...]) -> int:
-    return graphs.place(entry, phase, told, slots)
+# The keys stand for objects: torch 2.10 hands only constants to a function that is marked as constant.
+def _place(graphs: str, entry: str, phase: Phase, told: bool, slots: tuple[tuple[str, str, str], ...]) -> int:
+    return _graphs[int(graphs)].place(Entry.by_key[entry], phase, told, slots)
 
 
 # What torch.compiler.assume_constant_result does, which would load dynamo: 2 s that an uncompiled run need not spend.

@@ -41,6 +41,11 @@ def never_traced(function: Function) -> Function:
     return run_plainly(function)
 
 
+def is_exporting() -> bool:
+    """Whether ``torch.export`` traces. To code that dynamo traces, torch 2.10's own function of this name always says that it does."""
+    return torch.compiler._is_exporting_flag
+
+
 def prepare_dynamo() -> None:
     """Let compiled code be guarded by the hooks on its modules, so that graphs made without hooks are not taken for watched ones.
 

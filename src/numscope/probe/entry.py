@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -12,11 +14,18 @@ Leaves = list[tuple[str, Any]]
 # Of a module's activation, its output, and the output's gradient; None: not wanted.
 ShownSites = tuple[int | None, int | None, int | None]
 
+_numbers = itertools.count()  # not given twice
+
 
 class Entry:
-    """One watched module as probes and journals know it; the module itself is not kept, but its own parameters, as they change."""
+    """One watched module as probes and journals know it; the module itself is not kept, but its own parameters, as they change.
 
-    __slots__ = ("cls", "gradient_slots", "is_root", "name", "weights")
+    Attributes:
+        key: names it where only text can be handed over, see ``probe/compiled.py``.
+    """
+
+    __slots__ = ("__weakref__", "cls", "gradient_slots", "is_root", "key", "name", "weights")
+    by_key: ClassVar[weakref.WeakValueDictionary[str, Entry]] = weakref.WeakValueDictionary()
 
     def __init__(self, name: str, cls: str, is_root: bool = False, weights: Mapping[str, Tensor | None] | None = None) -> None:
         self.is_root = is_root
@@ -24,6 +33,8 @@ class Entry:
         self.cls = cls
         self.weights: Mapping[str, Tensor | None] = {} if weights is None else weights
         self.gradient_slots: dict[str, str] = {}
+        self.key = str(next(_numbers))
+        Entry.by_key[self.key] = self
 
     def parameter(self, slot: str) -> str:
         """A parameter's name, as ``named_parameters`` gives it."""

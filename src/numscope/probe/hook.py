@@ -112,6 +112,13 @@ _CALLS = (
 )
 
 
+def _move_to_end(hooks: HookDict, key: int, first: bool) -> None:
+    """As ``OrderedDict.move_to_end``, but in the plain dict inside too: by its order torch 2.10 finds a hook for a graph's guards."""
+    if next(iter(hooks) if first else reversed(hooks)) != key:
+        for other in [other for other in hooks if other != key] if first else [key]:
+            hooks[other] = hooks.pop(other)
+
+
 def new_id() -> int:
     """A key for hooks on modules, which no hook of others has."""
     return next(ids)
@@ -130,7 +137,7 @@ def hook_calls(module: nn.Module, key: int, before: Hook, after: Hook, *, always
     before_hooks, before_kwargs, after_hooks, after_kwargs, always_called = (_own(module, place) for place in _CALLS)
     before_kwargs[key] = after_kwargs[key] = True
     before_hooks[key], after_hooks[key] = before, after
-    after_hooks.move_to_end(key, last=not first)
+    _move_to_end(after_hooks, key, first)
     if always:
         always_called[key] = True
     else:

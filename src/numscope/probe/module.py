@@ -7,6 +7,7 @@ operations and changes the graph. A tensor hook that returns None changes nothin
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
@@ -38,11 +39,13 @@ def can_be_hooked(module: nn.Module) -> bool:
     return not isinstance(module, torch.jit.ScriptModule)
 
 
-def _note_trace(probe: ModuleProbe) -> int:
+def _note_trace(key: str) -> int:
+    probe = _probes[key]
     probe.in_function = probe.in_function or not probe.active
     return 0
 
 
+_probes: weakref.WeakValueDictionary[str, ModuleProbe] = weakref.WeakValueDictionary()
 _note_trace._dynamo_marked_constant = True  # type: ignore[attr-defined]  # runs while dynamo traces, see probe/compiled.py
 
 
@@ -79,6 +82,7 @@ class ModuleProbe:
         self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._graphs = Graphs(self)
+        _probes[self._graphs.key] = self
         self._regions = Regions(self.entries, self._compiled_another)
 
     # ---- what is wanted
@@ -251,8 +255,8 @@ class ModuleProbe:
         sites = wanted.sites
         if torch.compiler.is_compiling():
             if wanted.calls and entry.is_root:
-                _note_trace(self)
-            taken = None if sites is None or torch.compiler.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
+                _note_trace(self._graphs.key)
+            taken = None if sites is None or dynamo.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
         calls = self._calls if wanted.calls else None
         if (sites is None or sites.dgrad is None) and (calls is None or calls.module not in (None, module)):  # most calls
@@ -268,7 +272,7 @@ class ModuleProbe:
     @dynamo.run_plainly
     def _after(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if torch.compiler.is_compiling():
-            if not torch.compiler.is_exporting():  # what is exported is to run where there is no numscope
+            if not dynamo.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
         told, leaves, sites, shown, _ = wanted

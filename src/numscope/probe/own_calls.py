@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 
 from numscope.probe import optimizer
 from numscope.probe.calls import in_backward, is_traced
-from numscope.probe.dynamo import listen, never_traced, run_plainly, unlisten
+from numscope.probe.dynamo import is_exporting, listen, never_traced, run_plainly, unlisten
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.layer_names import own_parameters
 from numscope.probe.module import ModuleProbe
@@ -35,10 +37,12 @@ class OwnSites:
 _NONE = OwnSites()
 
 
-def _mark(calls: OwnCalls, module: nn.Module, grad: bool) -> str:
-    return calls.mark(module, grad)
+def _mark(calls: str, entry: str, training: bool, grad: bool) -> str:
+    return _calls[calls].mark(entry, training, grad)
 
 
+_calls: weakref.WeakValueDictionary[str, OwnCalls] = weakref.WeakValueDictionary()
+_numbers = itertools.count()  # not given twice
 _mark._dynamo_marked_constant = True  # type: ignore[attr-defined]  # runs while dynamo traces, see probe/compiled.py
 
 
@@ -56,6 +60,8 @@ class OwnCalls:
 
     def __init__(self, probe: ModuleProbe, show: Callable[[int, Tensor], None], failed: Callable[[Exception], None]) -> None:
         self._probe, self._show, self._failed, self._key = probe, show, failed, new_id()
+        self._name = str(next(_numbers))
+        _calls[self._name] = self
         self._sites: Mapping[nn.Module, OwnSites] = {}
         self._in_graphs: Mapping[nn.Module, OwnSites] = {}
         self._hooked: set[nn.Module] = set()
@@ -113,7 +119,9 @@ class OwnCalls:
     @run_plainly
     def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if torch.compiler.is_compiling():
-            mark = "" if torch.compiler.is_exporting() else _mark(self, module, torch.is_grad_enabled())
+            if is_exporting():
+                return
+            mark = _mark(self._name, self._probe.entries[module].key, module.training, torch.is_grad_enabled())
             found = attention_in(module, output) if mark else None
             if found is not None:
                 self._probe.tap(module, mark, found)
@@ -126,10 +134,11 @@ class OwnCalls:
             if found is not None:
                 self._guard(self._show, sites.attention, found)
 
-    def mark(self, module: nn.Module, grad: bool) -> str:
+    def mark(self, entry: str, training: bool, grad: bool) -> str:
         """The site, as text, of a module's attention where dynamo traces it; "" where nothing is wanted."""
-        sites = self._in_graphs.get(module, _NONE)
-        return "" if sites.attention is None or not (grad or module.training or sites.evaluation) else str(sites.attention)
+        entries = self._probe.entries
+        sites = next((sites for module, sites in self._in_graphs.items() if entries[module].key == entry), _NONE)
+        return "" if sites.attention is None or not (grad or training or sites.evaluation) else str(sites.attention)
 
     @never_traced
     def _gradient(self, site: int, parameter: Tensor, gradient: Tensor | None) -> None:

@@ -30,12 +30,15 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
         return
     if seen is not None and id(value) in seen:
         return
-    items: Iterable[tuple[object, Any]]
+    items: Iterable[tuple[object, Any]] = ()
     if isinstance(value, _SEQUENCES):
-        items = enumerate(value) if value and depth else ()
+        empty = not (value and depth)
+        if not empty:
+            items = enumerate(value)
     else:
-        items = _named_items(value) if depth else ()
-    if not items:
+        named = _named_items(value) if depth else []
+        items, empty = named, not named
+    if empty:  # asked of lists: to dynamo of torch 2.10 the truth of an enumeration depends on data
         see(slot, value)
         return
     if not torch.compiler.is_compiling():  # a graph would be guarded by the id of a container that is new in each call

@@ -88,10 +88,16 @@ def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of numscope, Python and, if loaded, torch."""
-    torch = sys.modules.get("torch")  # not imported for this
-    known = {"numscope": __version__, "python": platform.python_version()}
-    return known if torch is None else {**known, "torch": str(torch.__version__)}
+    """Versions of numscope, Python, the platform and, if loaded, torch; which kernel reads tensors, and the GPU that is in use."""
+    known = {"numscope": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    torch, native = sys.modules.get("torch"), sys.modules.get("numscope.summary.native")  # not imported for this
+    if torch is not None:
+        known["torch"] = str(torch.__version__)
+        if torch.cuda.is_initialized():
+            known["gpu"] = str(torch.cuda.get_device_name())
+    if native is not None:
+        known["kernel"] = "torch" if native.module is None else native.module.isa()
+    return known
 
 
 def without_secrets(command: str | Sequence[str]) -> str | list[str]:

@@ -89,7 +89,7 @@ def available() -> bool:
     if module is None and not _said:
         _said = True
         logging.getLogger("numscope").warning(
-            "the native kernel was not built (no C++ compiler at install time?): tensors are summarized by torch, some 30 times slower. "
-            "Install a C++ compiler and reinstall numscope."
+            "numscope works without its native kernel, which was not built (no C++ compiler at install time?): tensors are summarized by "
+            "torch, some 30 times slower. Install a C++ compiler and reinstall numscope."
         )
     return module is not None
