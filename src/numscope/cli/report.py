@@ -11,6 +11,7 @@ import click
 from numscope.page.unasked import NAME
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
+from numscope.storage.address import is_address
 
 if TYPE_CHECKING:
     from numscope.page.recorded import Recorded
@@ -19,7 +20,7 @@ SUMMARY_NAME = "summary"
 
 
 @click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
-@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}).")
+@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}; of a run in another storage ./NAME-{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
 @click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
 @click.argument("run", metavar="RUN")
@@ -37,16 +38,21 @@ def report(run: str, output: str | None, other: str | None, summary: bool) -> No
         raise UsageError("--compare: given with --summary, expected one of them.")
     recorded = _read(run, "RUN")
     if summary:
-        stem = output.removesuffix(".json").removesuffix(".md") if output else os.path.join(recorded.path, SUMMARY_NAME)
+        stem = output.removesuffix(".json").removesuffix(".md") if output else _beside(recorded.path, SUMMARY_NAME)
         for suffix, text in zip((".json", ".md"), digests(recorded), strict=True):
             _write(stem + suffix, text)
         return
-    path, title = output or os.path.join(recorded.path, NAME), f"numscope: {os.path.basename(recorded.path)}"
+    path, title = output or _beside(recorded.path, NAME), f"numscope: {os.path.basename(recorded.path)}"
     if other is None:
         _write(path, render([payload_of(recorded)], title))
         return
     second = _read(other, "--compare")
     _write(path, render([payload_of(recorded), payload_of(second)], title, comparison_of(recorded, second)))
+
+
+def _beside(run: str, name: str) -> str:
+    """Where a page goes that nobody has named: into the run; of one in another storage here, under the run's name."""
+    return f"{os.path.basename(run)}-{name}" if is_address(run) else os.path.join(run, name)
 
 
 def _read(folder: str, where: str) -> Recorded:

@@ -52,13 +52,17 @@ class Delivery:
         log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``; a later attempt's files have
             its number: ``findings-rank<r>-2.json``.
         rank: this process's.
+        shown_as: the log dir as the user has named it, where it is in another storage and ``log_dir`` is what is sent there.
         detecting: detection is on. Without it the folder gets a file only if there are alerts.
     """
 
-    def __init__(self, json: str | None, log_dir: str | None, model: str, rank: int, *, detecting: bool = True) -> None:
+    def __init__(
+        self, json: str | None, log_dir: str | None, model: str, rank: int, *, detecting: bool = True, shown_as: str | None = None
+    ) -> None:
         self._detecting = detecting
         self._json = None if json is None else _of_rank(json, rank)
         self._log_dir = log_dir
+        self._shown_as = shown_as or log_dir
         self.model = model
         self._rank = rank
         self._files = (self._json, log_dir, os.getpid())
@@ -87,8 +91,12 @@ class Delivery:
         share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
         share.findings.append(finding)
         self._write_early()
-        if share.attempt is not None and self._log_dir is not None:
+        if share.attempt is None or self._log_dir is None or self._shown_as is None:
+            return
+        if self._shown_as == self._log_dir:
             page.due(page.Due(self._log_dir, share.attempt.number))
+        elif finding.rank == self._rank:
+            page.tell(self._shown_as)
 
     def alert(self, alert: Alert) -> None:
         """Keep an alert of this rank's for the files. The terminal gets it by ``tell``."""

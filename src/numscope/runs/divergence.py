@@ -83,7 +83,9 @@ def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
 
     def moved(stored: DuckDBPyConnection) -> int:
         con.execute(f"DROP TABLE IF EXISTS {name}")
-        num_rows, num_sites = stored.execute(f"SELECT count(*), count(DISTINCT hash(step, layer, tensor)) FROM {RAW}").fetchall()[0]
+        num_rows, num_sites = map(
+            int, stored.execute(f"SELECT count(*), count(DISTINCT hash(step, layer, tensor)) FROM {RAW}").fetchall()[0]
+        )
         if num_rows == num_sites:
             _stream(stored, _WITH_STATISTICS.format(merged=_ALONE), con, name)
             return num_rows

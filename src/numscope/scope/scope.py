@@ -7,6 +7,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +39,7 @@ from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
 from numscope.scope.alerting import Alerting
+from numscope.storage.spool import spooled
 
 if TYPE_CHECKING:
     from numscope.inspect.inspector import Inspector
@@ -88,7 +90,10 @@ class Scope:
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
-        self._delivery = Delivery(options.json, options.log_dir, class_name(self._model), rank(), detecting=calls_matter)
+        address = options.log_dir
+        if address is not None:
+            options = replace(options, log_dir=spooled(address, rank()))
+        self._delivery = Delivery(options.json, options.log_dir, class_name(self._model), rank(), detecting=calls_matter, shown_as=address)
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)
         self._trace = Journal() if options.trace else None
