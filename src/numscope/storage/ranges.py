@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -92,11 +93,12 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
 
 
 class _Handle(io.RawIOBase):
+    """One file. Threads share it, and what one of them seeks is where that one reads."""
+
     def __init__(self, files: RangeFiles, name: str) -> None:
         self._files, self._name = files, name
         self._size = files.size_of(name)
-        self._at = 0
-        self._start, self._held = 0, b""
+        self._own = _Place()
 
     def readable(self) -> bool:
         return True
@@ -105,17 +107,24 @@ class _Handle(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._own.at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
-        return self._at
+        self._own.at = {io.SEEK_SET: 0, io.SEEK_CUR: self._own.at, io.SEEK_END: self._size}[whence] + offset
+        return self._own.at
 
     def read(self, size: int | None = -1) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        if not self._start <= self._at <= end <= self._start + len(self._held):
-            self._held = self._files.read(self._name, self._at, min(self._size, max(end, self._at + SMALLEST)))
-            self._start = self._at
-        data = self._held[self._at - self._start : end - self._start]
-        self._at += len(data)
+        own = self._own
+        end = self._size if size is None or size < 0 else min(self._size, own.at + size)
+        if not own.start <= own.at <= end <= own.start + len(own.held):
+            own.held = self._files.read(self._name, own.at, min(self._size, max(end, own.at + SMALLEST)))
+            own.start = own.at
+        data = own.held[own.at - own.start : end - own.start]
+        own.at += len(data)
         return data
+
+
+class _Place(threading.local):
+    at = 0
+    start = 0  # of the bytes held
+    held = b""
