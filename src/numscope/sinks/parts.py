@@ -14,6 +14,7 @@ from numscope.records.files import replacing
 
 SMALL_CELLS = 1 << 17  # a part with fewer numbers is merged with others
 NUM_MERGED = 32  # consecutive small parts become one
+MANY_LEFT = 8  # small parts, which are merged as the writer ends
 GROUP_ROWS = 1 << 14  # of one row group: by its steps' extrema a reader passes over it, which takes 6 KB more in the footer
 ABANDONED_S = 3600.0  # age from which a temporary file belongs to a killed process
 
@@ -108,7 +109,7 @@ class Parts:
 
     def finish(self) -> None:
         """Merge what is left of small parts: nobody writes more, and a thousand ranks' parts are opened by whoever reads."""
-        if len(self._small) > 1:
+        if len(self._small) >= MANY_LEFT:
             with contextlib.suppress(OSError):  # a full disk: the parts are written
                 self._merge(list(self._small))
 
