@@ -118,13 +118,12 @@ class Shipper:
 
     def run(self, parent: int) -> None:
         """Until the training has ended and all is sent, or ``LAST_S`` after that."""
-        rest, due, failing, ended = POLL_S, 0.0, "", 0.0
+        rest, failing, ended = POLL_S, "", 0.0
         while True:
-            if not ended and _has_ended(parent):
-                ended, due, self._logs = time.monotonic(), 0.0, {}
-            if time.monotonic() < due:
-                time.sleep(POLL_S)
-                continue
+            if ended:
+                time.sleep(rest if failing else 0.0)
+            elif _has_ended(parent, rest):
+                ended, self._logs = time.monotonic(), {}
             try:
                 self.send()
                 if failing:
@@ -140,7 +139,6 @@ class Shipper:
                     )
                 failing = text_of(error)
                 rest = min(LARGEST_REST_S, 2 * rest) if not ended else 2.0
-                due = time.monotonic() + rest
                 self._make_room()
             if ended and time.monotonic() - ended > LAST_S:
                 break
@@ -252,10 +250,16 @@ class Shipper:
         return f" Lost: the {count(self.num_lost, 'oldest part')} that waited." if self.num_lost else ""
 
 
-def _has_ended(parent: int) -> bool:
-    """Whether the training has closed our stdin, or has ended: what it forked may hold the stdin open."""
-    ready, _, _ = select.select([0], [], [], 0)
-    return bool(ready) or os.getppid() != parent
+def _has_ended(parent: int, rest: float) -> bool:
+    """Whether the training has closed our stdin within a rest, or has ended: what it forked may hold the stdin open."""
+    end = time.monotonic() + rest
+    while os.getppid() == parent:
+        ready, _, _ = select.select([0], [], [], min(POLL_S, max(0.0, end - time.monotonic())))
+        if ready:
+            return True
+        if time.monotonic() >= end:
+            return False
+    return True
 
 
 def _sign(told: Any) -> Sign:
