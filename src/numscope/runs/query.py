@@ -27,6 +27,7 @@ VIEW = "stats"
 RAW = "raw"  # without the derived columns
 EVERY = "every_row"  # as stored, with the steps that a later attempt ran again
 NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
+NUM_READERS = 16  # threads that read from another storage: they mostly wait
 MAX_ROWS_PER_BYTE = 100  # a real run's rows take some bytes each; all alike, still a tenth of one
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
 _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
@@ -61,6 +62,7 @@ def connect(run: Run) -> DuckDBPyConnection:
         except Exception as error:  # whatever a storage's package raises
             raise UsageError(f"RUN: {run.path!r} could not be read: {text_of(error)}") from None
         connection.register_filesystem(run.ranges)
+        connection.execute(f"SET threads = {NUM_READERS}")
     paths = run.paths
     patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
