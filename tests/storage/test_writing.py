@@ -181,9 +181,26 @@ def test_parts_that_were_merged_leave_the_storage(store: Store, tmp_path: Path) 
     (tmp_path / "statistics" / ".rank0-1-000003.parquet.tmp").write_bytes(b"half")
     store.requests.clear()
     shipper.send()
+    shipper.send()
     assert {name for name in store.names("a") if name.startswith("statistics")} == {"statistics/rank0-1-000000-000002.parquet"}
     changed = [request.method for request in store.requests if request.method in ("PUT", "DELETE")]
     assert changed == ["PUT", *["DELETE"] * 3]  # at no time is a row missing
+
+
+def test_parts_merged_while_they_are_listed_stay_until_the_merged_one_is_there(store: Store, tmp_path: Path) -> None:
+    from numscope.storage.shipping import Shipper
+
+    statistics = tmp_path / "statistics"
+    statistics.mkdir()
+    shipper = Shipper(store.address("a"), str(tmp_path), 0)
+    (statistics / "rank0-1-000000.parquet").write_bytes(b"PAR1" * 3)
+    shipper.send()
+    (statistics / "rank0-1-000000.parquet").unlink()
+    shipper.send()  # as if the merged part had come after the folder was listed
+    (statistics / "rank0-1-000000-000001.parquet").write_bytes(b"PAR1" * 6)
+    assert store.names("a") == {"statistics/rank0-1-000000.parquet"}
+    shipper.send()
+    assert store.names("a") == {"statistics/rank0-1-000000-000001.parquet"}
 
 
 def test_other_storages_are_written_aside_and_renamed(tmp_path: Path) -> None:

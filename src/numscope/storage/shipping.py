@@ -77,6 +77,7 @@ class Shipper:
         self._whole = bool(self._kinds & OBJECT_STORES)
         self._sent: dict[str, Sign] = {}  # by path in the run
         self._gone: set[str] = set()  # sent, and no longer on this machine
+        self._missing: set[str] = set()  # sent, and not on this machine when it was last looked at
         self._logs: dict[str, float] = {}  # when each was sent
         self.num_lost = 0
 
@@ -126,6 +127,8 @@ class Shipper:
                 ended, self._logs = time.monotonic(), {}
             try:
                 self.send()
+                if ended:
+                    self.send()  # what the first one found gone is removed
                 if failing:
                     _say(f"{self.address} answers again: what was kept meanwhile is there.{self._lost()}")
                 rest, failing = POLL_S, ""
@@ -152,17 +155,21 @@ class Shipper:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def send(self) -> None:
-        """Send what is new, and remove what was removed. Raises what storages raise."""
+        """Send what is new, and remove what was gone the last time too: what stands in for it may not have been listed then.
+
+        Raises what storages raise.
+        """
         there = set()
         for name, sign in self._files():
             there.add(name)
             if self._sent.get(name) != sign and not self._rests(name):
                 self._send(name, sign)
-        for name in [name for name in self._sent if name not in there and name not in self._gone]:
-            if not name.startswith(RANKS):
-                with contextlib.suppress(FileNotFoundError):
-                    self.files.rm_file(f"{self.root}/{name}")
-                del self._sent[name]
+        missing = {name for name in self._sent if name not in there and name not in self._gone and not name.startswith(RANKS)}
+        for name in sorted(missing & self._missing):
+            with contextlib.suppress(FileNotFoundError):
+                self.files.rm_file(f"{self.root}/{name}")
+            del self._sent[name]
+        self._missing = missing
 
     def _send(self, name: str, sign: Sign) -> None:
         path = os.path.join(self.folder, name)

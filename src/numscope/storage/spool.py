@@ -52,10 +52,16 @@ def spooled(log_dir: str, rank: int) -> str:
 class _Spool:
     def __init__(self, address: str, rank: int) -> None:
         self.address = address
-        self.folder = tempfile.mkdtemp(prefix=f"numscope-rank{rank}-")
-        command = [sys.executable, "-c", _CODE, address, self.folder, str(rank), str(os.getpid()), _SOURCES]
-        # In a session of its own: what ends a training's group of processes must not keep its last records from getting there.
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            self.folder = tempfile.mkdtemp(prefix=f"numscope-rank{rank}-")
+            command = [sys.executable, "-c", _CODE, address, self.folder, str(rank), str(os.getpid()), _SOURCES]
+            # In a session of its own: what ends a training's group of processes must not keep its last records from getting there.
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        except OSError as error:
+            raise UsageError(
+                f"log_dir: got {address!r}, which is written by way of the folder for temporary files, where nothing can be: {error}. "
+                "Name another one by TMPDIR."
+            ) from None
         answer = self._answer()
         if "error" in answer:
             self.process.wait()
