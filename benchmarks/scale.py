@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -23,9 +21,20 @@ import numpy as np
 from _machine import describe, write
 from storage import observations
 
+from numscope.runs.folder import find_run
+from numscope.runs.query import ask
 from numscope.sinks.parquet import ParquetSink
 
 SITE = "model.layers.7.mlp.fc1"
+# From a small process: a child's peak begins with its parent's.
+MEASURED = """\
+import os, subprocess, sys
+process = subprocess.Popen([sys.executable, "-m", "numscope", *sys.argv[1:]], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+if os.waitstatus_to_exitcode(status) not in (0, 1):
+    sys.exit("it failed")
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+"""
 SETS = 8  # of numbers; the ranks take turns
 QUESTIONS = {
     "a step, every site over all ranks": [
@@ -41,22 +50,24 @@ QUESTIONS = {
 
 
 def ranks_written(job: tuple[str, range, int, int, int]) -> list[tuple[float, float]]:
-    """Write these ranks' rows. Returns: of each rank the seconds, and those of its longest step."""
+    """Write these ranks' rows. Returns: of each rank the seconds of CPU, and those of its longest step."""
     folder, ranks, layers, steps, every = job
     names = [f"model.layers.{i // 2}.mlp.fc{i % 2 + 1}" for i in range(layers)]
-    made = [np.random.default_rng(i) for i in range(SETS)]
-    seen = [[observations(step, names, one) for step in range(0, steps, every)] for one in made]
+    seen: dict[int, list[Any]] = {}
     took = []
     for rank in ranks:
-        start, longest = time.perf_counter(), 0.0
+        if rank % SETS not in seen:
+            made = np.random.default_rng(rank % SETS)
+            seen[rank % SETS] = [observations(step, names, made) for step in range(0, steps, every)]
+        start, longest = time.process_time(), 0.0
         sink = ParquetSink(folder, rank, {})
         for one in seen[rank % SETS]:
-            begin = time.perf_counter()
+            begin = time.process_time()
             sink.write(one)
             sink.write_part()
-            longest = max(longest, time.perf_counter() - begin)
+            longest = max(longest, time.process_time() - begin)
         sink.close()
-        took.append((time.perf_counter() - start, longest))
+        took.append((time.process_time() - start, longest))
     return took
 
 
@@ -77,16 +88,27 @@ def written(folder: Path, ranks: int, layers: int, steps: int, every: int) -> di
 
 
 def asked(words: list[str], repeats: int) -> dict[str, float]:
-    """Seconds and peak memory of a whole command, the median."""
+    """Seconds, seconds of CPU and peak memory of a whole command, the median."""
     found = []
     for _ in range(repeats):
         start = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-m", "numscope", *words], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode in (0, 1), words
-        found.append((time.perf_counter() - start, usage.ru_maxrss * 1024))
-    return {"s": statistics.median(s for s, _ in found), "peak_bytes": max(peak for _, peak in found)}
+        told = subprocess.run([sys.executable, "-c", MEASURED, *words], check=True, capture_output=True, text=True).stdout
+        found.append((time.perf_counter() - start, *map(float, told.split())))
+    seconds, cpu, peaks = zip(*found, strict=True)
+    return {"s": statistics.median(seconds), "cpu_s": statistics.median(cpu), "peak_bytes": max(peaks)}
+
+
+def fetched(folder: Path, sql: str) -> dict[str, int]:
+    """What the same question asks of a storage that is reached by fsspec."""
+    run = find_run(f"file://{folder}")
+    assert run.ranges is not None
+    ask(run, sql)
+    return {"requests": run.ranges.num_requests, "bytes": run.ranges.num_bytes}
+
+
+def _asked_of(one: dict[str, Any]) -> str:
+    found = one.get("fetched")
+    return f"{found['requests']:,} | {found['bytes'] / 2**20:,.0f} MiB" if found else "|"
 
 
 def main() -> None:
@@ -107,23 +129,28 @@ def main() -> None:
         for title, (ranks, every) in shapes.items():
             folder = Path(name) / str(ranks)
             made = written(folder, ranks, options.layers, options.steps, every)
-            times = {}
+            times: dict[str, dict[str, Any]] = {}
             for question, words in QUESTIONS.items():
-                values = {"step": options.steps // 2, "rank": ranks - 1}
-                times[question] = asked(["stats", str(folder), *(word.format(**values) for word in words)], options.repeats)
+                given = [word.format(step=options.steps // 2, rank=ranks - 1) for word in words]
+                times[question] = asked(["stats", str(folder), *given], options.repeats)
+                if given and given[0].startswith("SELECT"):
+                    times[question]["fetched"] = fetched(folder, given[0])
             results["runs"][title] = {"written": made, "questions": times}
             lines += [
                 f"## {title[0].upper()}{title[1:]}: {made['rows']:,} rows",
                 "",
-                "| writing | |",
+                "| writing | CPU |",
                 "|---|---|",
                 f"| a rank's whole run, median | {made['rank_s']:.2f} s |",
                 f"| its longest step | {made['longest_step_s'] * 1e3:.0f} ms |",
                 f"| on disk, {made['parts']:,} parts | {made['bytes'] / 2**20:,.0f} MiB, {made['bytes'] / made['rows']:.0f} bytes a row |",
                 "",
-                "| `numscope stats`, the whole command | median | peak memory |",
-                "|---|---|---|",
-                *(f"| {question} | {one['s']:.2f} s | {one['peak_bytes'] / 2**20:,.0f} MiB |" for question, one in times.items()),
+                "| `numscope stats`, the whole command | median | CPU | peak memory | of a storage: requests | and bytes |",
+                "|---|---|---|---|---|---|",
+                *(
+                    f"| {question} | {one['s']:.2f} s | {one['cpu_s']:.2f} s | {one['peak_bytes'] / 2**20:,.0f} MiB | {_asked_of(one)} |"
+                    for question, one in times.items()
+                ),
                 "",
             ]
         rows = options.ranks * options.layers * options.steps
@@ -136,11 +163,11 @@ def main() -> None:
         for folder in pair:
             written(folder, 1, 900, options.steps, 1)
         results["diff"] = asked(["diff", *map(str, pair)], options.repeats)
+        diff = results["diff"]
         lines.append(
-            f"`numscope diff` of two runs of {900 * options.steps:,} rows: {results['diff']['s']:.2f} s, "
-            f"{results['diff']['peak_bytes'] / 2**20:,.0f} MiB at the peak."
+            f"`numscope diff` of two runs of {900 * options.steps:,} rows: {diff['s']:.2f} s, {diff['cpu_s']:.2f} s of CPU, "
+            f"{diff['peak_bytes'] / 2**20:,.0f} MiB at the peak."
         )
-    results["peak_of_writers_bytes"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     write("scale", results, "A run of a thousand ranks", lines)
 
 

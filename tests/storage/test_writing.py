@@ -143,7 +143,7 @@ def test_a_storage_that_stays_away_is_said_with_what_it_lacks(store: Store, scri
         env=environment(store.environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert "down" in json.loads(shipped.stdout)
-    assert shipped.stderr.count("can't be written for now") == 1
+    assert "can't be written for now" not in shipped.stderr  # whoever reads the answer says it
     assert f"{store.address('a')} lacks 1 file of rank 0" in shipped.stderr
     assert (folder / "statistics" / "rank0-1-000000.parquet").exists()
     store.start()

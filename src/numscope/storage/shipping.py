@@ -54,7 +54,7 @@ def main(address: str, folder: str, rank: str, parent: str, settings: str = "") 
     print(json.dumps(answer), flush=True)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
-    shipper.run(int(parent))
+    shipper.run(int(parent), answer.get("down", ""))
 
 
 class Shipper:
@@ -117,9 +117,9 @@ class Shipper:
         """One rank of a thousand asks for its own files only, where a storage can tell them."""
         return {"prefix": prefix} if {"s3", "gs"} & self._kinds else {}
 
-    def run(self, parent: int) -> None:
-        """Until the training has ended and all is sent, or ``LAST_S`` after that."""
-        rest, failing, ended = POLL_S, "", 0.0
+    def run(self, parent: int, failing: str = "") -> None:
+        """Until the training has ended and all is sent, or ``LAST_S`` after that. ``failing``: what is wrong, if that is known and said."""
+        rest, ended = POLL_S, 0.0
         while True:
             if ended:
                 time.sleep(rest if failing else 0.0)
