@@ -42,6 +42,7 @@ ROOMS = (
     ("probe",),
     ("distributed",),
     ("summary",),
+    ("storage",),
     ("sinks", "report"),
     ("lazy",),
     ("records",),
@@ -51,7 +52,7 @@ FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in
 DOCTOR = "doctor"  # apart: it knows errors, formats of records and the version, and only the commands know it
 DOCTORS_CHILD = "doctor/child/"  # a process of its own, which loads torch.distributed first of all
 STANDARD_LIBRARY_ONLY = {"records", "lazy", "version"}
-WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "page", "view", "runs", "sinks", "report", "config"}
+WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "storage", "page", "view", "runs", "sinks", "report", "config"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {
     "config": {"pydantic", "pydantic_core", "yaml"},
@@ -59,6 +60,7 @@ AT_IMPORT_IN = {
 }  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {
     "view/server.py",
+    "storage/ranges.py",
     "integrations",
     "compat",
     "summary/triton.py",

@@ -37,14 +37,14 @@ def observe(place: Place, order: int, value: Tensor, extras: Sequence[Extra] = (
 
 
 def write(folder: Path, seen: Mapping[Place, Tensor], extras: Sequence[Extra] = (), part_rows: int = 7) -> None:
-    """A run of these tensors, in several parts a rank."""
+    """A run of these tensors, in several parts a rank, as one that was killed leaves them: a sink that is closed merges them."""
     for rank in sorted({place.rank for place in seen}):
         sink = ParquetSink(folder, rank, {})
         mine = [observe(place, order, value, extras) for order, (place, value) in enumerate(seen.items()) if place.rank == rank]
         for start in range(0, len(mine), part_rows):
             sink.write(mine[start : start + part_rows])
             sink.write_part()
-        sink.close()
+        del sink
 
 
 def joined(tensors: Iterable[Tensor]) -> Tensor:

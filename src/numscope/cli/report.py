@@ -11,6 +11,7 @@ import click
 from numscope.page.unasked import NAME
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
+from numscope.storage.address import is_address
 
 if TYPE_CHECKING:
     from numscope.page.recorded import Recorded
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 SUMMARY_NAME = "summary"
 
 
-@click.command(options_metavar="[options]")
-@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}).")
+@click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
+@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}; of a run in another storage ./NAME-{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
 @click.option("--sarif", metavar="FILE", help="Write findings and alerts to this file instead, for a CI to show at their lines.")
 @click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
@@ -43,11 +44,11 @@ def report(run: str, output: str | None, other: str | None, sarif: str | None, s
         _write(sarif, _sarif(recorded), "--sarif")
         return
     if summary:
-        stem = output.removesuffix(".json").removesuffix(".md") if output else os.path.join(recorded.path, SUMMARY_NAME)
+        stem = output.removesuffix(".json").removesuffix(".md") if output else _beside(recorded.path, SUMMARY_NAME)
         for suffix, text in zip((".json", ".md"), digests(recorded), strict=True):
             _write(stem + suffix, text)
         return
-    path, title = output or os.path.join(recorded.path, NAME), f"numscope: {os.path.basename(recorded.path)}"
+    path, title = output or _beside(recorded.path, NAME), f"numscope: {os.path.basename(recorded.path)}"
     if other is None:
         _write(path, render([payload_of(recorded)], title))
         return
@@ -65,6 +66,11 @@ def _sarif(recorded: Recorded) -> str:
     lines = (one.culprit.stack[0][0] for one in findings if one.culprit is not None and one.culprit.stack)
     script = next(lines, "")  # what called the model
     return sarif_json(findings, [one.alert for one in recorded.alerts], meanings, source_root(), script).decode()
+
+
+def _beside(run: str, name: str) -> str:
+    """Where a page goes that nobody has named: into the run; of one in another storage here, under the run's name."""
+    return f"{os.path.basename(run)}-{name}" if is_address(run) else os.path.join(run, name)
 
 
 def _read(folder: str, where: str) -> Recorded:

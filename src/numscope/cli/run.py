@@ -18,6 +18,7 @@ from numscope.config.environment import switched_on
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
 from numscope.records.errors import UsageError
 from numscope.sinks.destinations import destination
+from numscope.storage.address import is_address
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
@@ -90,7 +91,7 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
             )
         given["on_nonfinite"] = None
     config, features = given.get("config"), given.get("features", ())  # as the user has named them
-    given |= {name: os.path.abspath(given[name]) for name in ("config", "log_dir") if name in given}  # a script may change its folder
+    given |= {name: _kept(given[name]) for name in ("config", "log_dir") if name in given}  # a script may change its folder
     given["features"] = tuple(map(os.path.abspath, features))
     given["loggers"] = tuple(str(destination(one, "--to")) for one in given.get("loggers", ()))
     try:
@@ -104,3 +105,8 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
         plan_of(config, features)
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
     return partial(launch, target, watch)
+
+
+def _kept(path: str) -> str:
+    """A path that means the same wherever the script goes."""
+    return path if is_address(path) else os.path.abspath(path)

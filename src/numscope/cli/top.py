@@ -14,6 +14,7 @@ import click
 
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
+from numscope.storage.address import is_address
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
 REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
+LOOK_REMOTE_S = 10.0  # between two looks at another storage: it takes money for each
 MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
 
 
@@ -60,7 +62,7 @@ class _Live:
     def __init__(self, console: Console, run: str) -> None:
         from numscope.page.gathered import Gathered
 
-        if not os.path.isdir(run):
+        if not is_address(run) and not os.path.isdir(run):
             raise UsageError(f"RUN: got {run!r}, expected a run's folder: the log_dir that it was given.")
         self._console, self._run = console, run
         self._gathered = Gathered()
@@ -108,8 +110,10 @@ class _Live:
                 self._problem = str(error)
             except Exception as error:  # the next records may be better
                 self._problem = escape(f"{type(error).__name__}: {error}")
-            self._due = now + REST * (now - self._began)
+            self._due = now + max(REST * (now - self._began), LOOK_REMOTE_S if is_address(self._run) else 0.0)
             self._reading = None
+        if now < self._due and is_address(self._run):
+            return
         stamp = stamp_of(self._run)
         if stamp != self._stamp and now >= self._due:
             self._stamp, self._began = stamp, now

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from numscope.records.words import nearest
+from numscope.storage.address import is_address
 
 
 class Expected(ValueError):
@@ -90,6 +91,8 @@ def output_file(text: str) -> str:
 
 
 def _output_folder(text: str) -> str:
+    if is_address(text):
+        return text
     path = os.path.abspath(text)
     if os.path.exists(path) and not os.path.isdir(path):
         raise Expected("a folder, or a path where one can be created. It is a file.")

@@ -25,6 +25,7 @@ from numscope.scope.autowatch import AutoWatch
 from numscope.scope.scope import Scope
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
+from numscope.storage.spool import spooled
 
 Config = str | os.PathLike[str] | Mapping[str, Any] | None
 
@@ -140,7 +141,7 @@ class Session(optimizer_probe.StepListener):
         if self.recorder is not None:
             self.recorder.say(line, level)
         else:
-            self._log = self._log or DebugLog(self._log_dir, rank(), self._debug_file)
+            self._log = self._log or DebugLog(spooled(os.fspath(self._log_dir), rank()), rank(), self._debug_file)
             self._log.say(line, level)
 
     # ---- tensors that the script hands in, and the ranks they merge over

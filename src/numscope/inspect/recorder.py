@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from numscope.config.alerting import AlertPlan
@@ -27,6 +28,7 @@ from numscope.sinks import debuglog, textlog
 from numscope.sinks.active import ActiveRuns
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.opening import GuardedSink, open_sinks
+from numscope.storage.spool import spooled
 
 log = logging.getLogger("numscope")
 
@@ -64,9 +66,12 @@ class Recorder:
     ) -> None:
         self.plan = plan
         self.plugins = plugins
+        self.rank = current_rank()
+        address, log_dir = log_dir, None if log_dir is None else spooled(os.fspath(log_dir), self.rank)
+        # A storage can't append, and the text says nothing that Parquet files don't.
+        text = text and (log_dir == address or find_spec("pyarrow") is None)
         self.log_dir = log_dir
         self.first_step = first_step
-        self.rank = current_rank()
         self.groups: dict[str | None, Any] = {}  # process groups to merge over instead of those found, by layer; None: all
         self.closed = False
         self._rules = Rules(plugins.rules, self.rank)

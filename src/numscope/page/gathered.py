@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -124,7 +123,7 @@ class Gathered:
                 Gathered()._take(run, (), lambda run, part=part: replace(run, parts=(part,), known_rows={}, known_starts={}))  # type: ignore[misc]
             except UsageError:
                 with contextlib.suppress(FileNotFoundError):  # merged
-                    damaged[part.name] = _fingerprint(os.path.join(run.path, STATISTICS, part.name))
+                    damaged[part.name] = run.fingerprint(part.name)
         if not damaged or (len(damaged) == len(run.parts) and not self._known):
             return False
         self._damaged.update(damaged)
@@ -151,10 +150,10 @@ class Gathered:
             if any(r == rank and a < attempt and last >= first for (r, a), (_, last) in self._spans.items()):
                 raise Misfit  # a restarted job ran steps again that are known from before
         starts = connection.execute(f"SELECT attempt, min(step) FROM {VIEW} GROUP BY attempt").fetchall()
-        paths = {os.path.join(run.path, STATISTICS, part.name): part for part in run.parts}
+        paths = {run.path_of(part.name): part for part in run.parts}
         listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
         sizes = dict(connection.execute(f"SELECT file_name, num_rows FROM parquet_file_metadata([{listed}])").fetchall())
-        known_parts = {part.name: _Known(part, _fingerprint(path), int(sizes[path])) for path, part in paths.items()}
+        known_parts = {part.name: _Known(part, run.fingerprint(part.name), int(sizes[path])) for path, part in paths.items()}
         takes = [self._cells.read(connection, findings), self._ranks.read(connection), self._histograms.read(connection)]
 
         def take() -> None:
@@ -174,7 +173,7 @@ class Gathered:
 
     def _new(self, run: Run) -> Run:
         """What is to be read of a run. Raises: Misfit; FileNotFoundError."""
-        present = {part.name: _fingerprint(os.path.join(run.path, STATISTICS, part.name)) for part in run.parts}
+        present = {part.name: run.fingerprint(part.name) for part in run.parts}
         if any(name in present and present[name] != known.fingerprint for name, known in self._known.items()):
             raise Misfit  # written anew
         gone = self._known.keys() - present.keys()
@@ -199,9 +198,3 @@ class Gathered:
 def _holds(part: PartName, other: PartName) -> bool:
     """Whether a part was made of another one and further ones."""
     return (part.rank, part.attempt) == (other.rank, other.attempt) and part.first <= other.first and other.last <= part.last
-
-
-def _fingerprint(path: str) -> Fingerprint:
-    """What changes where a file is written anew."""
-    told = os.stat(path)
-    return told.st_ino, told.st_size, told.st_mtime_ns

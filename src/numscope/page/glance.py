@@ -10,7 +10,9 @@ from numscope.page.gathered import Gathered
 from numscope.page.health import Health, judge
 from numscope.page.matrices import Matrices
 from numscope.page.recorded import Recorded, read_recorded, read_statistics
+from numscope.runs.sources import Remote
 from numscope.sinks.runfolder import STATISTICS
+from numscope.storage.address import is_address
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -36,6 +38,11 @@ class Glance:
 
 def stamp_of(folder: str) -> Stamp:
     """What changes when a run writes records: its files, their sizes and times. *Cost:* a call of ``stat`` each."""
+    if is_address(folder):
+        try:
+            return tuple(sorted((name, int(told[0]), int(told[-1] * 1e9)) for name, told in Remote(folder).signature().items()))
+        except Exception:  # whoever reads it says what is wrong
+            return ()
     found = []
     for name in _FOLDERS:
         with contextlib.suppress(OSError), os.scandir(os.path.join(folder, name)) as entries:

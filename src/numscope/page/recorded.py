@@ -15,7 +15,9 @@ from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.records.finding import Finding
 from numscope.runs.folder import Run, find_run
+from numscope.runs.sources import Remote
 from numscope.sinks.runfolder import STATISTICS, read_attempts
+from numscope.storage.address import is_address
 
 MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
 MAX_ALERTS = 200
@@ -82,16 +84,25 @@ class Recorded:
     problems: tuple[str, ...]
 
 
-def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorded:
+def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: str | None = None) -> Recorded:
     """What a run's folder holds. A part that is damaged is left out and named in ``problems``.
 
     Args:
         folder: the ``log_dir`` of the run.
         where: what messages call it.
+        copied: where the JSON files of a run in another storage are; None: they are copied now.
 
     Raises: UsageError where there is no folder, no run, or nothing in it yet.
     """
-    path = os.path.abspath(os.fspath(folder))
+    given = os.fspath(folder)
+    if is_address(given) and copied is None:
+        source = Remote(given, where)
+        try:
+            source.check()
+            return read_recorded(given, where, source.fetch(source.signature()))
+        finally:
+            source.close()
+    path = copied or os.path.abspath(given)
     names = sorted(filter(_NAME.fullmatch, os.listdir(path))) if os.path.isdir(path) else []
     problems: list[str] = []
     run = None
@@ -110,7 +121,7 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN") -> Recorde
     findings = sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
     alerts = merged_alerts((attempt_of(file.name), one) for file in files for one in file.alerts)
     return Recorded(
-        path=path,
+        path=given.rstrip("/") if is_address(given) else path,
         run=run,
         findings=tuple(findings[:MAX_FINDINGS]),
         num_findings=len(findings),

@@ -39,7 +39,7 @@ def _write(folder: str) -> str:
     from numscope.page.recorded import read_recorded
 
     recorded = read_recorded(folder)
-    if recorded.run is not None and sum(map(os.path.getsize, recorded.run.paths)) > MAX_BYTES:
+    if recorded.run is not None and recorded.run.num_bytes > MAX_BYTES:
         return f"numscope report {escape(folder)}"
     path = os.path.join(recorded.path, NAME)
     if not _is_ours(path):

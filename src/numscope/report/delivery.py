@@ -65,6 +65,7 @@ class Delivery:
         rank: this process's.
         sarif: file for what this rank tells, as SARIF; ranks other than 0 write theirs only where they have something to tell.
         meanings: of the alerts' rules, for that file.
+        shown_as: the log dir as the user has named it, where it is in another storage and ``log_dir`` is what is sent there.
         detecting: detection is on. Without it the folder gets a file only if there are alerts.
     """
 
@@ -78,6 +79,7 @@ class Delivery:
         sarif: str | None = None,
         meanings: Mapping[str, str] | None = None,
         detecting: bool = True,
+        shown_as: str | None = None,
     ) -> None:
         self._detecting = detecting
         self._json = None if json is None else _of_rank(json, rank)
@@ -85,6 +87,7 @@ class Delivery:
         self._meanings = meanings or {}
         self._root = "" if sarif is None else source_root()  # now: the script may change its folder
         self._log_dir = log_dir
+        self._shown_as = shown_as or log_dir
         self.model = model
         self._rank = rank
         self._files = (self._json, self._sarif, log_dir, os.getpid())
@@ -124,8 +127,12 @@ class Delivery:
             share.told.append(finding)
             if self.outlet is not None:
                 self.outlet(finding, plain_report(finding))
-        if share.attempt is not None and self._log_dir is not None:
+        if share.attempt is None or self._log_dir is None or self._shown_as is None:
+            return
+        if self._shown_as == self._log_dir:
             page.due(page.Due(self._log_dir, share.attempt.number))
+        elif finding.rank == self._rank:
+            page.tell(self._shown_as)
 
     def alert(self, alert: Alert) -> None:
         """Keep an alert of this rank's for the files. The terminal gets it by ``tell``."""

@@ -56,6 +56,11 @@ def due(page: Due) -> None:
     _due = page._replace(folder=os.path.abspath(page.folder)), os.getpid()
 
 
+def tell(folder: str) -> None:
+    """Say the command that makes a page of a run in another storage."""
+    say(_how(folder))
+
+
 def take() -> Due | None:
     """The page that this process owes; from now on it owes none."""
     global _due

@@ -6,18 +6,19 @@ import functools
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.runs import divergence
 from numscope.runs.align import ObservedLayer, align
-from numscope.runs.difference import Calibration, Diff, DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
+from numscope.runs.difference import Calibration, Diff
 from numscope.runs.divergence import STATS
 from numscope.runs.folder import Run, find_run
 from numscope.runs.query import bare, by_name
+from numscope.runs.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -110,7 +111,6 @@ def _compare(
             f"expected some of A's: {', '.join(alignment.only_a[:3])}, …."
         )
     _table(con, "layers", [(p.a, p.b) for p in alignment.pairs])
-    divergence.pair(con, "pairs", "a", "b", "layers", "steps")
 
     dtypes = (_working_dtype(con, "a"), _working_dtype(con, "b"))
     kind: Calibration = "dtype" if tolerance is None else "tolerance"
@@ -129,10 +129,17 @@ def _compare(
         tolerances = dict.fromkeys(STATS, divergence.LEAST)
     elif kind == "steps":
         tolerances = dict.fromkeys(STATS, divergence.STEP_TOLERANCE)
-    divergence.judge(con, "judged", "pairs", tolerances, "limits" if calibrated else None, stats, few=kind == "dtype")
+    found = Verdicts(con, stats, top)
+    staged = False
+    if len(_column(con, "SELECT DISTINCT rank FROM a LIMIT 2")) > 1:
+        ranks = f"SELECT DISTINCT x.rank FROM {divergence.joined('a', 'b', 'layers', 'steps')} LIMIT 2"
+        staged = len(_column(con, ranks)) > 1
+    for some in divergence.portions(con, "steps", "a"):
+        divergence.pair(con, "pairs", "a", "b", "layers", some)
+        limits = "limits" if calibrated else None
+        divergence.judge(con, "judged", "pairs", tolerances, limits, stats, few=kind == "dtype", staged=staged)
+        found.gather()
 
-    order = "ORDER BY step_a, place, ord NULLS LAST, layer_a, tensor"
-    first = next(iter(_differences(con, stats, f"WHERE severity > 1 {order} LIMIT 1")), None)
     names = {p.a: p.b for p in alignment.pairs}
     return Diff(
         a=sides["a"].given,
@@ -147,21 +154,15 @@ def _compare(
         only_b=_unmatched(con, "b", "a", {b: a for a, b in names.items()}),
         steps_only_a=steps_only[0],
         steps_only_b=steps_only[1],
-        steps=tuple(StepCount(**row) for row in _rows(con, _STEP_COUNTS)),
-        factors=tuple((row["step_a"], row["factor"]) for row in _rows(con, "SELECT * FROM pairs_factors ORDER BY step_a")),
-        first_unequal=next(iter(_differences(con, stats, f"WHERE NOT same {order} LIMIT 1")), None),
-        nonfinite=_differences(con, stats, f"WHERE nonfinite_in <> '' {order} LIMIT {top}"),
-        num_nonfinite=_column(con, "SELECT count(*) FROM judged WHERE nonfinite_in <> ''")[0],
-        first=first,
-        origin=None if first is None else _origin(con, first, order),
-        modules=_drift(con, first, top),
+        steps=tuple(found.steps),
+        factors=tuple(found.factors),
+        first_unequal=found.first_unequal,
+        nonfinite=tuple(found.nonfinite),
+        num_nonfinite=found.num_nonfinite,
+        first=found.first,
+        origin=found.origin,
+        modules=found.modules(),
     )
-
-
-_STEP_COUNTS = """
-    SELECT step_a, step_b, count(*) AS num_sites, count(*) FILTER (severity > 1) AS num_diverging, max(severity) AS severity
-    FROM judged GROUP BY step_a, step_b ORDER BY step_a
-"""
 
 
 def _rows(con: DuckDBPyConnection, sql: str, *values: object) -> list[dict[str, Any]]:
@@ -215,11 +216,19 @@ def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Side]) -> None:
         _table(con, "renamed_layers", [(p.a, p.b) for p in align(layers, _layers(con, run.table)).pairs])
         renamed = f"SELECT x.* REPLACE (l.a AS layer) FROM {run.table} x JOIN renamed_layers l ON l.b = x.layer"
         con.execute(f"CREATE OR REPLACE TEMP TABLE {run.table} AS {renamed}")
-    for i, (one, other) in enumerate(combinations(runs, 2)):
+    for one, other in combinations(runs, 2):
         _match_steps(con, "noise_steps", one, other)
-        divergence.pair(con, "noise_pair", one.table, other.table, "noise_layers", "noise_steps")
-        con.execute("CREATE OR REPLACE TEMP TABLE noise_pairs AS FROM noise_pair" if i == 0 else "INSERT INTO noise_pairs FROM noise_pair")
+        _add_noise(con, one.table, other.table)
     divergence.calibrate(con, "limits", "noise_pairs", cumulative=runs[0].step is None)
+
+
+def _add_noise(con: DuckDBPyConnection, one: str, other: str) -> None:
+    """Adds what two runs differ at ``noise_steps`` to the table ``noise_pairs``."""
+    kept = ", ".join(("layer_a", "tensor", "step_a", "same", *(f"d_{stat}" for stat in STATS)))
+    for some in divergence.portions(con, "noise_steps", one):
+        divergence.pair(con, "noise_pair", one, other, "noise_layers", some)
+        con.execute(f"CREATE TEMP TABLE IF NOT EXISTS noise_pairs AS SELECT {kept} FROM noise_pair LIMIT 0")
+        con.execute(f"INSERT INTO noise_pairs SELECT {kept} FROM noise_pair")
 
 
 def _calibrate_by_earlier(con: DuckDBPyConnection, sides: dict[str, Side]) -> bool:
@@ -230,7 +239,7 @@ def _calibrate_by_earlier(con: DuckDBPyConnection, sides: dict[str, Side]) -> bo
         return False
     _table(con, "noise_steps", list(pairwise(steps)))
     _table(con, "noise_layers", [(layer.name, layer.name) for layer in _layers(con, "a")])
-    divergence.pair(con, "noise_pairs", "a", "a", "noise_layers", "noise_steps")
+    _add_noise(con, "a", "a")
     divergence.calibrate(con, "limits", "noise_pairs", cumulative=False)
     return True
 
@@ -260,72 +269,3 @@ def _working_dtype(con: DuckDBPyConnection, table: str) -> str:
             many = sorted(row["dtype"] for row in shares if row["share"] >= 0.25)
             return functools.reduce(divergence.coarser, many) if many else ""
     return ""
-
-
-def _differences(con: DuckDBPyConnection, stats: tuple[str, ...], where: str) -> tuple[SiteDifference, ...]:
-    found = []
-    for row in _rows(con, f"SELECT * REPLACE (numel_a::BIGINT AS numel_a, numel_b::BIGINT AS numel_b) FROM judged {where}"):
-        measures = tuple(Measure(s, row[f"a_{s}"], row[f"b_{s}"], row[f"d_{s}"], row[f"t_{s}"]) for s in STATS)
-        judged = [m for m in measures if m.statistic in stats]
-        one_sided = [m for m in judged if m.statistic in ("num_nan", "num_inf") and m.divergence == 1.0] if row["nonfinite_in"] else []
-        worst = max(one_sided or judged, key=lambda m: (m.divergence or 0.0) / m.tolerance)
-        stored = {field.name: row[field.name] for field in fields(SiteDifference) if field.name in row}
-        found.append(SiteDifference(**stored, worst=worst.statistic, measures=measures))
-    return tuple(found)
-
-
-def _origin(con: DuckDBPyConnection, first: SiteDifference, order: str) -> DivergenceOrigin:
-    """Judges by the other sites of the first divergence's step."""
-    sites = _rows(con, f"SELECT layer_a AS layer, tensor, severity FROM judged WHERE step_a = ? {order}", first.step_a)
-    own = {site["tensor"]: site["severity"] for site in sites if site["layer"] == first.layer_a}
-    kind = _kind(first.tensor)
-    reads = {"output": ("activation",), "dgrad": ("gradient",), "wgrad": ("gradient", "activation")}.get(kind, ())
-    read = {tensor: own[tensor] for tensor in reads if tensor in own}
-    weights = {tensor: severity for tensor, severity in own.items() if _kind(tensor) == "weight" and kind in ("output", "dgrad")}
-    names = [f"{site['layer']} {site['tensor']}" for site in sites]
-    place = names.index(f"{first.layer_a} {first.tensor}")
-    differing = dict.fromkeys(site["layer"] for site in sites if _kind(site["tensor"]) == "weight" and site["severity"] > 1)
-    verdict: Literal["module", "weight", "input", "unknown"]
-    if not reads:
-        verdict = "weight" if kind == "weight" else "input"
-    elif any(severity > 1 for severity in read.values()):
-        verdict = "input"
-    elif any(severity > 1 for severity in weights.values()):
-        verdict = "weight"
-    else:
-        verdict = "module" if len(read) == len(reads) else "unknown"
-    return DivergenceOrigin(verdict, {**read, **weights}, names[place - 1] if place else None, tuple(differing)[:3])
-
-
-def _kind(tensor: str) -> str:
-    """``weight`` of ``weight[in_proj_weight]``."""
-    return tensor.partition("[")[0]
-
-
-def _drift(con: DuckDBPyConnection, first: SiteDifference | None, top: int) -> tuple[Drift, ...]:
-    """At the step of the first divergence: from the next one on all weights differ, and every module reads what the first one made."""
-    step = "" if first is None else f"WHERE step_a = {first.step_a}"
-    rows = _rows(
-        con,
-        f"""
-        WITH sides AS (
-            SELECT layer_a, layer_b, cls, step_a, step_b,
-                max(severity) FILTER (tensor = 'activation') AS activation,
-                max(severity) FILTER (tensor = 'output') AS output,
-                max(severity) FILTER (tensor = 'gradient') AS gradient,
-                max(severity) FILTER (tensor LIKE 'weight%') AS weight,
-                max(severity) FILTER (tensor = 'dgrad' OR tensor LIKE 'wgrad%') AS sent
-            FROM judged {step} GROUP BY ALL
-        ), ways AS (
-            SELECT layer_a, layer_b, cls, 'forward' AS direction, step_a, step_b, activation AS read, weight, output AS made FROM sides
-            UNION ALL
-            SELECT layer_a, layer_b, cls, 'backward', step_a, step_b, greatest(gradient, activation), weight, sent FROM sides
-            WHERE gradient IS NOT NULL
-        ), grown AS (
-            SELECT layer_a, layer_b, cls, direction, step_a, step_b, log2((1 + made) / (1 + read)) AS bits, read, weight, made
-            FROM ways WHERE made > read
-        ), most AS (SELECT DISTINCT ON (layer_a) * FROM grown ORDER BY layer_a, bits DESC, step_a, direction DESC)
-        SELECT * FROM most ORDER BY bits DESC, step_a, layer_a LIMIT {top}
-        """,
-    )
-    return tuple(Drift(**row) for row in rows)

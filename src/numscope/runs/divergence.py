@@ -13,7 +13,7 @@ and ``r`` the larger of both root mean squares:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from numscope.records.errors import UsageError
@@ -39,6 +39,7 @@ MARGIN = 3.0  # by which a difference must exceed the noise
 FIRST_MARGIN = 6.0  # the same again over how many samples of noise there are: one sample is a small one too often
 FEW = 8.0  # zeros that come and go by rounding, in a tensor so small that they are many, or where an A/A pair by chance shows none
 STEP_TOLERANCE = 0.5  # two steps of one run, with nothing before them to calibrate by
+PORTION = 1 << 17  # rows that are compared, or merged, at a time: what is between a run's rows and the result takes 0.1 GiB
 ONE_SIDED = 1 / LEAST  # severity of a nan or inf that one run alone has
 
 
@@ -76,36 +77,65 @@ def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
     """Makes the table ``name``: one row a step, layer and tensor, ranks and parts merged by a summary's laws, with the statistics compared.
 
     Several ranks may write one site each (stages of a pipeline, unreduced logging): the lowest tells their place in the step.
+
+    *Cost:* one scan; merging, where sites have several rows, sorts ``PORTION`` rows at a time and takes ten times as long.
     """
-    rows = reading(run, lambda connection: connection.sql(_MERGED).to_arrow_table())  # reaches this run's files and no others
-    if not rows.num_rows:
+
+    def moved(stored: DuckDBPyConnection) -> int:
+        con.execute(f"DROP TABLE IF EXISTS {name}")
+        num_rows, num_sites = map(
+            int, stored.execute(f"SELECT count(*), count(DISTINCT hash(step, layer, tensor)) FROM {RAW}").fetchall()[0]
+        )
+        if num_rows == num_sites:
+            _stream(stored, _WITH_STATISTICS.format(merged=_ALONE), con, name)
+            return num_rows
+        steps = "SELECT step, sum(count(*)) OVER (ORDER BY step) // ? AS portion FROM raw GROUP BY step"
+        bounds = stored.execute(f"SELECT min(step), max(step) FROM ({steps}) GROUP BY portion ORDER BY ALL", [PORTION]).fetchall()
+        for first, last in bounds:
+            _stream(stored, _WITH_STATISTICS.format(merged=_TOGETHER.format(where=f"step BETWEEN {first} AND {last}")), con, name)
+        return num_rows
+
+    if not reading(run, moved):  # reaches this run's files and no others
         raise UsageError(f"RUN: {run.path!r} holds no row with a step, a layer and a rank, expected some.")
-    con.register(f"{name}_rows", rows)
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {name}_rows")
+
+
+def _stream(stored: DuckDBPyConnection, sql: str, con: DuckDBPyConnection, name: str) -> None:
+    """Appends a query's rows to a table of another connection."""
+    con.register(f"{name}_rows", stored.sql(sql).to_arrow_reader(1 << 16))
+    exists = con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [name]).fetchone() == (1,)
+    con.execute(f"INSERT INTO {name} FROM {name}_rows" if exists else f"CREATE TEMP TABLE {name} AS FROM {name}_rows")
     con.unregister(f"{name}_rows")
 
 
-_MERGED = f"""
-        WITH apart AS (
-            SELECT *, arg_max(center, numel) OVER (PARTITION BY step, layer, tensor) AS middle FROM {RAW}
-        ), merged AS (
-            SELECT CAST(step AS BIGINT) AS step, layer, tensor,
-                CASE WHEN count(DISTINCT cls) = 1 THEN min(cls) ELSE '' END AS cls,
-                CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) ELSE '' END AS dtype,
-                min(rank) AS rank, min(ord) FILTER (ord >= 0) AS ord,
-                {", ".join(f"CAST(sum({name}) AS DOUBLE) AS {name}" for name in COUNTS)},
-                min("min") AS "min", max("max") AS "max", min(abs_min) AS abs_min, max(abs_max) AS abs_max,
-                any_value(middle) AS center, sum(abs_sum) AS abs_sum, sum(square_sum) AS square_sum,
-                {", ".join(f"sum({sql}) AS {name}" for name, sql in moved_sql("middle").items())}
-            FROM apart GROUP BY step, layer, tensor
-        )
+_MOVED = moved_sql("middle")
+_TOGETHER = f"""
+        SELECT CAST(step AS BIGINT) AS step, layer, tensor,
+            CASE WHEN count(DISTINCT cls) = 1 THEN min(cls) ELSE '' END AS cls,
+            CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) ELSE '' END AS dtype,
+            min(rank) AS rank, min(ord) FILTER (ord >= 0) AS ord,
+            {", ".join(f"CAST(sum({name}) AS DOUBLE) AS {name}" for name in COUNTS)},
+            min("min") AS "min", max("max") AS "max", min(abs_min) AS abs_min, max(abs_max) AS abs_max,
+            any_value(middle) AS center, sum(abs_sum) AS abs_sum, sum(square_sum) AS square_sum,
+            {", ".join(f"sum({sql}) AS {name}" for name, sql in _MOVED.items())}
+        FROM (SELECT *, arg_max(center, numel) OVER (PARTITION BY step, layer, tensor) AS middle FROM {RAW} WHERE {{where}})
+        GROUP BY step, layer, tensor
+"""
+# The same of sites that have one row each: no sorting, no grouping. A sum begins with 0, so it is never -0.
+_ALONE = f"""
+        SELECT step, layer, tensor, cls, dtype, rank, CASE WHEN ord >= 0 THEN ord END AS ord,
+            {", ".join(f"CAST({name} AS DOUBLE) AS {name}" for name in COUNTS)},
+            "min", "max", abs_min, abs_max, middle AS center, 0e0 + abs_sum AS abs_sum, 0e0 + square_sum AS square_sum,
+            {", ".join(f"0e0 + ({sql}) AS {name}" for name, sql in _MOVED.items())}
+        FROM (SELECT *, CASE WHEN numel IS NOT NULL THEN center END AS middle FROM {RAW})
+"""
+_WITH_STATISTICS = f"""
         SELECT step, layer, tensor, cls, dtype, rank, ord, numel,
             {", ".join(f"{STATISTICS[name].sql} AS {name}" for name in ("rms", "mean", "std"))},
             abs_max AS amax, abs_min, num_zero / nullif(numel, 0) AS num_zero, num_nan / nullif(numel, 0) AS num_nan,
             (num_pos_inf + num_neg_inf) / nullif(numel, 0) AS num_inf,
             hash(numel, num_nan, num_pos_inf + num_neg_inf, num_zero, "min", "max", abs_min, abs_max, center, dev_sum, abs_sum,
                 dev_square_sum) AS stored
-        FROM merged
+        FROM ({{merged}})
 """
 
 
@@ -114,7 +144,8 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
 
     Gradients on their way back carry the loss's scale, which GradScaler, and a mean over each rank's own batch, set differently in two
     runs. A factor that all of a step share is taken out; ``factor`` tells it. Gradients of weights are as the optimizer gets them, so
-    they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these names, to compare.
+    they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these names, to compare. It is
+    meant for some steps at a time, see ``portions``.
     """
     values = ", ".join(f"x.{s} AS a_{s}, y.{s} AS b_{s}" for s in STATS)
     con.execute(f"""
@@ -122,8 +153,7 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
         SELECT x.step AS step_a, y.step AS step_b, x.layer AS layer_a, y.layer AS layer_b, x.cls, x.tensor, x.dtype AS dtype_a,
             y.dtype AS dtype_b, x.rank, x.ord, x.numel AS numel_a, y.numel AS numel_b, x.stored = y.stored AS same,
             x.tensor IN ('gradient', 'dgrad') AS scaled, {values}
-        FROM {steps} s JOIN {a} x ON x.step = s.a JOIN {layers} l ON l.a = x.layer
-            JOIN {b} y ON y.step = s.b AND y.layer = l.b AND y.tensor = x.tensor
+        FROM {joined(a, b, layers, steps)}
     """)
     # A factor is one if it is the same to a twentieth at most of several places; rounding alone moves no median by more than that.
     con.execute(f"""
@@ -159,6 +189,25 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
                  WHEN b_num_nan + b_num_inf > 0 AND a_num_nan + a_num_inf = 0 THEN 'b' ELSE '' END AS nonfinite_in
         FROM ready
     """)
+    con.execute(f"DROP TABLE {name}_raw")
+
+
+def joined(a: str, b: str, layers: str, steps: str) -> str:
+    """SQL of the rows ``x`` of one run and ``y`` of the other that are compared."""
+    return f"""{steps} s JOIN {a} x ON x.step = s.a JOIN {layers} l ON l.a = x.layer
+            JOIN {b} y ON y.step = s.b AND y.layer = l.b AND y.tensor = x.tensor"""
+
+
+def portions(con: DuckDBPyConnection, steps: str, a: str) -> Iterator[str]:
+    """The name of a table with some of the ``steps`` after the other, in the order of A's: about ``PORTION`` of its rows each."""
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE {steps}_apart AS
+        SELECT s.a, s.b, sum(n) OVER (ORDER BY s.a) // {PORTION} AS portion
+        FROM {steps} s JOIN (SELECT step, count(*) AS n FROM {a} GROUP BY step) x ON x.step = s.a
+    """)
+    for (number,) in con.execute(f"SELECT DISTINCT portion FROM {steps}_apart ORDER BY portion").fetchall():
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {steps}_some AS SELECT a, b FROM {steps}_apart WHERE portion = {int(number)}")
+        yield f"{steps}_some"
 
 
 def _relative(a: str, b: str) -> str:
@@ -210,7 +259,9 @@ def judge(
     tolerances: Mapping[str, float],
     noise: str | None,
     stats: tuple[str, ...],
-    few: bool = False,
+    *,
+    few: bool,
+    staged: bool,
 ) -> None:
     """Makes the table ``name``: the pairs with a tolerance a statistic (``t_rms``, …) and ``severity``, a divergence over its tolerance.
 
@@ -222,6 +273,7 @@ def judge(
         noise: the table that ``calibrate`` made; None: the tolerances alone.
         stats: those to judge by.
         few: without noise too, a few zeros that come and go in a small tensor are none.
+        staged: several ranks wrote what is compared: stages of a pipeline.
     """
     if noise is None:
         spared = f", {FEW:e} / numel_a" if few else ""
@@ -243,10 +295,9 @@ def judge(
     one_sided = f"CASE WHEN nonfinite_in <> '' THEN {ONE_SIDED:e} END" if {"num_nan", "num_inf"} & set(stats) else "0e0"
     con.execute(f"""
         CREATE OR REPLACE TEMP TABLE {name} AS
-        WITH judged AS (SELECT *, {limits} FROM {source}),
-        ranks AS (SELECT count(DISTINCT rank) > 1 AS several FROM {pairs})
+        WITH judged AS (SELECT *, {limits} FROM {source})
         SELECT judged.*, coalesce(greatest({severity}, {one_sided}), 0e0) AS severity,
-            CASE WHEN NOT several THEN [0, 0] WHEN tensor IN ('activation', 'output') THEN [0, rank]
+            CASE WHEN NOT {staged} THEN [0, 0] WHEN tensor IN ('activation', 'output') THEN [0, rank]
                  WHEN tensor IN ('gradient', 'dgrad') THEN [1, -rank] ELSE [2, rank] END AS place
-        FROM judged, ranks
+        FROM judged
     """)

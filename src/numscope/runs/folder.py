@@ -5,14 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
-from numscope.records.words import closest
+from numscope.runs.sources import Remote, instead, is_of_run
 from numscope.sinks.parts import PartName, split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
+from numscope.storage.address import is_address
 
+if TYPE_CHECKING:
+    from numscope.storage.ranges import RangeFiles
+
+_NOTHING_YET = (
+    "holds a run that has written no statistics yet: the first come half a minute after a scheduled step, "
+    "or when the run ends, without a configuration at a finding and at the end. One that was killed before that has none."
+)
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
+
+
+Fingerprint = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +36,37 @@ class Run:
     broken: tuple[str, ...] = ()  # names of files that are not whole; no kill leaves one, a lost disk may
     known_rows: Mapping[str, int] = field(default_factory=dict)  # by part: of how many of its first rows nothing is wanted
     known_starts: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by rank and attempt: the first step, in other parts
+    ranges: RangeFiles | None = None  # of a run in another storage: by which its parts are read
+    listed: Mapping[str, Fingerprint] = field(default_factory=dict)  # of such a run: its parts by name
 
     @property
     def paths(self) -> list[str]:
-        """Those of its parts."""
-        return [os.path.join(self.path, STATISTICS, part.name) for part in self.parts]
+        """Those of its parts, as DuckDB knows them."""
+        return [self.path_of(part.name) for part in self.parts]
+
+    def path_of(self, name: str) -> str:
+        """A part's."""
+        return os.path.join(self.path, STATISTICS, name) if self.ranges is None else self.ranges.path_of(name)
+
+    def fingerprint(self, name: str) -> Fingerprint:
+        """What changes where a part is written anew; its size is in the middle. Raises: FileNotFoundError."""
+        if self.ranges is not None:
+            return self.listed[name]
+        told = os.stat(self.path_of(name))
+        return told.st_ino, told.st_size, told.st_mtime_ns
+
+    @property
+    def num_bytes(self) -> int:
+        """Of its parts."""
+        return sum(self.fingerprint(part.name)[1] for part in self.parts)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all of its parts still are: ranks merge parts while others read."""
+        if self.ranges is None:
+            return all(map(os.path.exists, self.paths))
+        now = Remote(self.path).parts()
+        return all(now.get(part.name) == self.listed[part.name] for part in self.parts)
 
     @property
     def restarted(self) -> bool:
@@ -43,6 +81,8 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
     Raises: UsageError where there is no folder, no run, or nothing in it yet.
     """
     given = os.fspath(folder)
+    if is_address(given):
+        return _find_remote(given, where)
     path = os.path.abspath(given)
     if not os.path.isdir(path):
         raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {instead(path)}")
@@ -59,12 +99,23 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
     parts = tuple(part for part in found if part.name not in broken)
     if not parts:
         if os.path.exists(os.path.join(path, RUN_FILE)) or os.path.isdir(os.path.join(path, RANKS)):
-            raise UsageError(
-                f"{where}: {given!r} holds a run that has written no statistics yet: the first come half a minute after a scheduled step, "
-                "or when the run ends, without a configuration at a finding and at the end. One that was killed before that has none."
-            )
+            raise UsageError(f"{where}: {given!r} {_NOTHING_YET}")
         raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it. {_inside(path)}")
     return Run(path, parts, broken)
+
+
+def _find_remote(address: str, where: str) -> Run:
+    """A run in another storage. Its parts are there whole or not at all."""
+    source = Remote(address, where)
+    source.check()
+    listed = source.parts()
+    parts = tuple(split_merged(listed)[0])
+    if not parts:
+        if not any(map(is_of_run, source.names())):
+            raise UsageError(f"{where}: got {address!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it.")
+        raise UsageError(f"{where}: {address!r} {_NOTHING_YET}")
+    ranges = source.ranges({part.name: listed[part.name][1] for part in parts})
+    return Run(source.path, parts, ranges=ranges, listed=listed)
 
 
 def _is_whole(path: str) -> bool:
@@ -78,15 +129,6 @@ def _is_whole(path: str) -> bool:
             return file.read(4) == _MAGIC
     except OSError:
         return False
-
-
-def instead(path: str) -> str:
-    """What to do about a folder that is not there."""
-    if os.path.exists(path):
-        return "It is a file."
-    parent, name = os.path.split(path)
-    near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
-    return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
 
 
 def _inside(path: str) -> str:

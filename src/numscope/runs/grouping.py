@@ -129,11 +129,7 @@ def _merged(
         f"CREATE TEMP VIEW chosen AS SELECT * REPLACE ({moved}, middle AS center) FROM "
         "(SELECT *, arg_max(center, numel) OVER (PARTITION BY place, kind, period) AS middle FROM apart)"
     )
-    merged = {name: f"sum({name})::BIGINT" for name in COUNTS}
-    merged["center"] = "any_value(center)"
-    merged |= {"min": 'min("min")', "max": 'max("max")', "abs_min": "min(abs_min)", "abs_max": "max(abs_max)"}
-    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {_ADD.format(quoted(name))} END" for name in SUMS}
-    merged |= {name: _whole(name) for name in numbers}
+    merged = merged_sql(numbers)
     found = by_name(
         connection.execute(
             "SELECT place, kind, period, min(step) AS first_step, max(step) AS last_step, count(*) AS num_rows, "
@@ -159,10 +155,24 @@ def _merged(
     return groups
 
 
-def _whole(name: str) -> str:
+def merged_sql(extras: Iterable[str], add: str = _ADD) -> dict[str, str]:
+    """SQL of the columns of many rows together, whose sums are about one center: aggregates by name.
+
+    Args:
+        extras: numbers beside a summary's fields.
+        add: how sums add up.
+    """
+    merged = {name: f"CAST(sum({name}) AS BIGINT)" for name in COUNTS}
+    merged["center"] = "any_value(center)"
+    merged |= {"min": 'min("min")', "max": 'max("max")', "abs_min": "min(abs_min)", "abs_max": "max(abs_max)"}
+    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {add.format(quoted(name))} END" for name in SUMS}
+    return merged | {name: _whole(name, add) for name in extras}
+
+
+def _whole(name: str, add: str) -> str:
     """SQL of an extra column merged; NULL where a row lacks it."""
     column = quoted(name)
-    merged = f"max({column})" if _LARGEST.fullmatch(name) else _ADD.format(column)
+    merged = f"max({column})" if _LARGEST.fullmatch(name) else add.format(column)
     return f"CASE WHEN count({column}) = count(*) THEN {merged} END"
 
 

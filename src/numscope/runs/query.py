@@ -14,6 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, EXTREMA, SUMS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run, find_run
+from numscope.storage.address import text_of
 from numscope.summary.statistics import RAW_SUMS, STATISTICS, Statistic
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ VIEW = "stats"
 RAW = "raw"  # without the derived columns
 EVERY = "every_row"  # as stored, with the steps that a later attempt ran again
 NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
+NUM_READERS = 16  # threads that read from another storage: they mostly wait
 MAX_ROWS_PER_BYTE = 100  # a real run's rows take some bytes each; all alike, still a tenth of one
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
 _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
@@ -52,6 +54,15 @@ def connect(run: Run) -> DuckDBPyConnection:
     Raises: UsageError where DuckDB is not installed.
     """
     connection = bare()
+    if run.ranges is not None:
+        try:
+            run.ranges.begin(part.name for part in run.parts)
+        except FileNotFoundError:  # merged just now
+            raise
+        except Exception as error:  # whatever a storage's package raises
+            raise UsageError(f"RUN: {run.path!r} could not be read: {text_of(error)}") from None
+        connection.register_filesystem(run.ranges)
+        connection.execute(f"SET threads = {NUM_READERS}")
     paths = run.paths
     patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{_strings(dict.fromkeys(paths + patterns))}]")
@@ -128,16 +139,12 @@ def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[
                     try:
                         return work(connection)
                     except duckdb.Error as error:
-                        if _is_there(chosen):
+                        if chosen.is_there:
                             _explain(error, connection)
             except duckdb.Error as error:
-                if _is_there(chosen):
+                if chosen.is_there:
                     raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
         run = find_run(run.path)
-
-
-def _is_there(run: Run) -> bool:
-    return all(map(os.path.exists, run.paths))
 
 
 def derivable(columns: set[str]) -> dict[str, str]:
@@ -199,7 +206,7 @@ def _check_types(run: Run, columns: Mapping[str, str]) -> None:
 
 def _check_rows(run: Run, connection: DuckDBPyConnection) -> None:
     """Raises: UsageError for files that unpack into far more rows than a run's: a few bytes can stand for billions."""
-    num_bytes = sum(map(os.path.getsize, run.paths))
+    num_bytes = run.num_bytes
     files = _strings(map(glob.escape, run.paths))
     (num_rows,) = connection.execute(f"SELECT sum(num_rows) FROM parquet_file_metadata([{files}])").fetchall()[0]
     if num_rows > num_bytes * MAX_ROWS_PER_BYTE:

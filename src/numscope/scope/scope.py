@@ -7,6 +7,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +40,7 @@ from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
 from numscope.scope.alerting import Alerting
+from numscope.storage.spool import spooled
 
 if TYPE_CHECKING:
     from numscope.inspect.inspector import Inspector
@@ -89,9 +91,12 @@ class Scope:
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
+        address = options.log_dir
+        if address is not None:
+            options = replace(options, log_dir=spooled(address, rank()))
         self._delivery = Delivery(
             options.json, options.log_dir, class_name(self._model), rank(),
-            sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
+            sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter, shown_as=address,
         )  # fmt: skip
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)

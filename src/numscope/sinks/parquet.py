@@ -113,6 +113,8 @@ class ParquetSink:
     def close(self) -> None:
         _open.discard(self)
         self.write_part()
+        if os.getpid() == self._owner and all(sink.place != self.place for sink in _open):
+            self._parts.finish()
 
     def _clear(self) -> None:
         self._places = array("i")

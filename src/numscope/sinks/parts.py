@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -13,6 +14,8 @@ from numscope.records.files import replacing
 
 SMALL_CELLS = 1 << 17  # a part with fewer numbers is merged with others
 NUM_MERGED = 32  # consecutive small parts become one
+MANY_LEFT = 8  # small parts, which are merged as the writer ends
+GROUP_ROWS = 1 << 14  # of one row group: by its steps' extrema a reader passes over it, which takes 6 KB more in the footer
 ABANDONED_S = 3600.0  # age from which a temporary file belongs to a killed process
 
 # Columns that a dictionary makes small; the other numbers rarely repeat.
@@ -104,6 +107,12 @@ class Parts:
             except OSError:  # a full disk: the part itself is written
                 break
 
+    def finish(self) -> None:
+        """Merge what is left of small parts: nobody writes more, and a thousand ranks' parts are opened by whoever reads."""
+        if len(self._small) >= MANY_LEFT:
+            with contextlib.suppress(OSError):  # a full disk: the parts are written
+                self._merge(list(self._small))
+
     def _note(self, part: _Small) -> None:
         if part.num_cells < SMALL_CELLS:
             self._small.append(part)
@@ -132,7 +141,7 @@ class Parts:
 
         os.makedirs(self._folder, exist_ok=True)  # it may have been lost
         with replacing(self._path(first, last)) as aside:
-            pq.write_table(table, aside, compression="zstd", use_dictionary=list(REPEATED))
+            pq.write_table(table, aside, GROUP_ROWS, compression="zstd", use_dictionary=list(REPEATED))
 
     def _path(self, first: int, last: int) -> str:
         numbers = f"{first:06d}" if first == last else f"{first:06d}-{last:06d}"

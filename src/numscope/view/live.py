@@ -15,8 +15,8 @@ from numscope.page.gathered import Gathered
 from numscope.page.payload import content_of
 from numscope.page.recorded import Recorded, read_recorded
 from numscope.records.errors import UsageError
+from numscope.runs.sources import Remote, Signature, Source
 from numscope.view.changes import Shown
-from numscope.view.sources import Remote, Signature, Source
 
 State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 
@@ -128,7 +128,7 @@ class LiveRun:
                 return Seen("waiting", "The run begins anew: what is shown is what the folder held before.", heard)
             what = "The run has begun and has written no numbers yet" if signature else f"{self.source.given} is empty"
             return Seen("waiting", f"{what}. Its first statistics come half a minute after a scheduled step, its findings at once.", heard)
-        recorded = read_recorded(self.source.fetch(signature))
+        recorded = read_recorded(self.source.given, copied=self.source.fetch(signature))
         content = {**content_of(recorded, self._gathered), "name": self.name}
         with self._lock:
             self.shown.renew(content)

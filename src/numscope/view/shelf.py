@@ -14,10 +14,10 @@ from numscope.page.recorded import alerts_of, attempt_of, merged_alerts
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
+from numscope.runs.sources import Local, Remote, Signature, Source, is_of_run, source_of
 from numscope.sinks.parts import PartName, split_merged
 from numscope.sinks.runfolder import STATISTICS
 from numscope.view.live import LiveRun, latest_have_told
-from numscope.view.sources import Local, Remote, Signature, Source, is_of_run, source_of
 
 LIST_S, LIST_REMOTE_S = 3.0, 30.0  # between two looks for new runs
 

@@ -82,7 +82,8 @@ class Collector:
         plan = Plan("nvdlfw-inspect", text="configured through nvdlfw-inspect")
         self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*loggers, logger), **options)
         self.findings: list[Finding] = []
-        self._delivery = Delivery(None, log_dir, MODEL, self.recorder.rank)
+        folder = self.recorder.log_dir
+        self._delivery = Delivery(None, None if folder is None else os.fspath(folder), MODEL, self.recorder.rank, shown_as=log_dir)
         self._alerting = Alerting(WatchOptions(on_nonfinite=None), self._delivery, None, self.recorder)
         self._shown: dict[Key, _Shown] = {}
         self._settings: dict[tuple[str, str, str], FeatureSettings] = {}

@@ -1,4 +1,4 @@
-"""Where runs lie: a folder of this machine, or one that fsspec reaches, of which a copy of the run's own files is kept."""
+"""Where runs lie: a folder of this machine, or one that fsspec reaches, of which findings and facts are copied and statistics are not."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
-from numscope.runs.folder import instead
+from numscope.records.words import closest
+from numscope.sinks.parts import PartName
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
+from numscope.storage.address import connect, is_address, text_of
+
+if TYPE_CHECKING:
+    from numscope.storage.ranges import RangeFiles
 
 FOLDERS = (STATISTICS, RANKS)
 MARKS = (RUN_FILE, *FOLDERS, "debug_logs", "debug_statistics_logs")
@@ -78,9 +84,14 @@ class Local:
 
 @dataclass(slots=True)
 class Remote:
-    """A folder that fsspec reaches (``s3://…``, ``gs://…``). What changes is copied into a folder that ends with the program."""
+    """A folder that fsspec reaches (``s3://…``, ``gs://…``).
+
+    What changes in its JSON files is copied into a folder that ends with the program; of statistics only the bytes that a question needs
+    are read.
+    """
 
     given: str
+    where: str = "RUN"  # what messages call it
     _fs: Any = None
     _root: str = ""
     _copy: tempfile.TemporaryDirectory[str] | None = None
@@ -97,17 +108,16 @@ class Remote:
             self.names()
         except FileNotFoundError:
             raise UsageError(
-                f"RUN: got {self.given!r}, expected a run's folder, or a folder of them. There is nothing of that name."
+                f"{self.where}: got {self.given!r}, expected a run's folder, or a folder of them. There is nothing of that name."
             ) from None
-        except Exception as error:  # whatever a storage's package raises: no such protocol, no package, no credentials, no network
-            told = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise UsageError(f"RUN: got {self.given!r}, which could not be reached: {told}") from None
+        except UsageError:
+            raise
+        except Exception as error:  # whatever a storage's package raises: no credentials, no network
+            raise UsageError(f"{self.where}: got {self.given!r}, which could not be reached: {text_of(error)}") from None
 
     def _connect(self) -> None:
         if self._fs is None:
-            from fsspec.core import url_to_fs
-
-            self._fs, self._root = url_to_fs(self.given, use_listings_cache=False)
+            self._fs, self._root = connect(self.given, self.where)
 
     def _list(self, folder: str) -> list[dict[str, Any]]:
         self._connect()
@@ -137,8 +147,26 @@ class Remote:
                         found[os.path.join(folder, _base(one))] = (*of, _time_of(one))
         return found
 
+    def parts(self) -> dict[str, tuple[int, int, int]]:
+        """Its parts by name, with what changes where one is written anew; the size is in the middle."""
+        with contextlib.suppress(FileNotFoundError):
+            listed = self._list(STATISTICS)
+            return {
+                _base(one): (zlib.crc32(str(one.get("ETag") or one.get("etag")).encode()), int(one["size"]), int(_time_of(one) * 1e9))
+                for one in listed
+                if one["type"] == "file" and PartName.parse(_base(one)) is not None
+            }
+        return {}
+
+    def ranges(self, sizes: Mapping[str, int]) -> RangeFiles:
+        """By which parts of these sizes are read."""
+        from numscope.storage.ranges import RangeFiles
+
+        return RangeFiles(self._fs, f"{self._root}/{STATISTICS}", sizes)
+
     def fetch(self, signature: Signature) -> str:
-        """A folder of this machine with the files that a signature names."""
+        """A folder of this machine with the JSON files that a signature names."""
+        signature = {name: told for name, told in signature.items() if name.endswith(".json")}
         if self._copy is None:
             self._copy = tempfile.TemporaryDirectory(prefix="numscope-view-")
         here = self._copy.name
@@ -169,7 +197,16 @@ Source = Local | Remote
 
 def source_of(given: str) -> Source:
     """Where a RUN lies, whether or not there is anything."""
-    return Remote(given) if re.match(r"[A-Za-z][\w+.-]*://", given) else Local(given)
+    return Remote(given) if is_address(given) else Local(given)
+
+
+def instead(path: str) -> str:
+    """What to do about a folder that is not there."""
+    if os.path.exists(path):
+        return "It is a file."
+    parent, name = os.path.split(path)
+    near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
+    return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
 
 
 def _base(info: dict[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""Run folders in other storages (s3://, gs://, whatever fsspec reaches): writing to them, and reading parts of their files."""

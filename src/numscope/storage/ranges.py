@@ -1,0 +1,130 @@
+"""Byte ranges of a run's files in another storage, for DuckDB: what a query does not need is not sent."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from fsspec import AbstractFileSystem
+
+PROTOCOL = "numscope-run"
+TAIL = 32 << 10  # bytes at each file's end that are read at once, for all files together: the columns and their extrema
+SMALLEST = 8 << 10  # bytes of a request: DuckDB reads a column's header first where it reads little
+
+
+class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
+    """Files known from one listing, and none besides, as ``numscope-run://<folder>/<name>``. They are never looked up again.
+
+    Args:
+        files: fsspec's filesystem that has them.
+        folder: where they are in it.
+        sizes: of each file, by its name.
+
+    Attributes:
+        num_requests: asked of the storage; a batch of ranges counts as so many.
+        num_bytes: that came.
+    """
+
+    protocol = PROTOCOL
+    cachable = False
+
+    def __init__(self, files: Any, folder: str, sizes: Mapping[str, int]) -> None:
+        super().__init__()
+        self._files = files
+        self._folder = folder
+        self._sizes = dict(sizes)
+        self._tails: dict[str, bytes] = {}
+        self.num_requests = self.num_bytes = 0
+
+    def path_of(self, name: str) -> str:
+        """A file's path here. Two runs are told apart by their folders."""
+        return f"{PROTOCOL}://{self._folder}/{name}"
+
+    def begin(self, wanted: Iterable[str]) -> None:
+        """Read files' ends at once, which hundreds of files one after the other would take a minute for. Raises what storages raise."""
+        names = [name for name in wanted if name not in self._tails]
+        starts = [max(0, self._sizes[name] - TAIL) for name in names]
+        paths = [f"{self._folder}/{name}" for name in names]
+        found = self._files.cat_ranges(paths, starts, [self._sizes[name] for name in names], on_error="raise")
+        self._tails.update(zip(names, found, strict=True))
+        self.num_requests += len(names)
+        self.num_bytes += sum(map(len, found))
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Some of a file's bytes."""
+        tail = self._tails.get(name, b"")
+        first = self._sizes[name] - len(tail)
+        if start >= first:
+            return tail[start - first : end - first]
+        data: bytes = self._files.cat_file(f"{self._folder}/{name}", start=start, end=end)
+        self.num_requests += 1
+        self.num_bytes += len(data)
+        return data
+
+    def size_of(self, name: str) -> int:
+        """A file's size in bytes."""
+        return self._sizes[name]
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> io.RawIOBase:
+        if mode != "rb":
+            raise PermissionError(f"{path} is only read")
+        return _Handle(self, self._name(path))
+
+    def glob(self, path: str, **options: Any) -> list[str]:
+        return [path]
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        return {"name": path, "size": self.size_of(self._name(path)), "type": "file"}
+
+    def exists(self, path: str, **options: Any) -> bool:
+        return path.removeprefix(self.path_of("")) in self._sizes
+
+    def modified(self, path: str) -> datetime:  # DuckDB keys what it keeps by it; parts never change
+        return datetime(2000, 1, 1, tzinfo=timezone.utc)
+
+    def _name(self, path: str) -> str:
+        name = path.removeprefix(self.path_of(""))
+        if name not in self._sizes:
+            raise FileNotFoundError(path)
+        return name
+
+
+class _Handle(io.RawIOBase):
+    """One file. Threads share it, and what one of them seeks is where that one reads."""
+
+    def __init__(self, files: RangeFiles, name: str) -> None:
+        self._files, self._name = files, name
+        self._size = files.size_of(name)
+        self._own = _Place()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._own.at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._own.at = {io.SEEK_SET: 0, io.SEEK_CUR: self._own.at, io.SEEK_END: self._size}[whence] + offset
+        return self._own.at
+
+    def read(self, size: int | None = -1) -> bytes:
+        own = self._own
+        end = self._size if size is None or size < 0 else min(self._size, own.at + size)
+        if not own.start <= own.at <= end <= own.start + len(own.held):
+            own.held = self._files.read(self._name, own.at, min(self._size, max(end, own.at + SMALLEST)))
+            own.start = own.at
+        data = own.held[own.at - own.start : end - own.start]
+        own.at += len(data)
+        return data
+
+
+class _Place(threading.local):
+    at = 0
+    start = 0  # of the bytes held
+    held = b""
