@@ -25,6 +25,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compilers takes longer to start than these models to compile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
+if sys.version_info < (3, 11):  # pyproject.toml leaves out what these need
+    collect_ignore = [*(f"integrations/test_{name}.py" for name in ("hugging_face", "keras", "notebook", "ray", "spark")), "docs"]
 
 # Timings decide no test. --hypothesis-profile long tries twenty times as many examples where a test sets no number of its own.
 # Not on Hypothesis's own profile for CI, which tries the same examples each time.
