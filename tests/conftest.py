@@ -26,7 +26,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
 if sys.version_info < (3, 11):  # pyproject.toml leaves out what these need
-    collect_ignore = [*(f"integrations/test_{name}.py" for name in ("hugging_face", "keras", "notebook", "ray", "spark")), "docs"]
+    collect_ignore = [*(f"integrations/test_{name}.py" for name in ("notebook", "spark")), "docs"]
 
 # Timings decide no test. --hypothesis-profile long tries twenty times as many examples where a test sets no number of its own.
 # Not on Hypothesis's own profile for CI, which tries the same examples each time.
@@ -76,8 +76,7 @@ LONGEST = (
     *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),
     *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_launch"),
     *(
-        "integrations/test_ray",
-        "integrations/test_lightning",
+        "integrations/test_frameworks",
         "runs/test_diff",
         "doctor/test_control_launch",
         "cli/test_precision_scripts",

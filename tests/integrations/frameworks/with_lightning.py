@@ -24,7 +24,7 @@ from numscope.records.errors import NonFiniteError, UsageError
 from tests.integrations.page import lines_of, run_lines
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's, of loaders without workers and of torch's new names
-FOLDER = Path(__file__).parents[2]
+FOLDER = Path(__file__).parents[3]
 
 
 class Steps:
@@ -264,7 +264,7 @@ def test_lightning_cli_takes_it_from_yaml(tmp_path):
 SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(FOLDER)!r})
-from tests.integrations.test_lightning import Bad, NumscopeCallback, data, trainer
+from tests.integrations.frameworks.with_lightning import Bad, NumscopeCallback, data, trainer
 
 trainer(strategy="ddp", devices=2, callbacks=[NumscopeCallback(json="found.json")]).fit(Bad(), data())
 """

@@ -58,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
     warm, sys.executable = sys.executable, COLD
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOO_SOCKET_IFNAME", "lo")
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "src"))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         yield tmp_path_factory.mktemp("ray")
