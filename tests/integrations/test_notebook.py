@@ -167,6 +167,10 @@ def test_check_and_summarize_show_well(tmp_path: Path) -> None:
         ("%numscope of", "got 'of', expected %numscope on [options] | off | status"),
         ("%numscope on --alert off", "got the argument 'alert', expected one of level"),
         ("%numscope on log", "got 'log', expected an option such as --log-dir DIR."),
+        ("%numscope on --log-dir", "got --log-dir without a value"),
+        ("%numscope on --sarif --alerts off", "got --sarif without a value"),
+        ("%numscope on --frames '['", "--frames: got '[', expected a value as YAML has it"),
+        ("%numscope on --config missing.yaml", "missing.yaml"),
         ("x = 1\n%%numscope", "UsageError"),
     ],
 )

@@ -85,6 +85,22 @@ def test_result_stands_at_the_innermost_line_of_the_checkout(tmp_path: Path) -> 
     assert run["originalUriBaseIds"]["%SRCROOT%"]["uri"] == f"{tmp_path.as_uri()}/"
 
 
+def test_links_and_dots_in_paths_lead_where_the_files_are(tmp_path: Path) -> None:
+    root, link = tmp_path / "checkout", tmp_path / "link"
+    root.mkdir()
+    link.symlink_to(root)
+    uris = []
+    for folder in (root / "..", root / "sub" / "..", link):
+        stack = ((f"{folder}/train.py", 12, "<module>", "loss = net(x)"),)
+        one = finding(folder)
+        assert one.culprit is not None
+        run = checked(sarif_json([replace(one, culprit=replace(one.culprit, stack=stack))], [], {}, str(root)))
+        uris.append(run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"])
+    below = {"uri": "train.py", "uriBaseId": "%SRCROOT%"}
+    assert uris[1:] == [below, below]
+    assert "uriBaseId" not in uris[0]
+
+
 def test_rules_have_help_and_results_point_at_them(tmp_path: Path) -> None:
     skips = finding(tmp_path, kind=Kind.SCALER_SKIPS, culprit=None, note="10 in a row")
     alerts = [ALERT, replace(ALERT, rule="mine", asks=True, evidence={"line": f"{tmp_path}/train.py:9", "code": "x = 1"})]

@@ -283,3 +283,9 @@ def test_logger_that_takes_alerts_gets_them_and_one_that_fails_at_them_is_off(ca
         sink.alert(ALERT)
     assert mine.taken == [ALERT, ALERT]
     assert "The logger Mine is off from here on: it raised RuntimeError: no more." in caplog.text
+
+
+def test_destination_that_is_named_twice_is_opened_once(tmp_path) -> None:
+    pytest.importorskip("tensorboard")
+    named = [f"tensorboard:{tmp_path}/a", f"tensorboard:{tmp_path}/b", f"tensorboard:{tmp_path}/./a"]
+    assert len(open_sinks(log_dir=None, rank=0, loggers=named, run={})) == 2

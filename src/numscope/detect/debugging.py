@@ -77,7 +77,7 @@ def _outside(evidence: Evidence, culprit: Culprit, debugger: str, outer: Sequenc
         entries = user_frames(record.frame)
         entries[-1] = (record.frame, culprit.line)
         alive = any(frame is record.frame for frame, _ in outer)
-        whose = "still at work: its variables are as they are now" if alive else "has returned: its variables are as it left them"
+        whose = "is still at work: its variables are as they are now" if alive else "has returned: its variables are as it left them"
         _ask(entries, debugger, f"which ran {culprit.op} and {whose}.")
         return True
     return False

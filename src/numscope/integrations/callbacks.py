@@ -74,6 +74,10 @@ class Watching:
         """End the watch; its findings stay."""
         self.end()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, in this process or another, has the options and no watch: hooks of a model can't be copied."""
+        return {**self.__dict__, "scope": None}
+
     def __enter__(self) -> Watching:
         return self
 

@@ -37,6 +37,12 @@ class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc
             )
         self._in_fit = False
 
+    def set_model(self, model: Any) -> None:
+        """Called as a fit, an evaluation or a prediction begins, and not for the validation inside a fit."""
+        super().set_model(model)
+        self._in_fit = False
+        self.end()  # of a run whose end nobody has told
+
     def on_train_begin(self, logs: Any = None) -> None:
         self._in_fit = True
         self.begin(self.model)
@@ -54,8 +60,3 @@ class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc
             self.end()
 
     on_predict_begin, on_predict_end = on_test_begin, on_test_end
-
-    def end(self, error: BaseException | None = None) -> None:
-        super().end(error)
-        if error is not None:
-            self._in_fit = False

@@ -28,6 +28,7 @@ from numscope.scope.scope import live
 
 WORDS = ("on", "off", "status")
 USAGE = "%numscope on [options] | off | status, or %%numscope [options] as a cell's first line"
+_TEXTS = ("log_dir", "json", "sarif", "config", "alerts", "level", "debugger", "on_nonfinite", "loggers", "features")
 _CELL = re.compile(r"\s*%%numscope\b(.*)")
 _RUN = "get_ipython().run_line_magic('numscope', {!r})\n"
 
@@ -206,18 +207,29 @@ def options_of(words: list[str]) -> WatchOptions:
         name, equals, value = word.partition("=")
         if not name.startswith("--"):
             raise UsageError(f"got {word!r}, expected an option such as --log-dir DIR.")
+        has_value = bool(equals) or bool(waiting and not waiting[0].startswith("--"))
         if not equals:
-            value = waiting.pop(0) if waiting and not waiting[0].startswith("--") else "true"
-        name = {"--to": "loggers"}.get(name, name[2:].replace("-", "_"))
+            value = waiting.pop(0) if has_value else "true"
+        option, name = name, {"--to": "loggers"}.get(name, name[2:].replace("-", "_"))
+        if name in _TEXTS and not has_value:
+            raise UsageError(f"got {option} without a value, expected one after it.")
         if name in ("loggers", "features"):
             given[name] = (*given.get(name, ()), value)
         elif name == "on_nonfinite" and value == "off":
             given[name] = None
-        elif name in ("log_dir", "json", "sarif", "config", "alerts", "level", "debugger", "on_nonfinite"):
+        elif name in _TEXTS:
             given[name] = value
         else:
-            given[name] = yaml.safe_load(value)
-    return WatchOptions.of(**given)
+            try:
+                given[name] = yaml.safe_load(value)
+            except yaml.YAMLError:
+                raise UsageError(f"{option}: got {value!r}, expected a value as YAML has it.") from None
+    options = WatchOptions.of(**given)
+    if options.config is not None:  # refused here, not at the model's first call
+        from numscope.config.planning import plan_of
+
+        plan_of(options.config, options.features)
+    return options
 
 
 def _cell_to_line(lines: list[str]) -> list[str]:

@@ -140,8 +140,17 @@ def _rule(name: str, title: str, text: str, level: str) -> dict[str, Any]:
 
 def _shown(places: Sequence[Place], root: str) -> Place | None:
     """The innermost line of the checkout's own code: a code host shows no other."""
-    own = [place for place in places if place[0].startswith(root) and not any(part in place[0] for part in _INSTALLED)]
+    own = [place for place in places if _inside(place[0], root) and not any(part in place[0] for part in _INSTALLED)]
     return next(iter((own or places)[-1:]), None)
+
+
+def _inside(file: str, root: str) -> str:
+    """The path below the root, also where a link leads there; "" for a file outside, such as ``root/../other.py``."""
+    real_root = os.path.join(os.path.realpath(root), "")
+    for path, folder in ((os.path.abspath(file), root), (os.path.realpath(file), real_root)):
+        if path.startswith(folder):
+            return os.path.relpath(path, folder)
+    return ""
 
 
 def _locations(where: Place | None, script: str, root: str, name: str) -> list[dict[str, Any]]:
@@ -152,8 +161,8 @@ def _locations(where: Place | None, script: str, root: str, name: str) -> list[d
 
 def _location(place: Place, root: str, message: str) -> dict[str, Any]:
     file, line, _, code = place
-    inside = file.startswith(root)
-    artifact = {"uri": quoted(os.path.relpath(file, root)), "uriBaseId": ROOT}
+    inside = _inside(file, root)
+    artifact = {"uri": quoted(inside), "uriBaseId": ROOT}
     snippet = {"snippet": {"text": escape(code)}} if code else {}
     physical = {
         "artifactLocation": artifact if inside else {"uri": "file://" + quoted(os.path.abspath(file))},
@@ -171,4 +180,4 @@ def _fingerprint(name: str, layer: str, op: str, where: Place | None, root: str)
 def _parts(name: str, layer: str, op: str, where: Place | None, root: str) -> Iterator[str]:
     yield from (name, layer, op)
     if where is not None:
-        yield from (os.path.relpath(where[0], root), where[3].strip())
+        yield from (_inside(where[0], root) or os.path.relpath(where[0], root), where[3].strip())

@@ -61,8 +61,10 @@ def open_sinks(
         from numscope.sinks.tensorboard import TensorBoardSink
 
         sinks.append(("TensorBoard", TensorBoardSink(tb_writer)))
-    for logger in named:
+    for place, logger in enumerate(named):
         if isinstance(logger, Destination):
+            if logger in named[:place]:
+                continue  # named twice
             sinks.append((f'The logger "{logger}"', _sent_to(logger, folder or log_dir, rank)))
         elif isinstance(logger, Sink):
             sinks.append((f"The sink {type(logger).__name__}", logger))

@@ -132,6 +132,21 @@ def test_evaluate_and_predict_alone_are_watched(monkeypatch):
         assert callback.scope.closed and callback.findings[0].culprit.line == LINE and hooks(model) == 0
 
 
+def test_callback_of_a_fit_that_failed_watches_the_next_evaluation(monkeypatch):
+    model, callback = made(), NumscopeCallback()
+    monkeypatch.setattr(Shifted, "shift", 1.0)
+    for closes in (False, True):
+        with pytest.raises(NonFiniteError):
+            model.fit(X, Y, callbacks=[callback], **CALM)
+        if closes:
+            callback.close()
+        failed = callback.scope
+        monkeypatch.setattr(Shifted, "shift", -1.0)
+        model.evaluate(X, Y, verbose=0, callbacks=[callback])
+        assert failed.closed and callback.scope is not failed and callback.scope.closed and not callback.findings
+        monkeypatch.setattr(Shifted, "shift", 1.0)
+
+
 def test_script_without_a_callback_is_watched_as_one_model(monkeypatch):
     monkeypatch.setattr(Shifted, "shift", 1.0)
     with AutoWatch(WatchOptions(on_nonfinite="warn")) as watch:
