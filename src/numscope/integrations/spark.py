@@ -41,12 +41,13 @@ def stats(spark: SparkSession, run: str, by: Sequence[str] | None = None) -> Dat
     rows = _raw(spark, run)
     if by is None:
         return _with(rows, derivable(set(rows.columns)))
+    by = [by] if isinstance(by, str) else list(dict.fromkeys(by))
     for i, name in enumerate(by):
         if name not in rows.columns:
             raise UsageError(
                 f"by[{i}]: got the column {name!r}, expected one of {', '.join(rows.columns)}.{nearest(name, rows.columns, 3)}"
             )
-    return _merged(rows, list(by))
+    return _merged(rows, by)
 
 
 def _raw(spark: SparkSession, run: str) -> DataFrame:
