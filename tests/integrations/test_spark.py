@@ -46,9 +46,11 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two ranks, means far from zero, nan and inf, and a restart of the first rank that ran a step again."""
-    folder = tmp_path_factory.mktemp("spark") / "run"
+    folder = tmp_path_factory.mktemp("spark") / "lr=0.1 x[1]{a,b}*"
     seen = two_layers(3)
     seen |= {Place(step, "norm", "LayerNorm", "weight", rank): 1 + 1e-4 * torch.randn(64) for step in range(3) for rank in range(2)}
+    odd = {"empty": torch.empty(0), "nan": torch.full((5,), math.nan), "one": torch.tensor([3.0]), "subnormal": torch.tensor([1e-45, 0.0])}
+    seen |= {Place(0, name, "Linear", "output"): value for name, value in odd.items()}
     write(folder, seen)
     sink = ParquetSink(folder, 0, {})
     sink.write([observe(Place(2, "norm", "LayerNorm", "weight"), 0, torch.full((64,), 5.0))])

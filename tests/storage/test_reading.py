@@ -126,3 +126,20 @@ def test_a_storage_that_is_away_is_said(store: Store, run: Path) -> None:
     with pytest.raises(UsageError, match="could not be reached"):
         find_run(store.address("a"))
     store.start()
+
+
+def test_a_folder_of_any_name_is_read(store: Store, run: Path) -> None:
+    name = 'it\'s ü[1]*{a,b} "x"'
+    store.fs.put(str(run), f"{BUCKET}/{name}", recursive=True)
+    assert ask(find_run(store.address(name)), "SELECT count(*) FROM stats").rows == [(LAYERS * STEPS,)]
+
+
+def test_a_part_that_is_listed_and_not_there_is_said(store: Store, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from numscope.storage.ranges import RangeFiles
+
+    def gone(self: RangeFiles, wanted: object) -> None:
+        raise FileNotFoundError("rank0-1-000003.parquet")
+
+    monkeypatch.setattr(RangeFiles, "begin", gone)
+    with pytest.raises(UsageError, match=r"could not be read: .*rank0-1-000003"):
+        ask(find_run(store.address("a")), "SELECT 1 FROM stats")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import numscope
+from numscope.records.errors import UsageError
 from tests.storage.served import BUCKET, Store, environment, started, until
 from tests.storage.served import numscope as command
 
@@ -139,8 +140,8 @@ def test_a_storage_that_stays_away_is_said_with_what_it_lacks(store: Store, scri
     (folder / "statistics").mkdir(parents=True)
     (folder / "statistics" / "rank0-1-000000.parquet").write_bytes(b"PAR1")
     shipped = subprocess.run(
-        [sys.executable, "-c", code, store.address("a"), str(folder), "0", str(os.getpid())],
-        env=environment(store.environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", code, str(folder), "0", str(os.getpid())],
+        env=environment(store.environment), input=f"{store.address('a')}\n", capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert "down" in json.loads(shipped.stdout)
     assert "can't be written for now" not in shipped.stderr  # whoever reads the answer says it
@@ -158,12 +159,14 @@ def test_a_storage_that_stays_away_is_said_with_what_it_lacks(store: Store, scri
         ("s3://no-such-bucket/a", "expected a folder that can be written to: FileNotFoundError: The specified bucket does not exist"),
         ("nothing://x/a", "expected a kind of storage that fsspec knows, such as s3:// or gs://."),
         ("hdfs3x://x/a", "expected a kind of storage that fsspec knows"),
+        ("memory://a", "expected a storage that stays"),
+        ("ftp://me:s3cr3t@127.0.0.1:1/a", "got 'ftp://me:[hidden]@127.0.0.1:1/a', which could not be reached"),
     ],
 )
 def test_an_address_that_cannot_be_right_is_refused(store: Store, script: list[str], address: str, told: str) -> None:
     ended = command(store, "run", "--log-dir", address, *script)
     assert ended.returncode == 2
-    assert told in ended.stderr
+    assert told in ended.stderr and "s3cr3t" not in ended.stderr
 
 
 def test_parts_that_were_merged_leave_the_storage(store: Store, tmp_path: Path) -> None:
@@ -217,3 +220,17 @@ def test_other_storages_are_written_aside_and_renamed(tmp_path: Path) -> None:
     del shipper.files.mv
     assert renamed == [(".", "rank0-1-000000.parquet")]
     assert sorted(path.name for path in (tmp_path / "there" / "statistics").iterdir()) == ["rank0-1-000000.parquet"]
+
+
+def test_a_path_of_an_address_is_refused() -> None:
+    from numscope.storage.spool import spooled
+
+    with pytest.raises(UsageError, match="got 's3:/runs/a', which a Path has made of an address"):
+        spooled(str(Path("s3://runs/a")), 0)
+
+
+def test_passwords_stay_out_of_a_run(store: Store, script: list[str], tmp_path: Path) -> None:
+    ended = command(store, "run", "--log-dir", f"file://{tmp_path}/a", *script, f"ftp://me:s3cr3t@here{tmp_path}")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "a" / "run.json").read_text()
+    assert "ftp://me:[hidden]@here" in written and "s3cr3t" not in written

@@ -82,6 +82,8 @@ def listed(name: str, read: Callable[[str], Any], expected: str = "") -> Value:
 
 def output_file(text: str) -> str:
     """The absolute path of a file to write."""
+    if is_address(text):
+        raise Expected("a file of this machine. Only --log-dir may be in another storage.")
     path = os.path.abspath(text)
     if os.path.isdir(path):
         raise Expected("a file's path. It is a folder: add a file's name.")

@@ -11,7 +11,6 @@ from numscope.records.words import nearest
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import merged_sql
 from numscope.runs.query import NEVER_NULL, derivable
-from numscope.runs.sources import Remote
 from numscope.sinks.runfolder import STATISTICS
 from numscope.storage.address import is_address
 from numscope.summary.statistics import RAW_SUMS, moved_sql
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NUMBERS = ("double", "bigint")
+_GLOB = re.compile(r"[\\*?\[\]{}]")
 _SCHEMES = {"s3": "s3a"}  # as Hadoop calls it
 
 
@@ -41,26 +41,23 @@ def stats(spark: SparkSession, run: str, by: Sequence[str] | None = None) -> Dat
     rows = _raw(spark, run)
     if by is None:
         return _with(rows, derivable(set(rows.columns)))
+    by = [by] if isinstance(by, str) else list(dict.fromkeys(by))
     for i, name in enumerate(by):
         if name not in rows.columns:
             raise UsageError(
                 f"by[{i}]: got the column {name!r}, expected one of {', '.join(rows.columns)}.{nearest(name, rows.columns, 3)}"
             )
-    return _merged(rows, list(by))
+    return _merged(rows, by)
 
 
 def _raw(spark: SparkSession, run: str) -> DataFrame:
     """What is stored, without the steps that a later attempt ran again; runs of format 1 too."""
     from pyspark.sql import functions as F
 
-    if is_address(run):
-        source = Remote(run)
-        source.check()
-        find_run(run)  # or why there is nothing
-        scheme, _, place = source.path.partition("://")
-        paths = [f"{_SCHEMES.get(scheme, scheme)}://{place}/{STATISTICS}/{part.name}" for part in find_run(run).parts]
-    else:
-        paths = find_run(run).paths
+    found = find_run(run)
+    scheme, _, place = found.path.partition("://") if is_address(run) else ("file", "", found.path)  # its default may be another
+    folder = _GLOB.sub(r"\\\g<0>", f"{_SCHEMES.get(scheme, scheme)}://{place}/{STATISTICS}")
+    paths = [f"{folder}/{part.name}" for part in found.parts]
     rows = spark.read.option("mergeSchema", "true").parquet(*paths)
     rows = rows.where(" AND ".join(f"{name} IS NOT NULL" for name in NEVER_NULL))
     if len(paths) > 1:

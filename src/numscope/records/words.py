@@ -70,3 +70,12 @@ def escape(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def without_passwords(text: str) -> str:
+    """The text without the passwords of the addresses in it (``ftp://user:password@host``)."""
+    if "://" not in text:
+        return text
+    import re
+
+    return re.sub(r"(?<=://)([^/@\s:]*):[^/\s]*@", r"\1:[hidden]@", text)

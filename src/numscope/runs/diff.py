@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
+from numscope.records.words import without_passwords
 from numscope.runs import divergence
 from numscope.runs.align import ObservedLayer, align
 from numscope.runs.difference import Calibration, Diff
@@ -142,8 +143,8 @@ def _compare(
 
     names = {p.a: p.b for p in alignment.pairs}
     return Diff(
-        a=sides["a"].given,
-        b=sides["b"].given,
+        a=without_passwords(sides["a"].given),
+        b=without_passwords(sides["b"].given),
         dtypes=dtypes,
         calibration=kind,
         noise=noise,

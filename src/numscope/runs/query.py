@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import re
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, EXTREMA, SUMS
-from numscope.records.words import nearest
+from numscope.records.words import nearest, without_passwords
 from numscope.runs.folder import Run, find_run
-from numscope.storage.address import text_of
+from numscope.storage.address import PROTOCOL, text_of
 from numscope.summary.statistics import RAW_SUMS, STATISTICS, Statistic
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[
     """
     duckdb = _duckdb()
     while True:
-        with contextlib.suppress(FileNotFoundError):  # merged, too
+        try:
             chosen = choose(run)
             try:
                 with connect(chosen) as connection:
@@ -143,7 +142,10 @@ def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[
                             _explain(error, connection)
             except duckdb.Error as error:
                 if chosen.is_there:
-                    raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
+                    raise UsageError(f"RUN: {run.path!r} could not be read: {_reason(error)}") from None
+        except FileNotFoundError as error:  # merged, too
+            if run.is_there:
+                raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
         run = find_run(run.path)
 
 
@@ -224,6 +226,8 @@ def _execute(connection: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
 def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     """DuckDB's complaint in the house's form, with the nearest columns of the run's own."""
     kind, _, rest = str(error).partition(": ")
+    if rest.startswith("Traceback"):  # of a storage
+        raise UsageError(f"RUN: could not be read: {_reason(error)}") from None
     message = rest.split("\n")[0] or kind
     missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
     if missing and ("not found" in message or "does not" in message):
@@ -235,6 +239,13 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
         raise UsageError(f"SQL: got the table {table[1]!r}, expected {VIEW}, the one view that there is.") from None
     pointed = "\n".join(line for line in rest.split("\n")[1:] if line.strip())
     raise UsageError(f"SQL: {message}" + (f"\n{pointed}" if pointed else "")) from None
+
+
+def _reason(error: Exception) -> str:
+    """DuckDB's complaint; of a storage's error what that says, which DuckDB has as a traceback."""
+    text = re.sub(rf"{PROTOCOL}://\w+/", "", str(error)).partition("\nLINE ")[0].strip()
+    raised = re.findall(r"^\w[\w.]*: .*", text.partition("Traceback")[2], re.MULTILINE)
+    return without_passwords(raised[0]) if raised else text
 
 
 def _strings(texts: Any) -> str:

@@ -35,7 +35,7 @@ from numscope.records.alert import Alert
 from numscope.records.errors import STOPS, AbortAfter
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
-from numscope.records.words import count
+from numscope.records.words import count, without_passwords
 from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.scope import signals
@@ -96,7 +96,8 @@ class Scope:
             options = replace(options, log_dir=spooled(address, rank()))
         self._delivery = Delivery(
             options.json, options.log_dir, class_name(self._model), rank(),
-            sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter, shown_as=address,
+            sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
+            shown_as=None if address is None else without_passwords(address),
         )  # fmt: skip
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)

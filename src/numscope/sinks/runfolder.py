@@ -13,6 +13,7 @@ from typing import Any
 
 from numscope.records.attempt import Attempt
 from numscope.records.files import read_json, write_atomically
+from numscope.records.words import without_passwords
 from numscope.version import __version__
 
 RUN_FILE = "run.json"
@@ -118,6 +119,6 @@ def _hide(words: list[str]) -> list[str]:
         elif secret and equals:
             kept.append(f"{name}={HIDDEN}")
         else:
-            kept.append(word)
+            kept.append(without_passwords(word))
             hide_next = secret and word.startswith("-")
     return kept

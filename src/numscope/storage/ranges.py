@@ -6,17 +6,19 @@ import io
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from hashlib import sha256
 from typing import Any
 
 from fsspec import AbstractFileSystem
 
-PROTOCOL = "numscope-run"
+from numscope.storage.address import PROTOCOL
+
 TAIL = 32 << 10  # bytes at each file's end that are read at once, for all files together: the columns and their extrema
 SMALLEST = 8 << 10  # bytes of a request: DuckDB reads a column's header first where it reads little
 
 
 class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
-    """Files known from one listing, and none besides, as ``numscope-run://<folder>/<name>``. They are never looked up again.
+    """Files known from one listing, and none besides, as ``numscope-run://<number>/<name>``. They are never looked up again.
 
     Args:
         files: fsspec's filesystem that has them.
@@ -35,13 +37,14 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._files = files
         self._folder = folder
+        self._root = f"{PROTOCOL}://{sha256(folder.encode()).hexdigest()}/"  # a folder's own name may hold what DuckDB takes for a pattern
         self._sizes = dict(sizes)
         self._tails: dict[str, bytes] = {}
         self.num_requests = self.num_bytes = 0
 
     def path_of(self, name: str) -> str:
         """A file's path here. Two runs are told apart by their folders."""
-        return f"{PROTOCOL}://{self._folder}/{name}"
+        return self._root + name
 
     def begin(self, wanted: Iterable[str]) -> None:
         """Read files' ends at once, which hundreds of files one after the other would take a minute for. Raises what storages raise."""
@@ -80,13 +83,13 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
         return {"name": path, "size": self.size_of(self._name(path)), "type": "file"}
 
     def exists(self, path: str, **options: Any) -> bool:
-        return path.removeprefix(self.path_of("")) in self._sizes
+        return path.removeprefix(self._root) in self._sizes
 
     def modified(self, path: str) -> datetime:  # DuckDB keys what it keeps by it; parts never change
         return datetime(2000, 1, 1, tzinfo=timezone.utc)
 
     def _name(self, path: str) -> str:
-        name = path.removeprefix(self.path_of(""))
+        name = path.removeprefix(self._root)
         if name not in self._sizes:
             raise FileNotFoundError(path)
         return name

@@ -16,9 +16,10 @@ from typing import Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
-from numscope.records.words import count, escape
+from numscope.records.words import count, escape, without_passwords
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 from numscope.storage.address import OBJECT_STORES, connect, text_of
+from numscope.storage.spool import END_S, SAID, is_pipe
 
 POLL_S = 0.5
 LOG_S = 30.0  # between two copies of a log that grows: a storage can't append
@@ -30,30 +31,33 @@ MOST_WAITING_BYTES = 8 << 30  # on this machine while the storage is away; then 
 Sign = tuple[int, int, int]
 
 
-def main(address: str, folder: str, rank: str, parent: str, settings: str = "") -> None:
+def main(folder: str, rank: str, parent: str) -> None:
     """Send what comes to stand in ``folder`` until the process ``parent`` ends or closes stdin, and the rest of it after that.
 
-    The first line on stdout says whether the address is any good: ``{}``, ``{"down": …}`` or ``{"error": …}``.
+    The line on stdin is the address. The first line on stdout says whether it is any good: ``{}``, ``{"down": …}`` or ``{"error": …}``.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for sign in (signal.SIGINT, signal.SIGTERM):  # schedulers send them to all processes; this one ends once the training has
+        signal.signal(sign, signal.SIG_IGN)
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what a storage's package prints is no answer
+    address = sys.stdin.buffer.readline().decode().rstrip("\n")
+    told = without_passwords(address)
     try:
         shipper = Shipper(address, folder, int(rank))
         answer: dict[str, str] = {}
         try:
             shipper.begin()
         except (FileNotFoundError, PermissionError, NotImplementedError) as error:
-            raise UsageError(f"log_dir: got {address!r}, expected a folder that can be written to: {text_of(error)}") from None
+            raise UsageError(f"log_dir: got {told!r}, expected a folder that can be written to: {text_of(error)}") from None
         except Exception as error:  # whatever a storage's package raises while the storage is away
             if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "ParamValidationError", "RefreshError"):
-                raise UsageError(f"log_dir: got {address!r}, expected a folder that can be written to: {text_of(error)}") from None
+                raise UsageError(f"log_dir: got {told!r}, expected a folder that can be written to: {text_of(error)}") from None
             answer = {"down": text_of(error)}
     except UsageError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    print(json.dumps(answer), flush=True)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
+        os.write(answers, json.dumps({"error": str(error)}).encode() + b"\n")
+        sys.exit(1)  # the folder is the training's: it may have begun by now
+    os.write(answers, json.dumps(answer).encode() + b"\n")
+    os.close(answers)
     shipper.run(int(parent), answer.get("down", ""))
 
 
@@ -70,7 +74,7 @@ class Shipper:
     """
 
     def __init__(self, address: str, folder: str, rank: int) -> None:
-        self.address, self.folder, self.rank = address, folder, rank
+        self.address, self.folder, self.rank = without_passwords(address), folder, rank
         self.files, self.root = connect(address, "log_dir")
         kinds = self.files.protocol
         self._kinds = {kinds} if isinstance(kinds, str) else set(kinds)
@@ -125,6 +129,12 @@ class Shipper:
                 time.sleep(rest if failing else 0.0)
             elif _has_ended(parent, rest):
                 ended, self._logs = time.monotonic(), {}
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if ended and time.monotonic() - ended > END_S and is_pipe(2):  # who reads it waits for the end of the training
+                _say(f"{self.address} is still tried; what comes of it is told in {self.folder}/{SAID}")
+                with open(os.path.join(self.folder, SAID), "a") as file:
+                    os.dup2(file.fileno(), 1)
+                    os.dup2(file.fileno(), 2)
             try:
                 self.send()
                 if ended:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import select
+import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -14,12 +17,13 @@ from typing import Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
-from numscope.records.words import escape
+from numscope.records.words import escape, without_passwords
 from numscope.report.stderr import say
-from numscope.storage.address import is_address
+from numscope.storage.address import is_address, is_shortened
 
 START_S = 40.0  # that a training waits for the storage's first answer, at most
 END_S = 60.0  # that it waits at its end for the last files to be there
+SAID = ".sending.log"  # in the folder: what the process beside says when nobody waits for it
 
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # The script's folder is not on its path: a file there must not stand in for a library's.
@@ -42,8 +46,12 @@ def spooled(log_dir: str, rank: int) -> str:
     Raises: UsageError for an address that can't be right: no such bucket, no permission, a missing package.
     """
     if not is_address(log_dir):
+        if is_shortened(log_dir):
+            raise UsageError(f"log_dir: got {log_dir!r}, which a Path has made of an address, expected the address as text.")
         return log_dir
-    key = (log_dir, os.getpid())
+    if log_dir.startswith("memory://"):
+        raise UsageError(f"log_dir: got {log_dir!r}, which ends with the process that writes there, expected a storage that stays.")
+    key = (log_dir.rstrip("/"), os.getpid())
     if key not in _spools:
         _spools[key] = _Spool(log_dir, rank)
     return _spools[key].folder
@@ -51,20 +59,25 @@ def spooled(log_dir: str, rank: int) -> str:
 
 class _Spool:
     def __init__(self, address: str, rank: int) -> None:
-        self.address = address
+        self.address = without_passwords(address)
         try:
             self.folder = tempfile.mkdtemp(prefix=f"numscope-rank{rank}-")
-            command = [sys.executable, "-c", _CODE, address, self.folder, str(rank), str(os.getpid()), _SOURCES]
+            command = [sys.executable, "-c", _CODE, self.folder, str(rank), str(os.getpid()), _SOURCES]
             # In a session of its own: what ends a training's group of processes must not keep its last records from getting there.
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+            assert self.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which its answer tells
+                self.process.stdin.write(address.encode() + b"\n")  # not among the words of a command, which others can see
+                self.process.stdin.flush()
         except OSError as error:
             raise UsageError(
-                f"log_dir: got {address!r}, which is written by way of the folder for temporary files, where nothing can be: {error}. "
+                f"log_dir: got {self.address!r}, which is written by way of the folder for temporary files, where nothing can be: {error}. "
                 "Name another one by TMPDIR."
             ) from None
         answer = self._answer()
         if "error" in answer:
             self.process.wait()
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise UsageError(answer["error"])
         if "down" in answer:
             # The number of an attempt that can't be asked for is later than all others: the seconds since 1970.
@@ -72,8 +85,8 @@ class _Spool:
             with open(os.path.join(self.folder, RANKS, f"rank{rank}-{int(time.time())}.json"), "x"):
                 pass  # it stands for those before; empty ones are not sent
             say(
-                f"numscope: log_dir: {escape(address)} does not answer: {escape(answer['down'])}. Training begins; what it records is kept "
-                f"in {self.folder} and sent once the storage answers."
+                f"numscope: log_dir: {escape(self.address)} does not answer: {escape(answer['down'])}. Training begins; what it records "
+                f"is kept in {self.folder} and sent once the storage answers."
             )
 
     def _answer(self) -> dict[str, Any]:
@@ -82,7 +95,10 @@ class _Spool:
         line = self.process.stdout.readline() if ready else b""
         if not line:
             return {"down": f"no answer in {START_S:.0f} s" if not ready else "the process that sends files has ended"}
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:  # something that Python loads as it starts has printed
+            answer = {"down": f"it says {line[:80].decode(errors='replace')!r}"}
         return answer
 
     def finish(self) -> None:
@@ -90,10 +106,23 @@ class _Spool:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         try:
-            self.process.wait(END_S)
+            if self.process.wait(END_S):
+                why = escape(self.process.stdout.read().decode(errors="replace").strip()) or f"it ended with {self.process.returncode}"
+                told = f"the process that sends files has failed: {why}. What it has not sent is in {self.folder}."
+                say(f"numscope: {escape(self.address)}: {told}")
         except subprocess.TimeoutExpired:
-            say(f"numscope: {escape(self.address)}: not all is there yet; process {self.process.pid} goes on sending {self.folder}.")
+            told = f" and tells {self.folder}/{SAID} what came of it" if is_pipe(2) else ""
+            say(f"numscope: {escape(self.address)}: not all is there yet; process {self.process.pid} goes on sending {self.folder}{told}.")
         self.process.stdout.close()
+
+
+def is_pipe(number: int) -> bool:
+    """Whether a file number is what another program reads to its end."""
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:  # closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def finish() -> None:

@@ -64,7 +64,7 @@ class Statistic:
 
 _FINITE = "(numel - num_nan - num_pos_inf - num_neg_inf)"
 _HAS_MOMENTS = f"({_FINITE} > 0 AND (abs_min IS NULL OR abs_sum <> 0))"
-_N = f"CAST({_FINITE} AS DOUBLE)"
+_N = f"nullif(CAST({_FINITE} AS DOUBLE), 0)"  # Spark raises at a division by zero
 _DEV = f"(dev_sum / {_N})"  # the mean's distance from the center
 _SQUARE = f"(dev_square_sum / {_N})"
 _MEAN = f"(center + {_DEV})"
@@ -118,7 +118,7 @@ _SPREAD = ("dev_sum", "dev_square_sum")
 _STD_SQL = _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR}) END', *_SPREAD)
 _SAMPLE_STD_SQL = _where(
     f"{_FINITE} > 1",
-    _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR} * ({_N} / ({_N} - 1))) END', *_SPREAD),
+    _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR} * ({_N} / nullif({_N} - 1, 0))) END', *_SPREAD),
 )
 _SKEWNESS = f"({_THIRD} / ({_VAR} * sqrt({_VAR})))"
 _FARTHEST = 'greatest("max" - center, center - "min")'
