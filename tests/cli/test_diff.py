@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import numscope
 from numscope.cli.diff import diff
 from tests.runs.test_diff import rounded_runs, write
+from tests.warm import COLD
 
 SOURCES = str(Path(numscope.__file__).parent.parent)
 
@@ -90,5 +91,5 @@ def test_torch_is_not_loaded(runs: Path) -> None:
         "try:\n    diff.main(['a', 'b'])\nexcept SystemExit:\n    print('torch' in sys.modules, file=sys.stderr)"
     )
     env = {**os.environ, "PYTHONPATH": SOURCES}
-    done = subprocess.run([sys.executable, "-c", code], cwd=runs, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([COLD, "-c", code], cwd=runs, env=env, capture_output=True, text=True, timeout=120)
     assert done.stderr == "False\n"

@@ -228,7 +228,7 @@ def test_every_name_of_the_tables_is_in_the_docs() -> None:
 
 def test_examples_of_the_docs_load(tmp_path: Path) -> None:
     docs = (HERE.parents[1] / "docs" / "config.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", docs, re.DOTALL)
+    blocks = re.findall(r"```yaml[^\n]*\n(.*?)```", docs, re.DOTALL)
     files = [tmp_path / f"{number}.yaml" for number in range(len(blocks))]
     for file, block in zip(files, blocks, strict=True):
         file.write_text(block)

@@ -373,7 +373,7 @@ def test_pass_of_its_own_is_told(tmp_path: Path) -> None:
 
 def test_example_of_the_docs_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
-    code, config = (re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1] for language in ("python", "yaml"))  # type: ignore[index]
+    code, config = (re.search(rf"```{language}[^\n]*\n(.*?)```", page, re.DOTALL)[1] for language in ("python", "yaml"))  # type: ignore[index]
     file = write(tmp_path, "docs_example.py", code)
     net = torch.nn.Sequential()
     net.add_module("fc1", torch.nn.Linear(4, 2))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from numscope.cli.command import numscope as command
+from numscope.cli.run import run
 from numscope.records.alert import Alert
 from numscope.records.finding import Culprit, Finding, Kind, Reason
 from numscope.records.site import Phase, Site
@@ -157,4 +157,4 @@ def test_run_writes_it_and_a_clean_run_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_options_are_in_the_help() -> None:
-    assert {"--sarif", "--to"} <= {name for param in command.commands["run"].params for name in param.opts}
+    assert {"--sarif", "--to"} <= {name for param in run.params for name in param.opts}
