@@ -11,7 +11,7 @@ import pytest
 
 from tests.integrations.page import lines_of
 
-pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed (./dev setup)")
 
 SCRIPT = r"""
 import sys
