@@ -126,7 +126,8 @@ def test_prompt_stands_in_the_script_where_its_own_line_is_at_fault(tmp_path: Pa
     (tmp_path / "train.py").write_text(text)
     child = spawn(tmp_path)
     said, step = ask(child, "p step")
-    assert f"numscope: --pdb: in <module>, {tmp_path}/train.py:{line_of(text, 'torch.log')}, which ran aten.log and still at work" in said
+    line = line_of(text, "torch.log")
+    assert f"numscope: --pdb: in <module>, {tmp_path}/train.py:{line}, which ran aten.log and is still at work" in said
     assert step.splitlines()[1] == "2"
     assert end(child)[0] == 3
 
