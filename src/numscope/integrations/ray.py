@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import io
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from numscope.records.site import Phase
 from numscope.report.text import plain_text, render
 from numscope.scope.autowatch import AutoWatch
 
+log = logging.getLogger("numscope")
 _ORDER = list(Phase)
 
 
@@ -90,7 +92,10 @@ class Watched:
         finally:
             if self._board is not None:
                 alerts = [alert for scope in watch.scopes for alert in scope.alerts]
-                ray.get(self._board.add.remote(watch.coverage.findings, alerts))
+                try:
+                    ray.get(self._board.add.remote(watch.coverage.findings, alerts))
+                except Exception as error:  # the driver or its node may be gone: no reason for the loop to fail
+                    log.warning("The driver could not be told what this worker has found: %s: %s", type(error).__name__, error)
 
 
 def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watched:

@@ -94,3 +94,15 @@ def test_loop_looks_to_ray_as_it_did():
 def test_wrong_option_is_refused_at_once():
     with pytest.raises(UsageError, match=r"Did you mean 'frames'"):
         watched(loop, frame=3)
+
+
+def test_loop_ends_as_it_would_where_the_driver_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    class Gone:
+        @property
+        def add(self) -> Any:
+            raise ray.exceptions.RayActorError
+
+    loop = watched(lambda: 7)
+    loop._board = Gone()
+    assert loop() == 7
+    assert "The driver could not be told what this worker has found: RayActorError" in caplog.text
