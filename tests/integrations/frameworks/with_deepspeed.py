@@ -11,7 +11,7 @@ import pytest
 
 from tests.integrations.page import lines_of
 
-pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed (./dev setup)")
+pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed: it comes as source")
 
 SCRIPT = r"""
 import sys
