@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def test_check_and_summarize_show_well(tmp_path: Path) -> None:
         ("x = 1\n%%numscope", "UsageError"),
     ],
 )
-def test_wrong_words_are_one_sentence(line: str, message: str) -> None:
+def test_wrong_words_are_one_sentence(line: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from IPython.core.error import UsageError
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -183,6 +184,7 @@ def test_wrong_words_are_one_sentence(line: str, message: str) -> None:
     if line.startswith("x"):
         assert _cell_to_line(line.splitlines(keepends=True)) == line.splitlines(keepends=True)
         return
+    monkeypatch.setattr(sys, "ps1", "", raising=False)  # the shell sets it, and this process is no session for the tests that follow
     shell = InteractiveShell.instance()
     from numscope.integrations.notebook import load_ipython_extension, unload_ipython_extension
 
