@@ -52,9 +52,21 @@ def kernels_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def executed(folder: Path, *cells: str) -> list[Any]:
     """The cells after they have run, errors in them allowed."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
-    nbclient.NotebookClient(
-        notebook, timeout=120, allow_errors=True, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
+    for attempt in range(3):
+        client = nbclient.NotebookClient(
+            notebook,
+            timeout=120,
+            startup_timeout=30,
+            allow_errors=True,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+        )
+        try:
+            client.execute()
+            break
+        except RuntimeError as error:  # a port that was free when Jupyter chose it may be another test's server's by then
+            if "Kernel didn't respond" not in str(error) or attempt == 2:
+                raise
     return list(notebook.cells)
 
 
