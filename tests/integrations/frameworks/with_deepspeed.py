@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.integrations.page import lines_of
 
-pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed: it comes as source")
+pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed (./dev setup)")
 
 SCRIPT = r"""
 import sys
@@ -41,24 +42,35 @@ WATCHED = SCRIPT.replace("\n".join(BARE), lines_of("DeepSpeed").strip())
 LINE = next(number for number, line in enumerate(SCRIPT.splitlines(), 1) if line.endswith("# HERE"))
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_engine_is_seen_through_at_each_zero_stage(stage, tmp_path, monkeypatch):
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    ports = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29700 + stage), "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+Ran = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Runs a script as the only rank; gives the line of what it trained to, and what it wrote to stderr."""
+    ports = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29700", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     for name, value in {**ports, "DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "lo"}.items():
         monkeypatch.setenv(name, value)
 
-    def ran(*words: str) -> tuple[str, str]:
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
-        return next((line for line in done.stdout.splitlines() if line.startswith("trained to")), ""), done.stderr
+    def run(script: str, *words: str, by: Sequence[str] = ()) -> tuple[str, str]:
+        path = tmp_path / "train.py"
+        path.write_text(script)
+        command = [sys.executable, *by, str(path), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
+        return next((line for line in done.stdout.splitlines() if line.startswith("trained to")), done.stderr), done.stderr
 
-    watching = ["-m", "numscope", "run", str(script)]
-    bare, _ = ran(str(script), "-1", str(stage))
-    watched, words = ran(*watching, "-1", str(stage))
-    assert bare == watched != "" and "watched Sequential, 5 steps" in words and "no finding" in words
-    _, words = ran(*watching, "3", str(stage))
-    assert "When     step 3" in words and "aten.log (loss)" in words and f"{Path(script).name}:{LINE}" in words
-    script.write_text(WATCHED)
-    _, words = ran(str(script), "3", str(stage))
-    assert "When     step 3" in words and f"{Path(script).name}:{LINE + 1}" in words
+    return run
+
+
+@pytest.mark.parametrize("stage", ["0", "1", "2", "3"])
+def test_engine_is_seen_through_at_each_zero_stage(stage: str, ran: Ran) -> None:
+    bare, _ = ran(SCRIPT, "-1", stage)
+    watched, words = ran(SCRIPT, "-1", stage, by=["-m", "numscope", "run"])
+    assert bare == watched and "watched Sequential, 5 steps" in words and "no finding" in words
+    _, words = ran(SCRIPT, "3", stage, by=["-m", "numscope", "run"])
+    assert "When     step 3" in words and "aten.log (loss)" in words and f"train.py:{LINE}" in words
+
+
+def test_the_pages_lines_find_it_too(ran: Ran) -> None:
+    _, words = ran(WATCHED, "3", "2")
+    assert "When     step 3" in words and f"train.py:{LINE + 1}" in words
