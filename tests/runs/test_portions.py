@@ -101,3 +101,18 @@ def test_the_first_divergence_is_found_in_a_later_portion(tmp_path: Path, monkey
     assert diff.first is not None
     assert (diff.first.step_a, diff.first.layer_a) == (4, LAYERS[0])
     assert [(step.step_a, step.num_sites, step.num_diverging) for step in diff.steps] == [(s, 4, 4 if s >= 4 else 0) for s in range(6)]
+
+
+def test_a_run_equals_its_copy_though_its_ranks_are_added_in_another_order(tmp_path: Path) -> None:
+    fields = dict.fromkeys(FIELDS, 0.0) | {"numel": 8, "min": -1.0, "max": 1.0, "abs_min": 1.0, "abs_max": 1.0, "abs_sum": 8.0}
+    sides = []
+    for side, order in (("a", (0, 1, 2, 3)), ("b", (2, 0, 3, 1))):
+        for number, rank in enumerate(order):
+            square_sum = (1e16, 1.0, 3.0, 1.0)[rank]
+            sink = ParquetSink(tmp_path / side, number, {})
+            sink.write([Observation(0, "fc", "Linear", "output", "float32", 0, number, 1, 1, fields | {"dev_square_sum": square_sum})])
+            sink.close()
+        sides.append(str(tmp_path / side))
+    diff = compare(*sides)
+    assert "Equal: every stored number" in text(diff, 120)
+    assert diff.document() == compare(sides[0], sides[0]).document() | {"b": diff.document()["b"]}

@@ -39,7 +39,7 @@ MARGIN = 3.0  # by which a difference must exceed the noise
 FIRST_MARGIN = 6.0  # the same again over how many samples of noise there are: one sample is a small one too often
 FEW = 8.0  # zeros that come and go by rounding, in a tensor so small that they are many, or where an A/A pair by chance shows none
 STEP_TOLERANCE = 0.5  # two steps of one run, with nothing before them to calibrate by
-PORTION = 1 << 17  # rows that are compared, or merged, at a time: what is between a run's rows and the result takes 0.1 GiB
+PORTION = 3 << 16  # rows that are compared, or merged, at a time: what is between a run's rows and the result takes 0.1 to 0.2 GiB
 ONE_SIDED = 1 / LEAST  # severity of a nan or inf that one run alone has
 
 
@@ -108,6 +108,9 @@ def _stream(stored: DuckDBPyConnection, sql: str, con: DuckDBPyConnection, name:
 
 
 _MOVED = moved_sql("middle")
+# Of what the ranks stored, in whatever order: their merged sums differ in the last bit with the order in which they are added.
+_STORED = """hash(numel, num_nan, num_pos_inf + num_neg_inf, num_zero, "min", "max", abs_min, abs_max, center, dev_sum, abs_sum,
+                dev_square_sum)"""
 _TOGETHER = f"""
         SELECT CAST(step AS BIGINT) AS step, layer, tensor,
             CASE WHEN count(DISTINCT cls) = 1 THEN min(cls) ELSE '' END AS cls,
@@ -116,7 +119,7 @@ _TOGETHER = f"""
             {", ".join(f"CAST(sum({name}) AS DOUBLE) AS {name}" for name in COUNTS)},
             min("min") AS "min", max("max") AS "max", min(abs_min) AS abs_min, max(abs_max) AS abs_max,
             any_value(middle) AS center, sum(abs_sum) AS abs_sum, sum(square_sum) AS square_sum,
-            {", ".join(f"sum({sql}) AS {name}" for name, sql in _MOVED.items())}
+            {", ".join(f"sum({sql}) AS {name}" for name, sql in _MOVED.items())}, sum({_STORED}) AS stored
         FROM (SELECT *, arg_max(center, numel) OVER (PARTITION BY step, layer, tensor) AS middle FROM {RAW} WHERE {{where}})
         GROUP BY step, layer, tensor
 """
@@ -125,16 +128,14 @@ _ALONE = f"""
         SELECT step, layer, tensor, cls, dtype, rank, CASE WHEN ord >= 0 THEN ord END AS ord,
             {", ".join(f"CAST({name} AS DOUBLE) AS {name}" for name in COUNTS)},
             "min", "max", abs_min, abs_max, middle AS center, 0e0 + abs_sum AS abs_sum, 0e0 + square_sum AS square_sum,
-            {", ".join(f"0e0 + ({sql}) AS {name}" for name, sql in _MOVED.items())}
+            {", ".join(f"0e0 + ({sql}) AS {name}" for name, sql in _MOVED.items())}, {_STORED} AS stored
         FROM (SELECT *, CASE WHEN numel IS NOT NULL THEN center END AS middle FROM {RAW})
 """
 _WITH_STATISTICS = f"""
         SELECT step, layer, tensor, cls, dtype, rank, ord, numel,
             {", ".join(f"{STATISTICS[name].sql} AS {name}" for name in ("rms", "mean", "std"))},
             abs_max AS amax, abs_min, num_zero / nullif(numel, 0) AS num_zero, num_nan / nullif(numel, 0) AS num_nan,
-            (num_pos_inf + num_neg_inf) / nullif(numel, 0) AS num_inf,
-            hash(numel, num_nan, num_pos_inf + num_neg_inf, num_zero, "min", "max", abs_min, abs_max, center, dev_sum, abs_sum,
-                dev_square_sum) AS stored
+            (num_pos_inf + num_neg_inf) / nullif(numel, 0) AS num_inf, stored
         FROM ({{merged}})
 """
 
@@ -147,7 +148,7 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
     they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these names, to compare. It is
     meant for some steps at a time, see ``portions``.
     """
-    values = ", ".join(f"x.{s} AS a_{s}, y.{s} AS b_{s}" for s in STATS)
+    values = ", ".join(f"x.{s} AS a_{s}, CASE WHEN same THEN x.{s} ELSE y.{s} END AS b_{s}" for s in STATS)
     con.execute(f"""
         CREATE OR REPLACE TEMP TABLE {name}_raw AS
         SELECT x.step AS step_a, y.step AS step_b, x.layer AS layer_a, y.layer AS layer_b, x.cls, x.tensor, x.dtype AS dtype_a,
