@@ -20,14 +20,12 @@ from numscope.inspect.following import Follower
 from numscope.inspect.rules import Rules
 from numscope.plugins.guarded import Plugins
 from numscope.records.alert import Alert
-from numscope.records.finding import Finding
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
 from numscope.sinks import debuglog, textlog
-from numscope.sinks.active import ActiveRuns
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.opening import GuardedSink, open_sinks
+from numscope.sinks.opening import Sinks, open_sinks
 from numscope.storage.spool import spooled
 
 log = logging.getLogger("numscope")
@@ -37,7 +35,7 @@ _open: weakref.WeakSet[Recorder] = weakref.WeakSet()  # of this process
 DEFAULT_LOG_DIR = "numscope_logs"  # where nothing else was said and nobody else takes the statistics
 
 
-class Recorder:
+class Recorder(Sinks):
     """Takes observations: rules read them, sinks write them.
 
     Args:
@@ -81,7 +79,7 @@ class Recorder:
         self._log = DebugLog(log_dir, self.rank, debug_file)
         run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
         every = (*loggers, *plugins.loggers.values())
-        self._sinks = open_sinks(
+        opened = open_sinks(
             log_dir=log_dir,
             rank=self.rank,
             tb_writer=tb_writer,
@@ -91,7 +89,7 @@ class Recorder:
             run=run,
             log=self._log,
         )
-        self._sinks.append(GuardedSink(ActiveRuns(every), "The script's own run", self.say))
+        super().__init__(opened, every, self.say)
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
         parse = partial(plan_with, plugins, plan.source)
@@ -172,8 +170,7 @@ class Recorder:
             return
         for sink in self._sinks:
             sink.write(observations)
-        for sink in self._sinks:
-            sink.flush()
+        self.flush()
 
     def alerts(self, observations: Sequence[Observation]) -> list[Alert]:
         """What rules over statistics find in a step's observations."""
@@ -186,23 +183,7 @@ class Recorder:
     def alert(self, alert: Alert) -> None:
         """Give an alert to the sinks, and to the debug log."""
         self._log.alert(alert)
-        for sink in self._sinks:
-            sink.alert(alert)
-
-    def told(self, alert: Alert) -> None:
-        """Give an alert that this rank tells for all that have it to sinks that stand by."""
-        for sink in self._sinks:
-            sink.told(alert)
-
-    def finding(self, finding: Finding, report: str) -> None:
-        """Give a finding and its report to the sinks."""
-        for sink in self._sinks:
-            sink.finding(finding, report)
-
-    def settle(self) -> None:
-        """A finding is about to end the run: what was sent has to arrive."""
-        for sink in self._sinks:
-            sink.settle()
+        super().alert(alert)
 
     def say(self, text: str, level: int = logging.INFO) -> None:
         """A line for the debug log; warnings also reach the terminal."""
@@ -220,7 +201,6 @@ class Recorder:
             return
         self.closed = True
         _open.discard(self)
-        for sink in self._sinks:
-            sink.flush()
-            sink.close()
+        self.flush()
+        super().close()
         self._log.close()

@@ -18,6 +18,7 @@ from numscope.records.finding import Finding
 from numscope.records.words import count, ranks_of
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
+from numscope.sinks.opening import Sinks
 from numscope.sinks.outlets import Outlets
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Alerting:
         self._others: list[str] = []
         self._delivery = delivery
         self._taken = Outlets.take(options.loggers, options.tb_writer, options.log_dir, agree.rank()) if recorder is None else None
-        self._outlets: Recorder | Outlets = recorder or self._taken  # type: ignore[assignment]
+        self._outlets: Sinks = recorder or self._taken  # type: ignore[assignment]
         self._ends_run = options.on_nonfinite == "raise"
         delivery.outlet = self._found
         self.post: Callable[[Iterable[Alert]], None] | None = None

@@ -16,6 +16,7 @@ from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import nearest
 from numscope.sinks import textlog
+from numscope.sinks.active import ActiveRuns
 from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination
 from numscope.sinks.loggers import Logger, LoggerSink, call_if_there
@@ -212,3 +213,42 @@ class GuardedSink:
         self._said.add(why)
         what = "can't be written for now, and is tried again" if tries_again else "is off from here on"
         self._say(f"{self.name} {what}: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)
+
+
+class Sinks:
+    """What goes to every sink of a process, the script's own runs of Weights & Biases and MLflow included.
+
+    Args:
+        opened: as ``open_sinks`` gives them.
+        loggers: what it was given; libraries among them have a sink already.
+        say: takes a message and its level of Python's logging.
+    """
+
+    def __init__(self, opened: Sequence[GuardedSink], loggers: Sequence[object], say: Callable[[str, int], None]) -> None:
+        self._sinks = [*opened, GuardedSink(ActiveRuns(loggers), "The script's own run", say)]
+
+    def alert(self, alert: Alert) -> None:
+        for sink in self._sinks:
+            sink.alert(alert)
+
+    def told(self, alert: Alert) -> None:
+        """Of an alert that this rank tells for all that have it, to sinks that stand by."""
+        for sink in self._sinks:
+            sink.told(alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        for sink in self._sinks:
+            sink.finding(finding, report)
+
+    def settle(self) -> None:
+        """A finding is about to end the run: what was sent has to arrive."""
+        for sink in self._sinks:
+            sink.settle()
+
+    def flush(self) -> None:
+        for sink in self._sinks:
+            sink.flush()
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()

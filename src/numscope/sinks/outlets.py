@@ -7,17 +7,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from numscope.records.alert import Alert
-from numscope.records.finding import Finding
-from numscope.sinks.active import ActiveRuns
-from numscope.sinks.opening import GuardedSink, open_sinks
+from numscope.sinks.opening import Sinks, open_sinks
 
 log = logging.getLogger("numscope")
 
 _open: dict[tuple[Any, ...], Outlets] = {}  # by process and loggers
 
 
-class Outlets:
+class Outlets(Sinks):
     """The sinks of one process, for all who have taken them; closed with the last.
 
     Args:
@@ -29,8 +26,7 @@ class Outlets:
         self._num_users = 0
         self._key: tuple[Any, ...] = ()
         named = open_sinks(log_dir=None, rank=rank, tb_writer=tb_writer, loggers=loggers, run={}, folder=log_dir)
-        runs = GuardedSink(ActiveRuns(loggers), "The script's own run", lambda text, level: log.log(level, "%s", text))
-        self._sinks = [*named, runs]
+        super().__init__(named, loggers, lambda text, level: log.log(level, "%s", text))
 
     @classmethod
     def take(cls, loggers: Sequence[object], tb_writer: Any, log_dir: str | None, rank: int) -> Outlets:
@@ -45,26 +41,6 @@ class Outlets:
         _open[key]._num_users += 1
         return _open[key]
 
-    def alert(self, alert: Alert) -> None:
-        for sink in self._sinks:
-            sink.alert(alert)
-
-    def told(self, alert: Alert) -> None:
-        for sink in self._sinks:
-            sink.told(alert)
-
-    def finding(self, finding: Finding, report: str) -> None:
-        for sink in self._sinks:
-            sink.finding(finding, report)
-
-    def settle(self) -> None:
-        for sink in self._sinks:
-            sink.settle()
-
-    def flush(self) -> None:
-        for sink in self._sinks:
-            sink.flush()
-
     def close(self) -> None:
         """Let go of them."""
         self._num_users -= 1
@@ -74,5 +50,4 @@ class Outlets:
     def end(self) -> None:
         """Close them for all: the process ends."""
         if _open.pop(self._key, None) is self:
-            for sink in self._sinks:
-                sink.close()
+            super().close()
