@@ -66,19 +66,21 @@ def test_a_restart_into_the_same_folder_keeps_what_was_found_before(tmp_path):
 
 
 def test_what_a_killed_run_had_found_is_there(tmp_path):
+    asked, sarif = tmp_path / "asked.json", tmp_path / "asked.sarif"
     script = f"""
 import os, torch, numscope
 from torch import nn
 model = nn.Linear(2, 2)
-numscope.watch(model, log_dir={str(tmp_path)!r}, on_nonfinite="warn")
+numscope.watch(model, log_dir={str(tmp_path)!r}, json={str(asked)!r}, sarif={str(sarif)!r}, on_nonfinite="warn")
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 model(torch.full((2, 2), float("inf"))).sum().backward()
 optimizer.step()
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == -9
-    found = read(tmp_path / "findings-rank0.json")
-    assert len(found["findings"]) == 1 and found["meta"]["ended"] is False
+    for found in (read(tmp_path / "findings-rank0.json"), read(asked)):
+        assert len(found["findings"]) == 1 and found["meta"]["ended"] is False
+    assert [one["level"] for one in read(sarif)["runs"][0]["results"]] == ["error"]
     assert (tmp_path / "report-rank0.txt").read_text()
 
 

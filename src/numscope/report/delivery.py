@@ -36,7 +36,7 @@ class _Share:
     """What models watched at the same time write to the same files: a later one must not overwrite an earlier one's findings."""
 
     attempt: Attempt | None = None  # in the folder, if there is one
-    due: int = 1  # number of findings and alerts at which the folder's files are written again
+    due: int = 1  # number of findings and alerts, kept and told, at which the files are written again
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
     told: list[Finding | Alert] = field(default_factory=list)  # by this rank, for all that know them
@@ -122,11 +122,11 @@ class Delivery:
         share = self._share
         share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
         share.findings.append(finding)
-        self._write_early()
         if speaks:
             share.told.append(finding)
-            if self.outlet is not None:
-                self.outlet(finding, plain_report(finding))
+        self._write_early()
+        if speaks and self.outlet is not None:
+            self.outlet(finding, plain_report(finding))
         if share.attempt is None or self._log_dir is None or self._shown_as is None:
             return
         if self._shown_as == self._log_dir:
@@ -146,6 +146,7 @@ class Delivery:
         self._share.told.append(alert)
         if show_alert is None or not show_alert(alert, who):
             say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
+        self._write_early()
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
@@ -193,39 +194,35 @@ class Delivery:
         share.events = sorted({*share.events, *events})
         share.steps = max(share.steps, steps)
         share.batches += batches
-        meta = {
-            "model": ", ".join(share.models),
-            "rank": self._rank,
-            "steps": share.steps,
-            "batches": share.batches,
-            "events": [list(e) for e in share.events],
-        }
-        if self._json is not None:
-            with _said("the findings"):
-                folder = os.path.dirname(self._json)
-                if folder:
-                    os.makedirs(folder, exist_ok=True)
-                write_where_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
-        if self._sarif is not None and (self._rank == 0 or share.told):
-            with _said("the findings as SARIF"):
-                told = [one for one in share.told if isinstance(one, Finding)], [one for one in share.told if isinstance(one, Alert)]
-                os.makedirs(os.path.dirname(self._sarif), exist_ok=True)
-                write_where_asked(self._sarif, sarif_json(*told, self._meanings, self._root, script_path()))
-        self._write_folder({**meta, "ended": ended})
+        facts = {"steps": share.steps, "batches": share.batches, "events": [list(e) for e in share.events]}
+        self._write_files({"model": ", ".join(share.models), **facts, "ended": ended}, early=False)
 
     def _write_early(self) -> None:
         """The run may be killed; of very many findings and alerts the last ones wait for its end."""
         share = self._share
-        num = len(share.findings) + len(share.alerts)
+        num = len(share.findings) + len(share.alerts) + len(share.told)
         if num >= share.due:
             share.due = num + 1 + num // 8
-            self._write_folder({"model": self.model, "ended": False})
+            self._write_files({"model": self.model, "ended": False}, early=True)
+
+    def _write_files(self, meta: Mapping[str, Any], *, early: bool) -> None:
+        """``early``: there will be more; a pipe or a device takes everything at the end, once."""
+        share = self._share
+        meta = {**meta, "rank": self._rank}
+        if self._json is not None and not (early and _is_stream(self._json)):
+            with _said("the findings"):
+                _write_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
+        if self._sarif is not None and (self._rank == 0 or share.told) and not (early and _is_stream(self._sarif)):
+            with _said("the findings as SARIF"):
+                told = [one for one in share.told if isinstance(one, Finding)], [one for one in share.told if isinstance(one, Alert)]
+                _write_asked(self._sarif, sarif_json(*told, self._meanings, self._root, script_path()))
+        self._write_folder(meta)
 
     def _write_folder(self, meta: Mapping[str, Any]) -> None:
         share = self._share
         if share.attempt is None or self._log_dir is None:
             return
-        meta = {**meta, "rank": self._rank, "attempt": share.attempt.number, **({} if self._detecting else {"detecting": False})}
+        meta = {**meta, "attempt": share.attempt.number, **({} if self._detecting else {"detecting": False})}
         with _said("the findings' files"):
             name = share.attempt.file_name("findings", ".json")
             write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, share.alerts, meta))
@@ -267,6 +264,15 @@ def _same_random_numbers() -> Iterator[None]:
         yield
     finally:
         random.setstate(state)
+
+
+def _is_stream(path: str) -> bool:
+    return os.path.lexists(path) and not os.path.isfile(path)
+
+
+def _write_asked(path: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    write_where_asked(path, data)
 
 
 def _of_rank(path: str, rank: int) -> str:
