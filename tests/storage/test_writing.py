@@ -16,6 +16,7 @@ import numscope
 from numscope.records.errors import UsageError
 from tests.storage.served import BUCKET, Store, environment, started, until
 from tests.storage.served import numscope as command
+from tests.warm import COLD
 
 TRAIN = """
     import os, sys, time, torch
@@ -151,6 +152,49 @@ def test_a_storage_that_stays_away_is_said_with_what_it_lacks(store: Store, scri
     shipper = Shipper(store.address("a"), str(folder), 0)
     shipper.send()
     assert "statistics/rank0-1-000000.parquet" in store.names("a")
+
+
+def test_who_reads_stderr_is_not_held_up_by_a_storage_that_stays_away(store: Store, tmp_path: Path) -> None:
+    store.stop()
+    code = "import sys; from numscope.storage import shipping\nshipping.END_S, shipping.LAST_S = 0.5, 5.0\nshipping.main(*sys.argv[1:])"
+    (tmp_path / "statistics").mkdir()
+    (tmp_path / "statistics" / "rank0-1-000000.parquet").write_bytes(b"PAR1")
+    command = [sys.executable, "-c", code, str(tmp_path), "0", str(os.getpid())]
+    with subprocess.Popen(
+        command, env=environment(store.environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as sender:
+        _, said = sender.communicate(f"{store.address('a')}\n", timeout=120)  # until its stderr is closed
+        log = tmp_path / ".sending.log"
+        assert f"{store.address('a')} is still tried; what comes of it is told in {log}" in said and "lacks" not in said
+        sender.wait(timeout=60)
+    assert "lacks 1 file of rank 0" in log.read_text() and "lacks 1 file" not in said
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # a process that has ended
+        return ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the sender by /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_sender_outlives_what_schedulers_send_to_all_processes(store: Store, script: list[str], tmp_path: Path, number: int) -> None:
+    more = {"WAIT": "1", "TMPDIR": str(tmp_path)}
+    process = started(store, "run", "--log-dir", store.address("a"), *script, python=COLD, env=more, stdin=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdout.readline()
+    (sender,) = (int(path.parent.name) for path in Path("/proc").glob("[1-9]*/cmdline") if f"{tmp_path}/numscope-rank0-" in _text(path))
+    until(lambda: "ranks/rank0-1.json" in store.names("a"))
+    os.kill(sender, number)
+    process.stdin.write("\n" * 6)
+    process.stdin.flush()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    if number == signal.SIGKILL:
+        assert "the process that sends files has failed: it ended with -9. What it has not sent is in " in err
+    else:
+        assert "failed" not in err and set(numscope.load(store.address("a")).step) == set(range(6))
 
 
 @pytest.mark.parametrize(
