@@ -26,15 +26,16 @@ model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1))
 adam = {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}}
 config = {"train_batch_size": 8, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": stage}, "optimizer": adam}
 {lines}
-x = torch.rand(8, 4, generator=torch.Generator().manual_seed(1))
+ranks, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+x = torch.rand(8, 4, generator=torch.Generator().manual_seed(1)).chunk(ranks)[rank]
 for step in range(5):
     result = engine(x)
-    if step == bad:
+    if step == bad and rank == ranks - 1:
         result = torch.log(result - 100)  # HERE
     loss = (result**2).mean()
     engine.backward(loss)
     engine.step()
-print("trained to", loss.item(), [p.double().sum().item() for p in model.parameters()])
+print(f"trained to {loss.item()} {[p.double().sum().item() for p in model.parameters()]}\\n", end="", flush=True)
 """
 BARE = [line for line in lines_of("DeepSpeed").splitlines() if "numscope" not in line]
 SCRIPT = SCRIPT.replace("{lines}", "\n".join(BARE))
@@ -47,17 +48,19 @@ Ran = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Runs a script as the only rank; gives the line of what it trained to, and what it wrote to stderr."""
+    """Runs a script as the only rank, or as one of several; gives the lines of what they trained to, and what they wrote to stderr."""
     ports = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29700", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     for name, value in {**ports, "DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "lo"}.items():
         monkeypatch.setenv(name, value)
 
-    def run(script: str, *words: str, by: Sequence[str] = ()) -> tuple[str, str]:
+    def run(script: str, *words: str, by: Sequence[str] = (), ranks: int = 1) -> tuple[str, str]:
         path = tmp_path / "train.py"
         path.write_text(script)
-        command = [sys.executable, *by, str(path), *words]
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+        command = [sys.executable, *launch, *by, str(path), *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
-        return next((line for line in done.stdout.splitlines() if line.startswith("trained to")), done.stderr), done.stderr
+        trained = sorted(line for line in done.stdout.splitlines() if line.startswith("trained to"))
+        return "\n".join(trained) or done.stderr, done.stderr
 
     return run
 
@@ -69,6 +72,14 @@ def test_engine_is_seen_through_at_each_zero_stage(stage: str, ran: Ran) -> None
     assert bare == watched and "watched Sequential, 5 steps" in words and "no finding" in words
     _, words = ran(SCRIPT, "3", stage, by=["-m", "numscope", "run"])
     assert "When     step 3" in words and "aten.log (loss)" in words and f"train.py:{LINE}" in words
+
+
+def test_of_two_ranks_the_one_at_fault_is_named(ran: Ran) -> None:
+    bare, _ = ran(SCRIPT, "-1", "1", ranks=2)
+    watched, words = ran(SCRIPT, "-1", "1", by=["-m", "numscope", "run"], ranks=2)
+    assert bare == watched and bare.count("trained to") == 2 and "on rank 0 of 2" in words and "no finding" in words
+    _, words = ran(SCRIPT, "3", "1", by=["-m", "numscope", "run"], ranks=2)
+    assert "When     step 3" in words and "rank 1, Sequential" in words and f"train.py:{LINE}" in words
 
 
 def test_the_pages_lines_find_it_too(ran: Ran) -> None:

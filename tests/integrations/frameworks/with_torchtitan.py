@@ -95,7 +95,9 @@ def folder(tmp_path: Path) -> Path:
 def ran(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], str]:
     """What a launch of one process trained to, and all that it said."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    words = shlex.split(command.replace("--nproc-per-node 2", "--standalone --nproc-per-node 1").replace("-m torchtitan.train", "on_cpu.py"))
+    words = shlex.split(
+        command.replace("--nproc-per-node 2", "--standalone --nproc-per-node 1").replace("-m torchtitan.train", "on_cpu.py")
+    )
     assert words.pop(0) == "torchrun"
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *words, *SHORT.split()], cwd=folder, capture_output=True, text=True, timeout=300
