@@ -316,6 +316,12 @@ def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -
             "watched Linear, 0 steps, n tensors: no finding",  # left open: the step is never over
         ),
         (
+            "import numscope.probe.compiled as c; c.GRADIENTS = False  # as with torch 2.10\n"
+            "torch.compile(nn.Linear(4, 4), backend='eager')(torch.ones(2, 4)).sum().backward()",
+            "watched Linear, 1 step, n tensors: no finding. "
+            "Not watched: gradients within compiled graphs of Linear, but for those of its weights: torch shows them from 2.11 on",
+        ),
+        (
             "from numscope.scope.scope import Scope; Scope.leave = lambda *_: 1 / 0; nn.Linear(4, 4)(torch.ones(2, 4))",
             "watched Linear, 0 steps, n tensors: no finding. "
             "Not watched: Linear: numscope failed and left it alone: ZeroDivisionError: division by zero",

@@ -110,4 +110,6 @@ def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
     gaps = [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
     if detecting and scope.could_train and not (scope.has_trained or faults):
         gaps.append(f"backward of {name}: none was called on its outputs")
+    if scope.has_trained and scope.misses_gradients:
+        gaps.append(f"gradients within compiled graphs of {name}, but for those of its weights: torch shows them from 2.11 on")
     into.gaps += [gap for gap in gaps if gap not in into.gaps]

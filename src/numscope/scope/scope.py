@@ -23,6 +23,7 @@ from numscope.detect.detection import Detection
 from numscope.detect.history import History
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
+from numscope.probe import compiled
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, Leaves
@@ -191,6 +192,11 @@ class Scope:
     def could_train(self) -> bool:
         """Whether a call has returned something that backward can be called on."""
         return self._detection is not None and self._detection.had_graph
+
+    @property
+    def misses_gradients(self) -> bool:
+        """Whether gradients inside compiled graphs are not seen, as before torch 2.11."""
+        return self._probe.in_graphs and not compiled.GRADIENTS
 
     @property
     def num_tensors(self) -> int:
