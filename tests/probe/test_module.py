@@ -248,3 +248,5 @@ def test_hooks_stand_in_one_order_in_the_ordered_dict_and_in_the_plain_one_insid
     hooks: dict[int, object] = module._forward_hooks
     assert [key for key in hooks if key < 0] == [keys[2], keys[1], keys[0]]
     assert list(dict.keys(hooks)) == list(hooks)
+    handle = module.register_forward_hook(lambda *_: None, prepend=True)  # by the script, later
+    assert list(dict.keys(hooks)) == list(hooks) and next(iter(hooks)) == handle.id

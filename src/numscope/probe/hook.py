@@ -58,6 +58,12 @@ class HookDict(OrderedDict[int, Any]):
         self.was = was
         self.owned: object = None
 
+    def move_to_end(self, key: int, last: bool = True) -> None:
+        """In the plain dict inside too: by its order torch 2.10 finds a hook for a compiled graph's guards."""
+        if next(reversed(self) if last else iter(self)) != key:
+            for other in [key] if last else [other for other in self if other != key]:
+                self[other] = self.pop(other)
+
     def users(self) -> OrderedDict[int, Any]:
         """The hooks that are not the tool's."""
         return OrderedDict((key, hook) for key, hook in self.items() if key >= 0)
@@ -112,13 +118,6 @@ _CALLS = (
 )
 
 
-def _move_to_end(hooks: HookDict, key: int, first: bool) -> None:
-    """As ``OrderedDict.move_to_end``, but in the plain dict inside too: by its order torch 2.10 finds a hook for a graph's guards."""
-    if next(iter(hooks) if first else reversed(hooks)) != key:
-        for other in [other for other in hooks if other != key] if first else [key]:
-            hooks[other] = hooks.pop(other)
-
-
 def new_id() -> int:
     """A key for hooks on modules, which no hook of others has."""
     return next(ids)
@@ -137,7 +136,7 @@ def hook_calls(module: nn.Module, key: int, before: Hook, after: Hook, *, always
     before_hooks, before_kwargs, after_hooks, after_kwargs, always_called = (_own(module, place) for place in _CALLS)
     before_kwargs[key] = after_kwargs[key] = True
     before_hooks[key], after_hooks[key] = before, after
-    _move_to_end(after_hooks, key, first)
+    after_hooks.move_to_end(key, last=not first)
     if always:
         always_called[key] = True
     else:
