@@ -83,9 +83,10 @@ def main() -> None:
     with ThreadPoolExecutor(2) as pool:
         faults = dict(zip((fault.name for fault in chosen), pool.map(examine, chosen), strict=True))
     about = (
-        f"Torch's own words are those of torch {torch.__version__.partition('+')[0]}, gloo, `init_process_group` with a timeout of "
-        f"{TIMEOUT_S} s and one `all_reduce`, for the same fault between the same hosts (benchmarks/doctor_torch.py). Seconds are those "
-        f"since the call; it was killed {BOUND_S:.0f} s after its start. Faults that strike in a phase were injected between the two calls."
+        f"Torch's errors are those of torch {torch.__version__.partition('+')[0]}, gloo, `init_process_group` with a timeout of "
+        f"{TIMEOUT_S} s and one `all_reduce`, for the same fault between the same hosts (benchmarks/doctor_torch.py). Its seconds "
+        f"count from the call; it was killed {BOUND_S:.0f} s after its start. Faults that strike in a phase were injected "
+        "between the two calls."
     )
     path = ROOT / "benchmarks" / "results" / "doctor_torch.json"
     path.write_text(json.dumps({"about": about, "faults": faults}, indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,6 @@ def test_every_rule_and_every_setting_stands_in_the_docs() -> None:
 
 
 def test_numbers_and_fields_are_those_of_the_code() -> None:
-    assert f"nothing to say of it for {CALM_STEPS} steps" in TEXT
-    assert f"at most {MOST_KEPT:,};" in TEXT
+    assert f"nothing to report there for {CALM_STEPS} steps" in TEXT
+    assert f"at most {MOST_KEPT:,}." in TEXT
     assert f"Alert({', '.join(field.name for field in fields(Alert))})" in TEXT

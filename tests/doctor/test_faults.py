@@ -174,11 +174,13 @@ def table(seen: dict[str, Seen]) -> str:
     """docs/doctor-faults.md."""
     torch = json.loads(TORCH.read_text(encoding="utf-8")) if TORCH.exists() else {"faults": {}, "about": ""}
     lines = [
-        "# Faults and findings",
+        "# Faults that the doctor was tested on",
         "",
-        "Each fault was injected between hosts that are network namespaces (tests/doctor/netns.py), where the whole command was run.",
-        f"Seconds are those of one run, from the start to the end of the command, with `--quick --deadline {DEADLINE_S:g}`. Missing ranks",
-        "are waited for 14 s (7 s here: `--timeout-scale 0.5`), links have 8 s. Made by tests/doctor/test_faults.py; do not edit.",
+        "For each fault: what `numscope doctor` reports, whom it names, how long it takes, and what torch reports for the same fault. The",
+        "hosts are network namespaces of one machine, where the whole command ran. Seconds are those of one run with "
+        f"`--quick --deadline {DEADLINE_S:g}`.",
+        "Missing ranks are waited for 14 s (7 s here: `--timeout-scale 0.5`), links have 8 s. tests/doctor/test_faults.py writes this",
+        "page.",
         "",
         *([torch["about"], ""] if torch["about"] else []),
         "| fault | finding | names | seconds | torch's own error |",
