@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1000)
     parser.add_argument("--layers", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     results: dict[str, Any] = {"machine": describe(), "options": vars(options), "runs": {}}
