@@ -171,6 +171,12 @@ Ref first_of(const Functions* functions, PyObject* function, PyObject* args, PyO
     return first ? std::move(first) : Ref::borrowed(Py_None);
 }
 
+// The first argument's version; -1 for none.
+int64_t version_of_first(PyObject* args) {
+    PyObject* const first = PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : Py_None;
+    return is_tensor(first) ? version_of(first) : -1;
+}
+
 // Calls the function as the script did. An error of ours is kept in `error`, and nothing is noted any more.
 PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) {
     if (num_given < 3 || num_given > 4 || !PyTuple_Check(given[2]))
@@ -179,8 +185,10 @@ PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) 
     const Functions* functions = as_functions(self);
     if (!functions->is_on || !functions->append || is_traced()) return PyObject_Call(function, args, kwargs);
     const Ref first(PyObject_CallNoArgs(torch.sequence_nr));
+    const int64_t version = version_of_first(args);
     Ref result(first ? PyObject_Call(function, args, kwargs) : nullptr);
     if (!result || !functions->is_on) return result.release();
+    if (version >= 0 && result.get() == PyTuple_GetItem(args, 0) && version_of_first(args) == version) return result.release();  // `to` of what is so already
     const Ref one = first_of(functions, function, args, result.get());
     const bool made = reinterpret_cast<PyObject*>(Py_TYPE(one.get())) == torch.tensor && says(torch.is_floating_point, one.get());
     if (!made || note(self, function, args, kwargs, result.get(), first.get())) return result.release();

@@ -44,6 +44,7 @@ FORMS = [
     ("anomaly.py", 1),
     ("anomaly_in_loss.py", 1),
     ("force_matching.py", 3),
+    ("converted_data.py", 3),
 ]
 
 
@@ -55,7 +56,7 @@ def test_true_line_is_named_and_the_status_is_the_scripts(script: str, status: i
     assert_named(SCRIPTS / script, status, "-m", "numscope")
 
 
-@pytest.mark.parametrize("script", ["two.py", "returns_in_place.py", "many_results.py", "filled_buffer.py"])
+@pytest.mark.parametrize("script", ["two.py", "returns_in_place.py", "many_results.py", "filled_buffer.py", "converted_data.py"])
 def test_true_line_is_named_where_nothing_is_compiled(script: str) -> None:
     assert_named(SCRIPTS / script, 3, "-c", WITHOUT_KERNEL)
 

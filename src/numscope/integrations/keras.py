@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 try:
@@ -11,6 +12,8 @@ except ImportError as error:
 
 from numscope.integrations.callbacks import Watching
 from numscope.records.errors import UsageError
+
+log = logging.getLogger("numscope")
 
 
 class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc]  # Keras is not read by the type checker
@@ -45,7 +48,7 @@ class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._in_fit = True
-        self.begin(self.model)
+        self._begin()
 
     def on_train_end(self, logs: Any = None) -> None:
         self._in_fit = False
@@ -53,10 +56,16 @@ class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc
 
     def on_test_begin(self, logs: Any = None) -> None:
         if not self._in_fit:  # a fit's watch sees its validation too
-            self.begin(self.model)
+            self._begin()
 
     def on_test_end(self, logs: Any = None) -> None:
         if not self._in_fit:
             self.end()
 
     on_predict_begin, on_predict_end = on_test_begin, on_test_end
+
+    def _begin(self) -> None:
+        if self.model.jit_compile:  # hooks cut Keras's graph into others, which differ in the last bits and lose gradients under float16
+            log.warning("%s is not watched: Keras compiles its whole step. Use jit_compile=False in model.compile().", self.model.name)
+        else:
+            self.begin(self.model)

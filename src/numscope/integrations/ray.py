@@ -16,7 +16,9 @@ except ImportError as error:
     raise ImportError(f"numscope.integrations.ray: {error}. Install it: pip install 'ray[train]'.") from error
 
 from numscope.config.options import WatchOptions
+from numscope.probe.patching import patch
 from numscope.records.alert import Alert
+from numscope.records.errors import UsageError
 from numscope.records.finding import Finding
 from numscope.records.site import Phase
 from numscope.report.text import plain_text, render
@@ -54,6 +56,7 @@ class Watched:
         self.__signature__ = inspect.signature(loop)  # Ray looks whether it takes a configuration
         self._loop, self._options = loop, options
         self._board: Any = None
+        self._told: tuple[list[Finding], list[Alert]] | None = None  # by the board, when it was last asked
 
     @property
     def findings(self) -> list[Finding]:
@@ -76,13 +79,31 @@ class Watched:
         return sorted(self._reported()[1], key=lambda alert: alert.step)
 
     def _reported(self) -> tuple[list[Finding], list[Alert]]:
-        found: tuple[list[Finding], list[Alert]] = ([], []) if self._board is None else ray.get(self._board.all.remote())
-        return found
+        if self._board is not None and not self._ask() and self._told is None:
+            raise UsageError("watched(…): what the workers have found has gone with Ray's cluster. Read it before the cluster ends.")
+        return self._told or ([], [])
+
+    def _ask(self) -> bool:
+        """Ask the board, which goes with Ray's cluster. Returns: whether it has answered."""
+        if not ray.is_initialized():  # else asking would start a new cluster
+            return False
+        try:
+            self._told = ray.get(self._board.all.remote())
+        except Exception:
+            return False
+        return True
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._board is None and ray.is_initialized():  # by the trainer, as it sends the loop off
-            self._board = ray.remote(num_cpus=0)(_Board).remote()
-        return self.__dict__
+        if ray.is_initialized() and (self._board is None or not self._ask()):  # by the trainer, as it sends the loop off
+            self._board, self._told = ray.remote(num_cpus=0)(_Board).remote(), None
+
+            def shutdown(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+                undo()
+                self._ask()
+                return original(*args, **kwargs)
+
+            undo = patch(ray, "shutdown", shutdown)
+        return {**self.__dict__, "_told": None}
 
     def __call__(self, *config: Any) -> Any:
         watch = AutoWatch(WatchOptions.of(**{**_log_place(self._options), **self._options}))

@@ -105,14 +105,16 @@ def hear_steps(skipped: Callable[[Optimizer], None], paused: Callable[[], bool])
         def go() -> Any:
             return original(optimizer, grads, trainable_variables)
 
-        steps = None if paused() else _steps_of(optimizer, trainable_variables)
+        steps = None if torch.compiler.is_compiling() or paused() else _steps_of(optimizer, trainable_variables)
         return go() if steps is None else steps.apply(go)
 
     def scaled(original: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if torch.compiler.is_compiling():
+            return original(optimizer, grads, trainable_variables)
         inner = optimizer.inner_optimizer
-        before = int(inner.iterations) if inner.built else 0
+        before = int(inner._iterations) if inner.built else 0  # ``iterations`` counts accumulated steps as one
         result = original(optimizer, grads, trainable_variables)
-        if int(inner.iterations) == before and not paused():
+        if int(inner._iterations) == before and not paused():
             steps = _steps_of(inner, trainable_variables)
             if steps is not None:
                 skipped(steps)

@@ -64,7 +64,10 @@ class FunctionProbe(TorchFunctionMode):
         if not self.is_on or is_traced():
             return func(*args, **(kwargs or {}))
         first = torch._C._autograd._get_sequence_nr()
+        version = _version_of(args)
         result = func(*args, **(kwargs or {}))
+        if version >= 0 and result is args[0] and _version_of(args) == version:
+            return result  # it made nothing: ``to`` of what is so already
         results = args[:1] if func is Tensor.__setitem__ else tuple(result) if isinstance(result, tuple | list) else (result,)
         if results and type(results[0]) is Tensor and results[0].is_floating_point() and self.is_on:
             try:
@@ -193,6 +196,11 @@ class FunctionProbe(TorchFunctionMode):
     def _end_parts(self, record: OpRecord, parts: list[State]) -> None:
         for before, after in _groups(parts, 2):
             after.writers = (record.index, *before.writers)[: self.tape.limit]
+
+
+def _version_of(args: tuple[Any, ...]) -> int:
+    """The first argument's version; -1 for none."""
+    return args[0]._version if args and isinstance(args[0], Tensor) and not args[0].is_inference() else -1
 
 
 def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:

@@ -33,9 +33,10 @@ _STANDARD = tuple({_folder(p) for p in (sysconfig.get_path("stdlib"), sysconfig.
 # these lie inside the standard library's folder
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _MACHINERY = ("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py")
-# Keras's own wrappers of torch's operations: the line to look at is that of the layer that calls them.
-_KERAS = re.compile(
-    r"/keras/src/(ops/|backend/torch/\w+\.py$|utils/traceback_utils\.py$|layers/layer\.py$)".replace("/", re.escape(os.sep))
+# Frameworks' own wrappers of torch's operations and of models' calls: the line to look at is the one that calls them.
+_WRAPPERS = re.compile(
+    r"/keras/src/(ops/|backend/torch/\w+\.py$|utils/traceback_utils\.py$|layers/layer\.py$)"
+    r"|/accelerate/utils/operations\.py$|/deepspeed/(runtime/engine|utils/nvtx)\.py$".replace("/", re.escape(os.sep))
 )
 _LAUNCHER = os.path.join("numscope", "cli", "launch.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
@@ -50,7 +51,7 @@ def _owner_of_file(path: str) -> int:
         return OURS
     if path.startswith(_TORCH):
         return RECOMPUTE if path == _CHECKPOINT else TORCH
-    if _KERAS.search(path):
+    if _WRAPPERS.search(path):
         return TORCH
     if path.startswith(_STANDARD) and not any(part in path for part in _INSTALLED):
         return STANDARD

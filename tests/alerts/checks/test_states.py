@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam
@@ -63,3 +64,17 @@ def test_many_optimizers_of_one_model_are_left_alone() -> None:
                 optimizer.step()
 
     assert alerts_of(model, training) == []
+
+
+def test_steps_that_a_scaler_leaves_out_forget_nothing() -> None:
+    model = Net()
+    optimizer, scaler = Adam(model.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def training() -> None:
+        for step, (x, y) in enumerate(batches(8)):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(x), y) * (1e38 if step > 2 else 1.0)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    assert {alert.rule for alert in alerts_of(model, training)} == {"scale falls"}

@@ -107,6 +107,14 @@ def adapted(model: Any) -> Any:
     return peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights="gaussian"))
 
 
+def test_accelerates_wrapper_of_a_call_is_not_named_for_a_bad_batch():
+    model = Accelerator(cpu=True, mixed_precision="bf16").prepare(nn.Sequential(nn.Linear(4, 1)))
+    with pytest.raises(NonFiniteError) as error, numscope.watch(model):
+        model(torch.full((2, 4), torch.nan)).sum().backward()  # CALLED
+    culprit = error.value.finding.culprit
+    assert (culprit.file, culprit.line) == (__file__, line_of("# CALLED"))
+
+
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_lora_adapters_have_their_names_whether_put_in_before_or_after_the_watch(order):
     model = tiny()

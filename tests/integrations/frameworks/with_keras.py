@@ -117,6 +117,24 @@ def test_loss_scaling_that_leaves_steps_out_is_no_finding_until_it_does_so_forev
     assert [step for step, _ in callback.scope.events] == [0, 1, 2, 3] and (callback.scope.num_steps, callback.findings) == (12, [])
 
 
+def test_steps_that_only_accumulate_are_none_that_loss_scaling_left_out():
+    model, callback = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]), NumscopeCallback()
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1e-3, gradient_accumulation_steps=2)), "mse")
+    model.fit(X, Y, epochs=3, callbacks=[callback], **CALM)
+    assert (callback.scope.events, callback.scope.num_steps, callback.alerts) == ([], 12, [])
+
+
+def test_model_that_keras_compiles_is_left_alone_and_that_is_said(caplog):
+    model, callback = made(), NumscopeCallback()
+    model.compile(optimizer="sgd", loss="mse", jit_compile=True)
+    callback.set_model(model)
+    for begin, end in ((callback.on_train_begin, callback.on_train_end), (callback.on_test_begin, callback.on_test_end)):
+        begin()
+        assert callback.scope is None and hooks(model) == 0
+        end()
+    assert caplog.text.count("is not watched: Keras compiles its whole step") == 2
+
+
 def test_optimizer_that_makes_a_bad_weight_is_named():
     model, callback = made(optimizer=keras.optimizers.SGD(1e38, momentum=0.9)), NumscopeCallback()
     with callback, pytest.raises(NonFiniteError) as error:

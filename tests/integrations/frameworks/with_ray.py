@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,3 +107,30 @@ def test_loop_ends_as_it_would_where_the_driver_is_gone(caplog: pytest.LogCaptur
     loop._board = Gone()
     assert loop() == 7
     assert "The driver could not be told what this worker has found: RayActorError" in caplog.text
+
+
+TWO_CLUSTERS = """
+import ray
+from ray import cloudpickle
+from numscope.integrations.ray import watched
+from numscope.records.alert import Alert
+
+loop = watched(lambda: 7)
+for step in range(2):
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    cloudpickle.dumps(loop)
+    ray.get(loop._board.add.remote([], [Alert(step, "rule", "", "", 0.0, None, "text", "advice")]))
+    ray.shutdown()
+    print([alert.step for alert in loop.alerts], loop.findings)
+loop._told = None
+try:
+    loop.finding
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_what_was_found_is_known_after_the_cluster_has_ended() -> None:
+    done = subprocess.run([COLD, "-c", TWO_CLUSTERS], capture_output=True, text=True, timeout=120)
+    lost = "watched(…): what the workers have found has gone with Ray's cluster. Read it before the cluster ends."
+    assert done.stdout.splitlines() == ["[0] []", "[1] []", lost], done.stderr[-2000:]

@@ -27,7 +27,7 @@ class LostState(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._last: weakref.ref[Optimizer] | None = None
-        self._is_empty = True  # of the step at work: each optimizer had no states before it, and has some now
+        self._is_empty: bool | None = None  # each optimizer of the step had no states before it, and has some now; None: none stepped
         self._is_other = False  # and is another one than in the step before
         self._before: bool = False
         self._in_row = 0
@@ -42,16 +42,17 @@ class LostState(Check):
         return NONE
 
     def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        self._is_empty = self._is_empty and self._before and bool(optimizer.state)
+        self._is_empty = self._is_empty is not False and self._before and bool(optimizer.state)
         self._is_other = self._last is None or self._last() is not optimizer
         self._last = weakref.ref(optimizer)
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
         last = None if self._last is None else self._last()
-        lost, self._is_empty = self._is_empty and last is not None and not in_backward(), True
-        if self._said or last is None:
+        empty, self._is_empty = self._is_empty, None
+        if self._said or last is None or empty is None:  # loss scaling leaves steps out
             return NONE
+        lost = empty and not in_backward()
         self._in_row = self._in_row + 1 if lost else 0
         self._anew = self._anew + 1 if lost and self._is_other else 0
         if self._in_row < LEAST_STEPS:

@@ -1,0 +1,18 @@
+# Numbers that come from elsewhere and are nan, converted to the dtype that they have, after more calls of the model than are recorded
+# operation by operation.
+import numpy
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), 1e-3)
+for step in range(3):
+    x = torch.randn(3, 4)
+    for _ in range(12):
+        x = net(x).tanh()
+    weights = torch.from_numpy(numpy.full((3, 4), numpy.nan if step == 2 else 1.0, "float32")).to(torch.float32).contiguous()
+    loss = (x * weights).mean()  # FAULT
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
