@@ -6,7 +6,8 @@ import functools
 import inspect
 import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 try:
@@ -16,16 +17,21 @@ except ImportError as error:
     raise ImportError(f"numscope.integrations.ray: {error}. Install it: pip install 'ray[train]'.") from error
 
 from numscope.config.options import WatchOptions
+from numscope.inspect.recorder import DEFAULT_LOG_DIR
 from numscope.probe.patching import patch
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding
+from numscope.records.observation import Observation
 from numscope.records.site import Phase
 from numscope.report.text import plain_text, render
 from numscope.scope.autowatch import AutoWatch
+from numscope.sinks.protocol import Sink
 
 log = logging.getLogger("numscope")
 _ORDER = list(Phase)
+
+SENT_S = 2.0  # that a worker waits at most for a finding to be on its way
 
 
 class _Board:
@@ -41,6 +47,25 @@ class _Board:
 
     def all(self) -> tuple[list[Finding], list[Alert]]:
         return self._findings, self._alerts
+
+
+class _ToBoard(Sink):
+    """Tells the driver of a finding as it is made: a worker may be killed before its loop ends."""
+
+    def __init__(self, board: Any) -> None:
+        self._board = board
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        return None
+
+    def finding(self, finding: Finding, report: str) -> None:
+        ray.wait([self._board.add.remote([finding], [])], timeout=SENT_S)
+
+    def alert(self, alert: Alert) -> None:
+        self._board.add.remote([], [alert])
+
+    def close(self) -> None:
+        return None
 
 
 class Watched:
@@ -106,7 +131,10 @@ class Watched:
         return {**self.__dict__, "_told": None}
 
     def __call__(self, *config: Any) -> Any:
-        watch = AutoWatch(WatchOptions.of(**{**_log_place(self._options), **self._options}))
+        options = WatchOptions.of(**{**_log_place(self._options), **self._options})
+        if self._board is not None:
+            options = replace(options, loggers=(*options.loggers, _ToBoard(self._board)))
+        watch = AutoWatch(options)
         try:
             with watch:
                 return self._loop(*config)
@@ -137,7 +165,9 @@ def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watche
 
 def _log_place(options: dict[str, Any]) -> dict[str, str]:
     """Ray's workers have a folder of their own, which goes: what is to last belongs to where the run is kept, if that is a folder."""
-    storage = train.get_context().get_storage() if options.get("config") is not None else None
-    if storage is None or getattr(storage.storage_filesystem, "type_name", "") != "local":
+    if options.get("config") is None:
         return {}
+    storage = train.get_context().get_storage()
+    if getattr(storage.storage_filesystem, "type_name", "") != "local":
+        return {"log_dir": DEFAULT_LOG_DIR}
     return {"log_dir": f"{storage.experiment_fs_path}/numscope"}

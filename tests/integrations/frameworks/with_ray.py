@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +87,20 @@ def test_driver_gets_one_finding_of_the_rank_at_fault_and_nothing_of_a_healthy_r
     assert {type(each) for each in error.value.worker_failures.values()} == {NonFiniteError}
     assert list((cluster / "run" / "numscope").glob("*statistics_logs/*.log"))
     assert (healthy.finding, healthy.report(), healthy.alerts) == (None, "", [])
+
+
+def test_driver_knows_what_a_killed_worker_had_found(cluster):
+    def killed() -> None:
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model(torch.full((2, 2), float("inf"))).sum().backward()
+        optimizer.step()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    loop = watched(killed, on_nonfinite="warn")
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(ray.remote(max_retries=0)(lambda: loop()).remote())
+    assert [(finding.step, finding.phase.value) for finding in loop.findings] == [(0, "forward")]
 
 
 def test_loop_looks_to_ray_as_it_did():
