@@ -290,6 +290,14 @@ def test_uncaught_error_of_a_watched_model_shows_no_frame_of_ours(train: Path, t
     assert last.startswith("numscope: watched Net, 2 steps, ")
 
 
+def test_console_script_is_no_caller_of_the_users_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\nnet = torch.nn.Linear(2, 2)\n(net(torch.ones(1, 2)).sum() * 0).log().backward()\n")
+    (tmp_path / "door.py").write_text("from numscope.cli.command import main\nmain()\n")
+    done = cli("run", "train.py", cwd=tmp_path, command=("door.py",))
+    assert f"Line     {tmp_path / 'train.py'}:3\n" in done.stderr
+    assert "called from" not in done.stderr
+
+
 def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text("print(1)")
     done = cli("run", "s.py", cwd=tmp_path)

@@ -184,6 +184,11 @@ def test_a_file_that_changed_since_shows_only_the_code_at_fault():
     assert "          > y = a / b\n" in text and "hidden_linear = " not in text
 
 
+def test_code_without_source_gets_no_line_of_its_own():
+    culprit = dataclasses.replace(OVERFLOW.culprit, file="<string>", code="")
+    assert "Line     <string>:98\n         called from " in printed(dataclasses.replace(OVERFLOW, culprit=culprit), 80)
+
+
 def test_one_line_for_logs():
     assert one_line(OVERFLOW) == escape(OVERFLOW.headline())
     assert one_line(SKIPS) == "scaler_skips: GradScaler left out 10 steps in a row (step 9, rank 0)"

@@ -136,7 +136,7 @@ def _run(target: Target, watch: Watch) -> None:
 
     path = os.path.join(os.getcwd(), target.name)  # absolute but not normalized: so __file__ and tracebacks show it
     sys.argv = [target.name, *target.args]
-    if not os.path.isfile(path) and not os.path.isdir(path):
+    if not os.path.exists(path):  # a pipe is good too: /dev/stdin, /dev/fd/63 of a shell's <(…)
         _refuse(f"can't open file {path!r}: [Errno 2] No such file or directory", 2)
     if pkgutil.get_importer(path) is not None:  # a folder or a zip file: the importer finds __main__ in it
         _set_path0(path, even_if_safe=True)
