@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import signal
 import subprocess
 import sys
@@ -210,6 +211,12 @@ def test_folder_and_zip_with_a_main(same: Same, tmp_path: Path) -> None:
             file.write(tmp_path / "app" / name, name)
     assert same("app", "x").status == 0
     assert same("app.zip", "x").status == 0
+
+
+def test_script_that_was_compiled(same: Same, tmp_path: Path) -> None:
+    write(tmp_path, "s.py", "import sys; print(sys.argv, __file__, __loader__.__class__.__name__)")
+    py_compile.compile(str(tmp_path / "s.py"), str(tmp_path / "s.pyc"))
+    assert same("s.pyc", "a").stdout.endswith("SourcelessFileLoader\n")
 
 
 def test_script_from_a_pipe(same: Same) -> None:

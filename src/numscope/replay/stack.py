@@ -37,7 +37,7 @@ _MACHINERY = ("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py",
 _KERAS = re.compile(
     r"/keras/src/(ops/|backend/torch/\w+\.py$|utils/traceback_utils\.py$|layers/layer\.py$)".replace("/", re.escape(os.sep))
 )
-_LAUNCHER = os.path.join("numscope", "cli", "launch.py")
+_LAUNCHERS = os.path.join("numscope", "cli", "launch.py"), os.path.join("IPython", "core", "interactiveshell.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
 
 
@@ -51,8 +51,10 @@ def _owner_of_file(path: str) -> int:
     if path.startswith("<"):  # "<stdin>" and "<ipython-input-3>" are the user's
         return STANDARD if path.startswith(("<frozen ", "<__array_function__")) else TORCH if path.startswith("<eval_with_key>") else USER
     path = os.path.abspath(path)
+    if path.endswith(_LAUNCHERS):
+        return LAUNCHER
     if path.startswith(_OURS):
-        return LAUNCHER if path.endswith(_LAUNCHER) else OURS
+        return OURS
     if path.startswith(_TORCH):
         return RECOMPUTE if path == _CHECKPOINT else TORCH
     if _KERAS.search(path):
@@ -99,7 +101,7 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
 
     The walk ends at ``boundary``, our function that replays a step, because frames outside it are not the step's own. It also ends where
     torch calls the autograd engine, because frames outside that belong to ``backward()`` and not to the line at fault, and at the
-    launcher of ``numscope run``, whose callers are the console script and its libraries.
+    launcher of ``numscope run`` or IPython's of cells, whose callers are the console script, the kernel and their libraries.
 
     Args:
         frame: the innermost frame to look at.
@@ -135,7 +137,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def user_frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
-    """The frames of the user's code with their lines, from the outermost to ``frame``. The launcher's and torch's are left out."""
+    """The frames of the user's code with their lines, from the outermost to ``frame``, without torch's and those outside the launcher."""
     found = []
     while frame is not None and (whose := owner(frame.f_code)) != LAUNCHER:
         if whose == USER and frame.f_code.co_filename[:8] != "<frozen ":
