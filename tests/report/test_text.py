@@ -3,7 +3,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import linecache
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -12,6 +14,7 @@ from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Number
 from numscope.records.site import Phase, Site
 from numscope.records.words import escape
 from numscope.report.frames import one_line
+from numscope.report.stderr import say
 from numscope.report.text import print_finding, render
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -209,3 +212,10 @@ def test_of_many_callers_the_innermost_and_the_outermost_are_shown():
     stack = tuple((f"/train/run/f{i}.py", i, "f", "code") for i in range(9))
     text = printed(dataclasses.replace(OVERFLOW, culprit=dataclasses.replace(OVERFLOW.culprit, stack=stack)), 80)
     assert [line.split("/")[-1] for line in text.splitlines() if "called from" in line] == ["f8.py:8 in f", "f7.py:7 in f", "f0.py:0 in f"]
+
+
+def test_a_line_is_one_write_so_that_ranks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[str] = []
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=writes.append, flush=lambda: None))
+    say("numscope: stopped")
+    assert writes == ["numscope: stopped\n"]
