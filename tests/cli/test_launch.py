@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import signal
 import subprocess
 import sys
@@ -212,6 +213,16 @@ def test_folder_and_zip_with_a_main(same: Same, tmp_path: Path) -> None:
     assert same("app.zip", "x").status == 0
 
 
+def test_script_that_was_compiled(same: Same, tmp_path: Path) -> None:
+    write(tmp_path, "s.py", "import sys; print(sys.argv, __file__, __loader__.__class__.__name__)")
+    py_compile.compile(str(tmp_path / "s.py"), str(tmp_path / "s.pyc"))
+    assert same("s.pyc", "a").stdout.endswith("SourcelessFileLoader\n")
+
+
+def test_script_from_a_pipe(same: Same) -> None:
+    assert same("/dev/stdin", "a", stdin="import sys; print(sys.argv, __file__)").stdout == "['/dev/stdin', 'a'] /dev/stdin\n"
+
+
 def test_exit_handlers_and_threads_come_after_the_script(same: Same, tmp_path: Path) -> None:
     source = """
         import atexit, threading, time
@@ -298,7 +309,7 @@ def test_pickle_finds_a_class_of_the_script(same: Same, tmp_path: Path) -> None:
     assert same("s.py").stdout.endswith("True\n")
 
 
-@pytest.mark.parametrize("place", ["top", "library", "late"])
+@pytest.mark.parametrize("place", ["top", "library", "late", "gone"])
 def test_error_with_a_status_of_its_own_ends_the_script_with_it(tmp_path: Path, place: str) -> None:
     """NonFiniteError and AbortAfter end a run this way: one line, where the user's code stood."""
     stop = "class Stop(Exception):\n    exit_status = 3\n    finding = None\n"
@@ -306,14 +317,18 @@ def test_error_with_a_status_of_its_own_ends_the_script_with_it(tmp_path: Path, 
         "top": stop + "def step():\n    raise Stop('x')\nstep()",
         "library": stop + "import json\ndef hook(_):\n    raise Stop('x')\ndef step():\n    json.loads('{}', object_hook=hook)\nstep()",
         "late": stop.replace("    finding = None\n", "") + "raise Stop('enough')",
+        "gone": f"import os\nos.remove('s.py')\n{stop}raise Stop('x')",
     }
     write(tmp_path, "s.py", sources[place])
     ended = end([COLD, "-m", "numscope", "run", "s.py"], tmp_path)
     assert ended.status == 3
-    said, line, code = {"top": ("", "5 in step", "raise Stop('x')"), "library": ("", "6 in hook", "raise Stop('x')")}.get(
-        place, ("enough: ", "3 in <module>", "raise Stop('enough')")
-    )
-    assert ended.stderr == f"numscope: {said}stopped at {tmp_path / 's.py'}:{line}: {code}\n"
+    said, line = {
+        "top": ("", "5 in step: raise Stop('x')"),
+        "library": ("", "6 in hook: raise Stop('x')"),
+        "late": ("enough: ", "3 in <module>: raise Stop('enough')"),
+        "gone": ("", "6 in <module>"),
+    }[place]
+    assert ended.stderr == f"numscope: {said}stopped at {tmp_path / 's.py'}:{line}\n"
 
 
 def test_console_script_runs_as_the_module_does(tmp_path: Path) -> None:

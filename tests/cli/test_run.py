@@ -21,6 +21,7 @@ from numscope.cli import command
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Target
 from numscope.cli.run import TorchWatch, run
+from numscope.cli.values import Expected, output_file
 from numscope.config.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +85,13 @@ def test_wrong_usage_is_refused_before_the_script_runs(tmp_path: Path, words: li
     (tmp_path / "s.py").write_text("print('ran')")
     done = cli(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message + "\n")
+
+
+def test_file_that_can_not_be_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert output_file("f.json").endswith("/f.json")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # what permissions and read-only file systems come to, for any user
+    with pytest.raises(Expected, match=r"^a file that can be written\.$"):
+        output_file("f.json")
 
 
 def parsed(*words: str) -> tuple[Target, WatchOptions]:
@@ -288,6 +296,14 @@ def test_uncaught_error_of_a_watched_model_shows_no_frame_of_ours(train: Path, t
         line for line in bare.stderr.splitlines() if "train.py" in line or not line.startswith(" ")
     ]  # torch's own differ: it runs hooks
     assert last.startswith("numscope: watched Net, 2 steps, ")
+
+
+def test_console_script_is_no_caller_of_the_users_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\nnet = torch.nn.Linear(2, 2)\n(net(torch.ones(1, 2)).sum() * 0).log().backward()\n")
+    (tmp_path / "door.py").write_text("from numscope.cli.command import main\nmain()\n")
+    done = cli("run", "train.py", cwd=tmp_path, command=("door.py",))
+    assert f"Line     {tmp_path / 'train.py'}:3\n" in done.stderr
+    assert "called from" not in done.stderr
 
 
 def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -> None:

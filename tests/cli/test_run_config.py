@@ -152,6 +152,14 @@ def test_config_that_selects_nothing_stops_the_script_before_its_weights_move(fo
     assert f"\nnumscope: stopped at {folder / 'train.py'}:" in done.stderr
 
 
+def test_folder_that_can_not_be_written_is_why_nothing_was_watched(folder: Path) -> None:
+    (folder / "numscope_logs").write_text("a file")
+    done = run("--config", "stats.yaml", "train.py", cwd=folder)
+    assert done.returncode == 2
+    assert "log_dir: got 'numscope_logs', expected a folder" in done.stderr
+    assert done.stderr.endswith("numscope: nothing was watched: the error above stopped it\n")
+
+
 def test_config_is_checked_without_torch(folder: Path) -> None:
     (folder / "bare.py").write_text("import sys\nprint('torch' in sys.modules)\n")
     done = run("--config", "stats.yaml", "bare.py", cwd=folder)

@@ -226,7 +226,7 @@ def test_without_a_terminal_it_says_so_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(source(forward=IN_FORWARD))
     done = cli("run", "--pdb", "train.py", cwd=tmp_path)
     assert done.returncode == 3
-    assert "numscope: --pdb: no prompt, because stdin is no terminal." in done.stderr
+    assert "numscope: --pdb: no prompt, because stdin is not a terminal here" in done.stderr
 
 
 def test_ipythons_debugger_can_stand_in(tmp_path: Path) -> None:

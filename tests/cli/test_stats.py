@@ -114,6 +114,7 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["{run}", "SELEC 1"], 'numscope stats: SQL: syntax error at or near "SELEC"\nLINE 1: SELEC 1\n'),
         (["{run}", "SELECT l2norm FROM stats"], "numscope stats: SQL: got the column 'l2norm', expected one of step, "),
         (["{run}", "COPY stats TO 'x'"], "numscope stats: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
         (["{run}", "--by", "layr"], "numscope stats: by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),

@@ -116,6 +116,7 @@ def test_lines_under_the_magic_keep_their_numbers(tmp_path: Path) -> None:
     cell += "\ntorch.optim.SGD(net.parameters()).step()"
     *_, bad = executed(tmp_path, LOAD, MODEL, cell)
     assert "cell [3], line 4" in pages(bad)[0]
+    assert "interactiveshell" not in pages(bad)[0]  # the kernel calls the cell, which is no news
     assert "Stopped at cell [3], line 6" in text(bad)
 
 
@@ -184,6 +185,8 @@ def test_check_and_summarize_show_well(tmp_path: Path) -> None:
         ("%numscope on --sarif --alerts off", "got --sarif without a value"),
         ("%numscope on --frames '['", "--frames: got '[', expected a value as YAML has it"),
         ("%numscope on --config missing.yaml", "missing.yaml"),
+        ("%numscope on --to nope", "--to: got 'nope', expected one of tensorboard[:DIR]"),
+        ("%numscope on --trace 1,a", "trace: got 'a', expected a whole number"),
         ("x = 1\n%%numscope", "UsageError"),
     ],
 )
@@ -206,5 +209,7 @@ def test_wrong_words_are_one_sentence(line: str, message: str, monkeypatch: pyte
             shell.run_line_magic("numscope", line.removeprefix("%numscope "))
         assert message in str(caught.value)
         assert options_of([]) is not None
+        options = options_of(["--trace", "0,1", "--no-replay"])
+        assert (options.trace, options.replay) == ((0, 1), False)
     finally:
         unload_ipython_extension(shell)

@@ -156,3 +156,20 @@ def test_line_is_found_by_numscope_run_though_the_script_changes_its_folder(tmp_
     (finding,) = json.loads((tmp_path / "found.json").read_text())["findings"]
     assert (finding["culprit"]["file"], finding["culprit"]["line"]) == (str(tmp_path / "losses.py"), 2)
     assert finding["culprit"]["stack"][0][:2] == [str(tmp_path / "train.py"), HEAD.count("\n") + 7]
+
+
+def test_scripts_line_is_a_caller_where_an_installed_library_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "looping.py").write_text("def train(model, x):\n    return model(x)\n")
+    monkeypatch.syspath_prepend(str(installed))
+    script = (
+        "import looping\nclass Model(nn.Linear):\n    def forward(self, x):\n        return (super().forward(x) - 100).log()  # FAULT\n"
+    )
+    script += "model = Model(4, 3)\ndef step(i):\n    return looping.train(model, torch.ones(8, 4)).mean()\nLOOP\n"
+    culprit = culprit_of(tmp_path, script)
+    assert [(os.path.basename(file), function) for file, _, function, _ in culprit.stack] == [
+        ("train.py", "step"),
+        ("looping.py", "train"),
+        ("train.py", "Model.forward" if sys.version_info >= (3, 11) else "forward"),
+    ]

@@ -85,6 +85,16 @@ def test_result_stands_at_the_innermost_line_of_the_checkout(tmp_path: Path) -> 
     assert run["originalUriBaseIds"]["%SRCROOT%"]["uri"] == f"{tmp_path.as_uri()}/"
 
 
+def test_result_without_a_line_of_the_checkout_stands_at_the_script(tmp_path: Path) -> None:
+    outside = (f"{tmp_path}/shared/net.py", 7, "Net.forward", "torch.log(x)")
+    found = finding(tmp_path / "repo")
+    found = replace(found, culprit=replace(found.culprit, file=outside[0], stack=(outside,)))
+    for script, uri in ((f"{tmp_path}/repo/train.py", "train.py"), (f"{tmp_path}/train.py", f"file://{outside[0]}")):
+        (result,) = checked(sarif_json([found], [], {}, str(tmp_path / "repo"), script))["results"]
+        assert [location["physicalLocation"]["artifactLocation"]["uri"] for location in result["locations"]] == [uri]
+        assert [related["id"] for related in result.get("relatedLocations", [])] == ([1] if uri == "train.py" else [])
+
+
 def test_links_and_dots_in_paths_lead_where_the_files_are(tmp_path: Path) -> None:
     root, link = tmp_path / "checkout", tmp_path / "link"
     root.mkdir()

@@ -3,7 +3,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import linecache
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -12,6 +14,7 @@ from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Number
 from numscope.records.site import Phase, Site
 from numscope.records.words import escape
 from numscope.report.frames import one_line
+from numscope.report.stderr import say
 from numscope.report.text import print_finding, render
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -184,6 +187,11 @@ def test_a_file_that_changed_since_shows_only_the_code_at_fault():
     assert "          > y = a / b\n" in text and "hidden_linear = " not in text
 
 
+def test_code_without_source_gets_no_line_of_its_own():
+    culprit = dataclasses.replace(OVERFLOW.culprit, file="<string>", code="")
+    assert "Line     <string>:98\n         called from " in printed(dataclasses.replace(OVERFLOW, culprit=culprit), 80)
+
+
 def test_one_line_for_logs():
     assert one_line(OVERFLOW) == escape(OVERFLOW.headline())
     assert one_line(SKIPS) == "scaler_skips: GradScaler left out 10 steps in a row (step 9, rank 0)"
@@ -204,3 +212,10 @@ def test_of_many_callers_the_innermost_and_the_outermost_are_shown():
     stack = tuple((f"/train/run/f{i}.py", i, "f", "code") for i in range(9))
     text = printed(dataclasses.replace(OVERFLOW, culprit=dataclasses.replace(OVERFLOW.culprit, stack=stack)), 80)
     assert [line.split("/")[-1] for line in text.splitlines() if "called from" in line] == ["f8.py:8 in f", "f7.py:7 in f", "f0.py:0 in f"]
+
+
+def test_a_line_is_one_write_so_that_ranks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[str] = []
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=writes.append, flush=lambda: None))
+    say("numscope: stopped")
+    assert writes == ["numscope: stopped\n"]

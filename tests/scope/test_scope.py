@@ -252,7 +252,7 @@ def test_folder_that_can_not_be_written_is_said_and_stops_nothing(tmp_path: Any,
     (tmp_path / "file").write_text("")
     with numscope.watch(small(), json=str(tmp_path / "file" / "found.json")):
         pass
-    assert any("could not write the findings" in r.message for r in caplog.records)
+    assert any(f"could not write the findings to {tmp_path / 'file' / 'found.json'}: " in r.message for r in caplog.records)
 
 
 # ---- abort and trace

@@ -81,7 +81,7 @@ def explain(error: click.ClickException | NumscopeError) -> str:
         where, command = f"{where} {words.pop(0)}", inner
     if isinstance(error, NumscopeError):
         lines = str(error).splitlines()
-        several = isinstance(error, UsageError) and len(lines) > 1
+        several = isinstance(error, UsageError) and len(lines) > 1 and not lines[-1].startswith(" ")  # SQL's last line is an arrow
         return f"{where}: " + ("\n  ".join((f"{len(lines)} errors:", *lines)) if several else str(error))
     word = next(iter(words), "")
     ctx = getattr(error, "ctx", None) or ctx

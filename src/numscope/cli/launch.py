@@ -14,7 +14,7 @@ import runpy
 import sys
 import types
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from typing import NoReturn
 
 from numscope.cli.elastic import tell_torchrun
@@ -136,7 +136,7 @@ def _run(target: Target, watch: Watch) -> None:
 
     path = os.path.join(os.getcwd(), target.name)  # absolute but not normalized: so __file__ and tracebacks show it
     sys.argv = [target.name, *target.args]
-    if not os.path.isfile(path) and not os.path.isdir(path):
+    if not os.path.exists(path):  # a pipe is good too: /dev/stdin, /dev/fd/63 of a shell's <(…)
         _refuse(f"can't open file {path!r}: [Errno 2] No such file or directory", 2)
     if pkgutil.get_importer(path) is not None:  # a folder or a zip file: the importer finds __main__ in it
         _set_path0(path, even_if_safe=True)
@@ -152,12 +152,13 @@ def _run(target: Target, watch: Watch) -> None:
         _refuse(f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}", 2)
     _set_path0(os.path.dirname(os.path.realpath(path)))
     main.__file__ = path
-    main.__loader__ = SourceFileLoader("__main__", path)
+    main.__loader__ = loader = (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", path)
     if sys.version_info < (3, 15):
         main.__dict__["__cached__"] = None
     sys.modules["__main__"] = main
-    code = compile(source, path, "exec", dont_inherit=True)
+    code = compile(source, path, "exec", dont_inherit=True) if isinstance(loader, SourceFileLoader) else loader.get_code("__main__")
     del source
+    assert code is not None
     watch.arm()
     exec(code, main.__dict__)
 

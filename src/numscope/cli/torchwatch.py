@@ -13,6 +13,7 @@ from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status
 from numscope.config.options import WatchOptions
+from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, Kind
 from numscope.records.words import count
 from numscope.report import page
@@ -91,7 +92,7 @@ class TorchWatch(Watch):
         finally:
             told = list(self._children.told())
             alone = self.finding is not before  # at the end, other ranks are not asked
-            self._words = self._sum_up(told, alone) if self._armed else ""
+            self._words = self._sum_up(told, alone, error) if self._armed else ""
             self._children.close()
             for one in told:
                 if one.page is not None:
@@ -120,7 +121,7 @@ class TorchWatch(Watch):
         watched.gaps += self._children.gaps
         return watched
 
-    def _sum_up(self, told: list[Told], alone: bool) -> str:
+    def _sum_up(self, told: list[Told], alone: bool, error: BaseException | None) -> str:
         own = self._watched()
         left = self._children.running() | {one.pid for one in told if not one.ended}
         if left and not any(one.status for one in told):  # who stops a run ends the others
@@ -130,6 +131,8 @@ class TorchWatch(Watch):
             return ""
         if self._auto is None:
             why = "this process never imported torch"
+        elif isinstance(error, UsageError):
+            why = "the error above stopped it"
         elif self._auto.num_calls:
             why = "the modules that were called have no parameters"
         else:

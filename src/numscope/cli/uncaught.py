@@ -72,7 +72,7 @@ def print_stop(error: BaseException) -> None:
     frame, line = frames[-1]
     code = frame.f_code
     at = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    say(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}: {at}")
+    say(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}{': ' if at else ''}{at}")
 
 
 def _is_ours(code: CodeType) -> bool:

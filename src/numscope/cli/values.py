@@ -89,6 +89,8 @@ def output_file(text: str) -> str:
         raise Expected("a file's path. It is a folder: add a file's name.")
     if not os.path.isdir(os.path.dirname(path)):
         raise Expected(f"a file in a folder that exists. Make {os.path.dirname(text)!r} first.")
+    if not os.access(path if os.path.exists(path) else os.path.dirname(path), os.W_OK):
+        raise Expected("a file that can be written.")
     return path
 
 
@@ -102,5 +104,5 @@ def _output_folder(text: str) -> str:
 
 
 # Paths are absolute from here on: a script may change its folder.
-OUTPUT_FILE = Value("FILE", output_file)  # its folder has to exist, so that a run does not end with an error
+OUTPUT_FILE = Value("FILE", output_file)  # it must be writable, so that a run does not end with an error
 OUTPUT_FOLDER = Value("DIR", _output_folder)  # created if missing

@@ -35,7 +35,7 @@ def stop(finding: Finding, evidence: Sequence[Evidence], debugger: str, error: B
     """
     culprit = finding.culprit
     if not has_terminal():
-        return say("numscope: --pdb: no prompt, because stdin is no terminal. Start the run from one, without redirecting stdin.")
+        return say("numscope: --pdb: no prompt, because stdin is not a terminal here: it is redirected, or this is a child process.")
     if culprit is None:
         return say(f"numscope: --pdb: no prompt, because no operation was found: {escape(finding.replay)}")
     outer = user_frames(sys._getframe(1)) if error is None else _of_traceback(error)

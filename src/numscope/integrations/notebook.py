@@ -25,6 +25,7 @@ from numscope.scope import watching
 from numscope.scope.autowatch import AutoWatch
 from numscope.scope.last_line import last_line
 from numscope.scope.scope import live
+from numscope.sinks.destinations import destination
 
 WORDS = ("on", "off", "status")
 USAGE = "%numscope on [options] | off | status, or %%numscope [options] as a cell's first line"
@@ -213,10 +214,16 @@ def options_of(words: list[str]) -> WatchOptions:
         option, name = name, {"--to": "loggers"}.get(name, name[2:].replace("-", "_"))
         if name in _TEXTS and not has_value:
             raise UsageError(f"got {option} without a value, expected one after it.")
+        if option == "--to":  # refused here, not at the model's first call
+            value = str(destination(value, option))
         if name in ("loggers", "features"):
             given[name] = (*given.get(name, ()), value)
         elif name == "on_nonfinite" and value == "off":
             given[name] = None
+        elif option == "--no-replay":
+            given["replay"] = False
+        elif name == "trace":
+            given[name] = tuple(int(number) if number.isdecimal() else number for number in value.split(","))
         elif name in _TEXTS:
             given[name] = value
         else:
@@ -225,7 +232,7 @@ def options_of(words: list[str]) -> WatchOptions:
             except yaml.YAMLError:
                 raise UsageError(f"{option}: got {value!r}, expected a value as YAML has it.") from None
     options = WatchOptions.of(**given)
-    if options.config is not None:  # refused here, not at the model's first call
+    if options.config is not None:  # refused here, too
         from numscope.config.planning import plan_of
 
         plan_of(options.config, options.features)

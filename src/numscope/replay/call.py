@@ -26,6 +26,7 @@ from numscope.replay.fork import in_child
 from numscope.replay.graph import HINT, backend_of, differing
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.reasons.case import widen
+from numscope.replay.stack import is_installed
 from numscope.replay.tape import OpRecord, OpTape, graph
 from numscope.summary.ledger import Ledger
 
@@ -179,7 +180,9 @@ def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Repla
     advice = culprit.advice
     if any(name == culprit.module and type(m).__module__.startswith("torch.nn.") for m, name in names.items()):
         advice = widen(advice, culprit.module, _around(culprit.module, names))
-    stack = (*call.caller.resolve()[-1:], *culprit.stack)
+    callers = call.caller.resolve()
+    own = [number for number, caller in enumerate(callers) if not is_installed(caller[0])]
+    stack = (*callers[own[-1] if own else -1 :], *culprit.stack)  # from the script's own line on; a library's loop may lie between
     if not culprit.line and stack:  # the whole model is torch's own code, so the innermost user line is the one that called it
         file, line, _, code = stack[-1]
         culprit = replace(culprit, file=file, line=line, code=code)

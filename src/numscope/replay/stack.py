@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-USER, OURS, TORCH, STANDARD, ENGINE, RECOMPUTE = range(6)  # whose frame it is; ENGINE is torch calling the autograd engine
+USER, OURS, TORCH, STANDARD, ENGINE, RECOMPUTE, LAUNCHER = range(7)  # whose frame it is; ENGINE is torch calling the autograd engine
 
 Resolved = tuple[str, int, str, str]  # file, line, function, code
 
@@ -38,8 +38,13 @@ _WRAPPERS = re.compile(
     r"/keras/src/(ops/|backend/torch/\w+\.py$|utils/traceback_utils\.py$|layers/layer\.py$)"
     r"|/accelerate/utils/operations\.py$|/deepspeed/(runtime/engine|utils/nvtx)\.py$".replace("/", re.escape(os.sep))
 )
-_LAUNCHER = os.path.join("numscope", "cli", "launch.py")
+_LAUNCHERS = os.path.join("numscope", "cli", "launch.py"), os.path.join("IPython", "core", "interactiveshell.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file is an installed package's, rather than the script's or a module's next to it."""
+    return any(part in path for part in _INSTALLED)
 
 
 @functools.lru_cache(maxsize=65536)  # by file: hashing a code object walks its instructions
@@ -47,13 +52,15 @@ def _owner_of_file(path: str) -> int:
     if path.startswith("<"):  # "<stdin>" and "<ipython-input-3>" are the user's
         return STANDARD if path.startswith(("<frozen ", "<__array_function__")) else TORCH if path.startswith("<eval_with_key>") else USER
     path = os.path.abspath(path)
+    if path.endswith(_LAUNCHERS):
+        return LAUNCHER
     if path.startswith(_OURS):
         return OURS
     if path.startswith(_TORCH):
         return RECOMPUTE if path == _CHECKPOINT else TORCH
     if _WRAPPERS.search(path):
         return TORCH
-    if path.startswith(_STANDARD) and not any(part in path for part in _INSTALLED):
+    if path.startswith(_STANDARD) and not is_installed(path):
         return STANDARD
     return USER
 
@@ -94,7 +101,8 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
     """Capture the user's frames from ``frame`` outward.
 
     The walk ends at ``boundary``, our function that replays a step, because frames outside it are not the step's own. It also ends where
-    torch calls the autograd engine, because frames outside that belong to ``backward()`` and not to the line at fault.
+    torch calls the autograd engine, because frames outside that belong to ``backward()`` and not to the line at fault, and at the
+    launcher of ``numscope run`` or IPython's of cells, whose callers are the console script, the kernel and their libraries.
 
     Args:
         frame: the innermost frame to look at.
@@ -112,7 +120,7 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
         whose = owner(code)
         if whose == USER:
             frames.append((code, offset))
-        elif whose == ENGINE:
+        elif whose in (ENGINE, LAUNCHER):
             break
         elif whose == RECOMPUTE:
             recompute = True
@@ -125,15 +133,15 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's code, from ``frame`` outward; none beyond torch's call of the autograd engine."""
     while frame is not None and (whose := owner(frame.f_code)) != USER:
-        frame = None if whose == ENGINE else frame.f_back
+        frame = None if whose in (ENGINE, LAUNCHER) else frame.f_back
     return frame
 
 
 def user_frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
-    """The frames of the user's code with their lines, from the outermost to ``frame``. The launcher's and torch's are left out."""
+    """The frames of the user's code with their lines, from the outermost to ``frame``, without torch's and those outside the launcher."""
     found = []
-    while frame is not None and not frame.f_code.co_filename.endswith(_LAUNCHER):
-        if owner(frame.f_code) == USER and frame.f_code.co_filename[:8] != "<frozen ":
+    while frame is not None and (whose := owner(frame.f_code)) != LAUNCHER:
+        if whose == USER and frame.f_code.co_filename[:8] != "<frozen ":
             found.append((frame, frame.f_lineno or frame.f_code.co_firstlineno))
         frame = frame.f_back
     return found[::-1]

@@ -210,10 +210,10 @@ class Delivery:
         share = self._share
         meta = {**meta, "rank": self._rank}
         if self._json is not None and not (early and _is_stream(self._json)):
-            with _said("the findings"):
+            with _said(f"the findings to {escape(self._json)}"):
                 _write_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
         if self._sarif is not None and (self._rank == 0 or share.told) and not (early and _is_stream(self._sarif)):
-            with _said("the findings as SARIF"):
+            with _said(f"the findings as SARIF to {escape(self._sarif)}"):
                 told = [one for one in share.told if isinstance(one, Finding)], [one for one in share.told if isinstance(one, Alert)]
                 _write_asked(self._sarif, sarif_json(*told, self._meanings, self._root, script_path()))
         self._write_folder(meta)

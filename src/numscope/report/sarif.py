@@ -86,7 +86,7 @@ def _of_finding(finding: Finding, rules: dict[str, dict[str, Any]], root: str, s
     if c is not None and c.file and (not places or places[-1][:2] != (c.file, c.line)):
         places.append((c.file, c.line, c.module, c.code))
     places = [place for place in places if place[1] > 0 and not place[0].startswith("<")]
-    where = _shown(places, root)
+    where = _shown(places, root, script)
     result: dict[str, Any] = {
         "ruleId": name,
         "level": "error",
@@ -138,10 +138,10 @@ def _rule(name: str, title: str, text: str, level: str) -> dict[str, Any]:
     }
 
 
-def _shown(places: Sequence[Place], root: str) -> Place | None:
-    """The innermost line of the checkout's own code: a code host shows no other."""
+def _shown(places: Sequence[Place], root: str, script: str) -> Place | None:
+    """The innermost line of the checkout's own code, because a code host shows no other; None if the script has to stand for it."""
     own = [place for place in places if _inside(place[0], root) and not any(part in place[0] for part in _INSTALLED)]
-    return next(iter((own or places)[-1:]), None)
+    return next(iter((own or ([] if script and _inside(script, root) else places))[-1:]), None)
 
 
 def _inside(file: str, root: str) -> str:

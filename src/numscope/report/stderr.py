@@ -11,7 +11,8 @@ def say(text: str) -> None:
     """Print to stderr. If there is none, or it can't be written to, nothing happens: that must not end a training or lose a finding."""
     if sys.stderr is not None:  # it is None in a process that was started with it closed, and print would take stdout
         with contextlib.suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
-            print(text, file=sys.stderr, flush=True)
+            sys.stderr.write(f"{text}\n")  # one write, unlike print's to an unbuffered stream, which ranks share
+            sys.stderr.flush()
 
 
 def marked(text: str) -> str:

@@ -92,7 +92,8 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
     lines: list[RenderableType] = [_field("Culprit", f"{culprit.op} ({culprit.phase.value}){module}", NAME)]
     if culprit.file:
         lines.append(_long(Text.assemble(("Line     ", "bold"), _place(culprit.file, culprit.line, "bold"))))
-        lines.append(_source(culprit))
+        if culprit.code:  # none in what was exec'd or compiled without its source
+            lines.append(_source(culprit))
     callers = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
     if len(callers) > NUM_CALLERS:  # the innermost ones, and the outermost, which is the user's script
         callers[NUM_CALLERS - 1 :] = callers[-1:]

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _NOTHING_YET = (
     "holds a run that has written no statistics yet: the first come half a minute after a scheduled step, "
-    "or when the run ends, without a configuration at a finding and at the end. One that was killed before that has none."
+    "or when the run ends, without a configuration at a finding and at the end. A run that was killed before that has none, "
+    "and neither has one without pyarrow: pip install 'numscope[runs]'."
 )
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 

@@ -6,9 +6,7 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from numscope.replay.stack import capture
-
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+from numscope.replay.stack import capture, is_installed
 
 
 class Line(NamedTuple):
@@ -44,6 +42,6 @@ def current_line() -> Line:
     frames = capture(sys._getframe(1)).resolve()
     if not frames:
         return UNKNOWN
-    own = [frame for frame in frames if not any(part in frame[0] for part in _INSTALLED)]
+    own = [frame for frame in frames if not is_installed(frame[0])]
     file, number, _, code = (own or frames)[-1]
     return Line(file, number, code)
