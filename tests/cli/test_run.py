@@ -313,6 +313,17 @@ def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -
     assert done.stderr == "numscope: nothing was watched: this process never imported torch\n"
 
 
+@pytest.mark.parametrize("code", ["print(1)", "import torch", "1 / 0"])
+def test_files_that_were_asked_for_are_there_though_nothing_was_watched(tmp_path: Path, code: str) -> None:
+    (tmp_path / "s.py").write_text(code)
+    done = cli("run", "--json", "a.json", "--sarif", "a.sarif", "s.py", cwd=tmp_path)
+    assert done.returncode == int(code == "1 / 0"), done.stderr
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert (found["findings"], found["alerts"], found["meta"]["steps"], found["meta"]["ended"]) == ([], [], 0, True)
+    (run,) = json.loads((tmp_path / "a.sarif").read_text())["runs"]
+    assert run["results"] == []
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -93,11 +93,22 @@ class TorchWatch(Watch):
             told = list(self._children.told())
             alone = self.finding is not before  # at the end, other ranks are not asked
             self._words = self._sum_up(told, alone, error) if self._armed else ""
+            if self._armed and not self._folder and not isinstance(error, UsageError):
+                self._write_empty(told)
             self._children.close()
             for one in told:
                 if one.page is not None:
                     page.due(one.page)
         return next((one.status for one in told if one.status and not one.raised), None)
+
+    def _write_empty(self, told: list[Told]) -> None:
+        """The files that were asked for, where nothing was watched: a CI uploads them in any case."""
+        asked = self._options.json is not None or self._options.sarif is not None
+        if asked and not any(watched.models for watched in (self._watched(), *(one.watched for one in told))):
+            from numscope.report.delivery import Delivery
+
+            rank = int(os.environ.get("RANK") or 0)
+            Delivery(self._options.json, None, "", rank, sarif=self._options.sarif).close([], [], [], 0, 0)
 
     def last_words(self) -> str:
         """What was watched, in one line; "" on another rank than the first, where it has nothing of its own to add."""
