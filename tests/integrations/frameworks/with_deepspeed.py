@@ -35,7 +35,7 @@ for step in range(5):
     loss = (result**2).mean()
     engine.backward(loss)
     engine.step()
-print(f"trained to {loss.item()} {[p.double().sum().item() for p in model.parameters()]}\\n", end="", flush=True)
+print(f"trained to {loss.item()} {[p.double().sum().item() for p in model.parameters()]}\n", end="", flush=True)
 """
 BARE = [line for line in lines_of("DeepSpeed").splitlines() if "numscope" not in line]
 SCRIPT = SCRIPT.replace("{lines}", "\n".join(BARE))
