@@ -50,7 +50,10 @@ class _Board:
 
 
 class _ToBoard(Sink):
-    """Tells the driver of a finding as it is made: a worker may be killed before its loop ends."""
+    """Tells the driver of a finding as it is made: a worker may be killed before its loop ends. Alerts have time until then.
+
+    *Cost:* at a finding the worker waits for ``SENT_S`` at most.
+    """
 
     def __init__(self, board: Any) -> None:
         self._board = board
@@ -60,9 +63,6 @@ class _ToBoard(Sink):
 
     def finding(self, finding: Finding, report: str) -> None:
         ray.wait([self._board.add.remote([finding], [])], timeout=SENT_S)
-
-    def alert(self, alert: Alert) -> None:
-        self._board.add.remote([], [alert])
 
     def close(self) -> None:
         return None

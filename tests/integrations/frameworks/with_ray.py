@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -35,13 +36,13 @@ CONFIG = {
 }
 
 
-def loop(bad_step: int = -1) -> list[Any]:
+def loop(bad_step: int = -1, unlike: bool = False) -> list[Any]:
     torch.manual_seed(0)
     model = prepare_model(nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1)))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     rank = get_context().get_world_rank()
+    optimizer = torch.optim.SGD(model.parameters(), 0.0 if unlike and rank == 1 else 0.1)
     data = torch.Generator().manual_seed(rank)
-    for step in range(4):
+    for step in range(8 if unlike else 4):
         result = model(torch.rand(8, 4, generator=data))
         if (step, rank) == (bad_step, 1):
             result = torch.log(result - 100)  # HERE
@@ -73,9 +74,11 @@ def test_driver_gets_one_finding_of_the_rank_at_fault_and_nothing_of_a_healthy_r
     """All in one fit, since each starts processes that import torch."""
     healthy: Any = run_lines("Ray Train", train_loop_per_worker=loop)["loop"]
     bad = watched(loop, config=CONFIG)
+    unlike = watched(functools.partial(loop, unlike=True))
 
     def train() -> None:
         assert healthy() == loop()  # bitwise
+        unlike()
         bad(2)
 
     run = RunConfig(storage_path=str(cluster), name="run")
@@ -87,6 +90,8 @@ def test_driver_gets_one_finding_of_the_rank_at_fault_and_nothing_of_a_healthy_r
     assert {type(each) for each in error.value.worker_failures.values()} == {NonFiniteError}
     assert list((cluster / "run" / "numscope").glob("*statistics_logs/*.log"))
     assert (healthy.finding, healthy.report(), healthy.alerts) == (None, "", [])
+    (idle,) = (alert for alert in unlike.alerts if alert.rule == "learning rate is 0")  # not a second time as another rank tells it
+    assert (idle.rank, unlike.findings) == (1, [])
 
 
 def test_driver_knows_what_a_killed_worker_had_found(cluster):
