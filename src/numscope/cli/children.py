@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from numscope.cli.child import ChildRun, Told
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Watch
-from numscope.cli.uncaught import hide_our_frames, is_installed
+from numscope.cli.uncaught import hide_our_frames
+from numscope.records.places import is_installed
 from numscope.report.page import Due
 from numscope.scope.coverage import Watched
 
@@ -144,7 +145,12 @@ class Children:
         with contextlib.suppress(Exception):  # it is the script's, and may be wrong
             words = shlex.split(args) if isinstance(args, str) else [os.fsdecode(word) for word in args]
             name, asker = os.path.basename(words[0]), _asker()
-            if asker is None or is_installed(asker.f_code) or not _PYTHON.fullmatch(name) or any("numscope" in word for word in words):
+            if (
+                asker is None
+                or is_installed(asker.f_code.co_filename)
+                or not _PYTHON.fullmatch(name)
+                or any("numscope" in word for word in words)
+            ):
                 return
             shown = " ".join([name, *words[1 : 3 if words[1:2] == ["-m"] else 2]])  # no more: what follows may be secret
             self.gaps.append(f"`{shown}`: a process of its own, put numscope run into its command")

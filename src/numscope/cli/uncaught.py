@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import CodeType, TracebackType
 
 from numscope.records.errors import AlertError
+from numscope.records.places import is_installed
 from numscope.records.words import escape
 from numscope.report.stderr import say
 
@@ -82,12 +83,7 @@ def _is_ours(code: CodeType) -> bool:
 def _is_machinery(code: CodeType) -> bool:
     """Whether a line belongs to numscope, to an installed library or to the interpreter, rather than to the user."""
     name = code.co_filename
-    return _is_ours(code) or is_installed(code) or name.startswith(("<frozen ", _STDLIB))
-
-
-def is_installed(code: CodeType) -> bool:
-    """Whether a line belongs to an installed library."""
-    return f"{os.sep}site-packages{os.sep}" in code.co_filename
+    return _is_ours(code) or is_installed(name) or name.startswith(("<frozen ", _STDLIB))
 
 
 def hide_our_frames(error: BaseException) -> None:

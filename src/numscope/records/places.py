@@ -8,6 +8,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 CONTEXT_LINES = 2
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 cell_of: Callable[[str], int | None] = lambda file: None  # noqa: E731  # the number of a notebook's cell by its code's file name
 
@@ -20,6 +21,11 @@ def place(file: str, line: int) -> str:
     if os.environ.get("PYCHARM_HOSTED"):
         return f'File "{file}", line {line}'
     return f"{file}:{line}"
+
+
+def is_installed(path: str) -> bool:
+    """Whether a file is an installed package's, rather than the script's or a module's next to it."""
+    return any(part in path for part in _INSTALLED)
 
 
 def quoted(path: str) -> str:

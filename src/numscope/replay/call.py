@@ -19,6 +19,7 @@ from numscope.probe import walk
 from numscope.probe.module import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.records.finding import Culprit
+from numscope.records.places import is_installed
 from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
 from numscope.replay.culprit import find_culprit, find_record, pending_states
@@ -26,7 +27,6 @@ from numscope.replay.fork import in_child
 from numscope.replay.graph import HINT, backend_of, differing
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.reasons.case import widen
-from numscope.replay.stack import is_installed
 from numscope.replay.tape import OpRecord, OpTape, graph
 from numscope.summary.ledger import Ledger
 

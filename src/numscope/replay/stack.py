@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from numscope.records.places import is_installed
+
 USER, OURS, TORCH, STANDARD, ENGINE, RECOMPUTE, LAUNCHER = range(7)  # whose frame it is; ENGINE is torch calling the autograd engine
 
 Resolved = tuple[str, int, str, str]  # file, line, function, code
@@ -30,8 +32,6 @@ def _folder(path: str) -> str:
 _TORCH = tuple(_folder(os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), name)) for name in ("torch", "functorch"))
 _OURS = _folder(os.path.dirname(os.path.dirname(__file__)))
 _STANDARD = tuple({_folder(p) for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if p})
-# these lie inside the standard library's folder
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _MACHINERY = ("_ops.py", "_compile.py", "_python_dispatch.py", "_contextlib.py", "_tensor.py")
 # Frameworks' own wrappers of torch's operations and of models' calls: the line to look at is the one that calls them.
 _WRAPPERS = re.compile(
@@ -40,11 +40,6 @@ _WRAPPERS = re.compile(
 )
 _LAUNCHERS = os.path.join("numscope", "cli", "launch.py"), os.path.join("IPython", "core", "interactiveshell.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
-
-
-def is_installed(path: str) -> bool:
-    """Whether a file is an installed package's, rather than the script's or a module's next to it."""
-    return any(part in path for part in _INSTALLED)
 
 
 @functools.lru_cache(maxsize=65536)  # by file: hashing a code object walks its instructions
@@ -60,7 +55,7 @@ def _owner_of_file(path: str) -> int:
         return RECOMPUTE if path == _CHECKPOINT else TORCH
     if _WRAPPERS.search(path):
         return TORCH
-    if path.startswith(_STANDARD) and not is_installed(path):
+    if path.startswith(_STANDARD) and not is_installed(path):  # packages lie inside the standard library's folder
         return STANDARD
     return USER
 

@@ -16,14 +16,13 @@ from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding, Kind
-from numscope.records.places import quoted
+from numscope.records.places import is_installed, quoted
 from numscope.records.words import escape
 from numscope.report.frames import one_line
 from numscope.version import __version__
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "%SRCROOT%"
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _ESCAPED = "reached the loss, a gradient, a weight or the optimizer's state. The line is where it was made of finite numbers."
 _HELP = {
     Kind.NAN: ("A nan escaped", f"A nan {_ESCAPED}"),
@@ -140,7 +139,7 @@ def _rule(name: str, title: str, text: str, level: str) -> dict[str, Any]:
 
 def _shown(places: Sequence[Place], root: str, script: str) -> Place | None:
     """The innermost line of the checkout's own code, because a code host shows no other; None if the script has to stand for it."""
-    own = [place for place in places if _inside(place[0], root) and not any(part in place[0] for part in _INSTALLED)]
+    own = [place for place in places if _inside(place[0], root) and not is_installed(place[0])]
     return next(iter((own or ([] if script and _inside(script, root) else places))[-1:]), None)
 
 

@@ -6,7 +6,8 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from numscope.replay.stack import capture, is_installed
+from numscope.records.places import is_installed
+from numscope.replay.stack import capture
 
 
 class Line(NamedTuple):
